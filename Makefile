@@ -1,0 +1,53 @@
+# make demo   install, then find wrong labels in handwritten digits (about a minute)
+# make test   install, lint, type-check, run the tests and every documented example
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test test-slow lint types pytest format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       install into $(VENV), then find wrong labels in handwritten digits"
+	@echo "make test       install into $(VENV), then lint, type-check and test"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make format     put the code in shape"
+	@echo "make clean      remove $(VENV) and caches"
+
+# A stamp per set of extras: installing again happens only when what to install has changed.
+$(VENV)/installed-%: pyproject.toml constraints.txt
+	@echo "== installing discrimloss[$*] into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/installed-demo
+	@echo "== discrimloss demo"
+	@$(BIN)/discrimloss demo --overwrite
+
+test: lint types pytest
+
+lint: $(VENV)/installed-dev
+	@echo "== ruff: format and lint"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(VENV)/installed-dev
+	@echo "== mypy: strict on src"
+	@$(BIN)/mypy
+
+pytest: $(VENV)/installed-dev
+	@echo "== pytest: tests, docstrings and the README"
+	@$(BIN)/python -m pytest
+
+test-slow: $(VENV)/installed-dev
+	@$(BIN)/python -m pytest -m slow
+
+format: $(VENV)/installed-dev
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,216 @@
+"""How likely is a label incorrect, judged from the losses alone?
+
+Nobody has clean labels to calibrate against, so the distribution of the samples' average losses
+must tell. On a log scale it is a mixture: correct labels around a small loss with a tail of hard
+ones, incorrect labels around a large loss with a tail of half-memorised ones. Both parts are log-F
+distributions, whose two exponential tails have rates of their own; the family holds the logarithms
+of gamma, F (squared errors with heavy tails) and, as a limit, log-normal losses.
+
+Losses near zero are simply learned: they are counted as correct and stay out of the fit, so that
+however many there are, and whatever their shape, they cannot bend the part that matters.
+
+What keeps clean data quiet are two more facts. The samples must be worth five more parameters (the
+Bayesian information criterion), or they are all of one kind. And a label that the model could not
+learn loses about what every label lost before training: the incorrect part must sit near or above
+the loss scale of the first epoch, and the hard samples of a clean set, which are far below, cannot
+pass for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+BINS = 256
+LEARNED_RATIO = 0.03  # losses below this share of the scale are learned
+ANCHOR = 0.5  # of the scale: the incorrect part is densest above it
+RAREST = 1e-3  # noise rates below this are not told apart from none
+LARGEST_SHAPE = 4.0
+MOST_ITERATIONS = 150
+EXTRA_PARAMETERS = 5  # of two parts over one
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A non-decreasing map from average loss to the probability that the label is incorrect."""
+
+    low: float
+    """Smallest average loss, or 0 if that is smaller: losses are measured from here."""
+    scale: float
+    first: float
+    """Log-scale position of the first bin's centre."""
+    width: float
+    probabilities: Tensor
+    """Shape (bins,), float64, at the bin centres."""
+
+    def __call__(self, losses: Tensor) -> Tensor:
+        """Probabilities of losses of any shape, interpolated between the bins; NaN stays NaN."""
+        table = self.probabilities.to(losses.device, losses.dtype)
+        position = (_log_ratio(losses, self.low, self.scale) - self.first) / self.width
+        inside = position.clamp(0, len(table) - 1)
+        left = inside.nan_to_num().long().clamp(max=len(table) - 2)
+        probability = torch.lerp(table[left], table[left + 1], inside - left)
+        return torch.where(position < -0.5, 0.0, probability)  # below the first bin: learned
+
+
+def calibrate(averages: Callable[[], Iterable[Tensor]], scale: float) -> Calibration:
+    """Fit the mixture to average losses.
+
+    Args:
+        averages: gives the samples' average losses in chunks; called twice. NaN is left out.
+        scale: the loss scale of the first epoch.
+    """
+    low, high = 0.0, 0.0
+    for chunk in averages():
+        chunk = chunk[chunk.isfinite()]
+        if chunk.numel():
+            low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
+    start = math.log(LEARNED_RATIO)
+    end = max(math.log(max((high - low) / scale, ANCHOR)), math.log(ANCHOR)) + 1.0
+    width = (end - start) / BINS
+    counts = torch.zeros(BINS, dtype=torch.int64)
+    for chunk in averages():
+        position = (_log_ratio(chunk[chunk.isfinite()], low, scale) - start) / width
+        position = position[position >= 0].long().clamp_(max=BINS - 1)
+        counts += torch.bincount(position, minlength=BINS).cpu()
+    centers = start + width * (torch.arange(BINS, dtype=torch.float64) + 0.5)
+    probabilities = _fit_mixture(centers, counts.double(), width)
+    return Calibration(low, scale, float(centers[0]), width, probabilities)
+
+
+def _log_ratio(losses: Tensor, low: float, scale: float) -> Tensor:
+    return torch.log((losses - low) / scale)
+
+
+def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> Tensor:
+    """Log density of a log-F distribution with the given mode; `shape` holds log (s, a, b).
+
+    Falls like ``exp(a z)`` to the left and ``exp(-b z)`` to the right, ``z`` in units of ``s``. No
+    part may be narrower than a bin: its likelihood would grow without bound.
+    """
+    shape = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)  # beyond, lgamma loses all digits
+    scale = shape[0].exp() + smallest_scale
+    left, right = shape[1].exp(), shape[2].exp()
+    z = (at - mode) / scale + shape[1] - shape[2]
+    log_beta = torch.lgamma(left) + torch.lgamma(right) - torch.lgamma(left + right)
+    return left * z - (left + right) * softplus(z) - log_beta - scale.log()
+
+
+@dataclass
+class _Mixture:
+    """Nine numbers: mode and shape of the correct part, of the incorrect part, and log-odds."""
+
+    centers: Tensor
+    counts: Tensor
+    width: float
+
+    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log density of the correct and of the incorrect part, each with its share, and a mode."""
+        incorrect_mode = math.log(ANCHOR) + softplus(parameters[4])
+        correct = _log_f_density(self.centers, parameters[0], parameters[1:4], self.width)
+        incorrect = _log_f_density(self.centers, incorrect_mode, parameters[5:8], self.width)
+        odds = parameters[8]
+        return correct + logsigmoid(-odds), incorrect + logsigmoid(odds), incorrect_mode
+
+    def objective(self, parameters: Tensor) -> Tensor:
+        """Negative log posterior per sample; the priors weigh as much as a few samples."""
+        correct, incorrect, _ = self.log_parts(parameters)
+        prior = _shape_prior(parameters[1:4]) + _shape_prior(parameters[5:8])
+        prior = prior + softplus(math.log(RAREST) - parameters[8])
+        return self._per_sample(torch.logaddexp(correct, incorrect), prior)
+
+    def one_part_objective(self, parameters: Tensor) -> Tensor:
+        """The same where all labels are correct: four numbers."""
+        correct = _log_f_density(self.centers, parameters[0], parameters[1:4], self.width)
+        return self._per_sample(correct, _shape_prior(parameters[1:4]))
+
+    def _per_sample(self, log_density: Tensor, prior: Tensor) -> Tensor:
+        return (prior - (self.counts * log_density).sum()) / self.number
+
+    @property
+    def number(self) -> float:
+        return max(float(self.counts.sum()), 1.0)
+
+    def one_part_start(self) -> list[float]:
+        mode, scale = self._moments(self.counts >= 0, fallback=0.0)
+        return [mode, scale, 0.0, 0.0]
+
+    def start(self, cut: float) -> list[float]:
+        """Parameters from a plain division of the samples at `cut`."""
+        below = self.centers < cut
+        correct_mean, correct_scale = self._moments(below, fallback=cut - 2.0)
+        incorrect_mean, incorrect_scale = self._moments(~below, fallback=cut + 1.0)
+        excess = max(incorrect_mean - math.log(ANCHOR), 0.1)
+        share = float(self.counts[~below].sum()) / self.number
+        share = min(max(share, RAREST), 1 - RAREST)
+        return [
+            *(correct_mean, correct_scale, 0.0, 0.0),
+            *(math.log(math.expm1(excess)), incorrect_scale, 0.0, 0.0),
+            math.log(share / (1 - share)),
+        ]
+
+    def _moments(self, chosen: Tensor, fallback: float) -> tuple[float, float]:
+        counts, centers = self.counts[chosen], self.centers[chosen]
+        number = float(counts.sum())
+        if number == 0:
+            return fallback, math.log(0.3)
+        mean = float((counts * centers).sum()) / number
+        variance = float((counts * (centers - mean).square()).sum()) / number
+        # With a = b = 1 the distribution is logistic: its deviation is 1.8 times its scale.
+        return mean, math.log(max(math.sqrt(variance), 0.2) / 1.8)
+
+
+def _shape_prior(shape: Tensor) -> Tensor:
+    return 0.5 * (shape / shape.new_tensor([1.0, 1.5, 1.5])).square().sum()
+
+
+def _fit_mixture(centers: Tensor, counts: Tensor, width: float) -> Tensor:
+    """Probability of the incorrect part at each centre."""
+    mixture = _Mixture(centers, counts, width)
+    starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
+    value, parameters = min((_minimize(mixture.objective, s) for s in starts), key=lambda f: f[0])
+    one_part_value, _ = _minimize(mixture.one_part_objective, mixture.one_part_start())
+    gain = (one_part_value - value) * mixture.number
+    if not gain > 0.5 * EXTRA_PARAMETERS * math.log(mixture.number):
+        return torch.zeros_like(centers)
+    correct, incorrect, incorrect_mode = mixture.log_parts(parameters)
+    return _non_decreasing(torch.sigmoid(incorrect - correct), centers, float(incorrect_mode))
+
+
+def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
+    parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [parameters],
+        max_iter=MOST_ITERATIONS,
+        tolerance_grad=1e-7,
+        tolerance_change=1e-10,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = objective(parameters)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        value = float(objective(parameters))
+    return (value if math.isfinite(value) else math.inf), parameters.detach()
+
+
+def _non_decreasing(probabilities: Tensor, centers: Tensor, peak: float) -> Tensor:
+    """A larger loss is never better: outwards from the incorrect part's mode, tails may not cross.
+
+    Two fitted tails can cross again where there are hardly any samples.
+    """
+    middle = int((centers < peak).sum().clamp(1, len(centers) - 1))
+    below = probabilities[:middle].flip(0).cummin(0).values.flip(0)
+    above = torch.cat([below[-1:], probabilities[middle:]]).cummax(0).values[1:]
+    return torch.cat([below, above])

@@ -1,0 +1,146 @@
+"""The per-sample table: what DiscrimLoss remembers of each sample, keyed by sample index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+MAX_SAMPLES = (1 << 31) - 1  # an index and the bits of a loss share one 64-bit sort key
+MAX_VISITS = torch.iinfo(torch.int16).max
+ROWS_PER_CHUNK = 1 << 22
+
+# What `learned_early` holds: whether the loss was below k1 when stage 1 ended.
+NOT_KNOWN, NO, YES = -1, 0, 1
+
+
+class FixedDtypeModule(nn.Module):
+    """A module whose state follows `.to(device)` but keeps its precision under `.half()`.
+
+    A criterion held inside a model is swept along when the model is cast down; running averages
+    in half precision would stop moving.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def keep_dtype(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        return super()._apply(keep_dtype, recurse)  # type: ignore[no-untyped-call]
+
+
+class SampleTable(FixedDtypeModule):
+    """One row per sample: 11 bytes, 15 with momentum.
+
+    | column          | dtype   | what                                                        |
+    |-----------------|---------|-------------------------------------------------------------|
+    | `history`       | float32 | ``h``, the decayed sum of losses                            |
+    | `visits`        | int16   | ``n``; stays at 32,767, where ``rho ** n`` has long been 0  |
+    | `log_weight`    | float32 | ``log delta``                                               |
+    | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
+    | `velocity`      | float32 | momentum of `log_weight`, of the released variant only      |
+    """
+
+    history: Tensor
+    visits: Tensor
+    log_weight: Tensor
+    learned_early: Tensor
+    velocity: Tensor
+
+    COLUMNS: ClassVar[dict[str, tuple[torch.dtype, int]]] = {
+        "history": (torch.float32, 0),
+        "visits": (torch.int16, 0),
+        "log_weight": (torch.float32, 0),
+        "learned_early": (torch.int8, NOT_KNOWN),
+    }
+
+    def __init__(self, num_samples: int, *, with_velocity: bool = False) -> None:
+        super().__init__()
+        columns = dict(self.COLUMNS)
+        if with_velocity:
+            columns["velocity"] = (torch.float32, 0)
+        for name, (dtype, default) in columns.items():
+            self.register_buffer(name, torch.full((num_samples,), default, dtype=dtype))
+
+    def __len__(self) -> int:
+        return self.history.shape[0]
+
+    @property
+    def bytes_per_sample(self) -> int:
+        """Bytes of state that one more sample costs."""
+        return sum(column.element_size() for column in self.buffers())
+
+    def resize(self, num_samples: int) -> None:
+        """Append rows in their initial state; existing rows keep theirs."""
+        added = num_samples - len(self)
+        if added < 0:
+            raise ValueError(
+                f"cannot resize from {len(self)} to {num_samples} samples: that would throw away "
+                "what is known of the last ones; build a new DiscrimLoss to start over"
+            )
+        for name, column in list(self.named_buffers()):
+            default = 0 if name == "velocity" else self.COLUMNS[name][1]
+            setattr(self, name, torch.cat([column, column.new_full((added,), default)]))
+
+    def chunks(self) -> Iterator[slice]:
+        """Slices that cover the table, so that whole-table work needs little extra memory."""
+        for start in range(0, len(self), ROWS_PER_CHUNK):
+            yield slice(start, min(start + ROWS_PER_CHUNK, len(self)))
+
+
+def as_sample_index(index: Tensor, losses: Tensor) -> Tensor:
+    """`index` as int64, checked to hold one whole number for each of the losses."""
+    if losses.dim() != 1:
+        raise ValueError(
+            f"losses must have shape (batch,), one task loss each, not {tuple(losses.shape)}: "
+            'compute the task loss with reduction="none"'
+        )
+    index = torch.as_tensor(index)
+    if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
+        raise TypeError(f"sample indices must be integers, not {index.dtype}")
+    if index.shape != losses.shape:
+        raise ValueError(
+            f"index must have the shape of the losses, {tuple(losses.shape)}, "
+            f"not {tuple(index.shape)}: one sample index for each loss"
+        )
+    return index.long()
+
+
+def _raise_if_outside(index: Tensor, num_samples: int) -> None:
+    lowest, highest = index.aminmax()
+    if index.device.type != "cpu":
+        # Asynchronous: the device stops at the bad index, the host never waits for it.
+        inside = (lowest >= 0) & (highest < num_samples)
+        torch._assert_async(inside, f"a sample index is outside 0 … {num_samples - 1}")
+    elif int(lowest) < 0 or int(highest) >= num_samples:
+        position = int(((index < 0) | (index >= num_samples)).nonzero()[0, 0])
+        raise IndexError(
+            f"sample index {int(index[position])} (row {position} of the batch) is out of range: "
+            f"num_samples={num_samples}, so valid indices are 0 to {num_samples - 1}"
+        )
+
+
+@torch.library.custom_op("discrimloss::checked_index", mutates_args=())
+def _checked_index(index: Tensor, num_samples: int) -> Tensor:
+    _raise_if_outside(index, num_samples)
+    return index.clone()
+
+
+@_checked_index.register_fake
+def _(index: Tensor, num_samples: int) -> Tensor:
+    return torch.empty_like(index)
+
+
+def checked_index(index: Tensor, num_samples: int) -> Tensor:
+    """A non-empty `index` itself, or an `IndexError` that names the first one outside the table.
+
+    Under `torch.compile` the check is an operator whose output everything else depends on, so it
+    still comes before any state moves, and it needs no graph break.
+    """
+    if torch.compiler.is_compiling():
+        checked: Tensor = _checked_index(index, num_samples)
+        return checked
+    _raise_if_outside(index, num_samples)
+    return index

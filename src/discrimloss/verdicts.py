@@ -1,0 +1,166 @@
+"""Easy, hard or incorrect: what a training run says of every sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from discrimloss.calibration import calibrate
+from discrimloss.state import NOT_KNOWN, YES
+
+if TYPE_CHECKING:
+    import pandas
+
+Rule = Literal["calibrated", "threshold"]
+
+RULES = ("calibrated", "threshold")
+LABELS = ("easy", "hard", "incorrect", "unseen")
+EASY, HARD, INCORRECT, UNSEEN = range(4)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Verdicts:
+    """One verdict per sample, in the order of the sample index.
+
+    Samples that were never in a training batch are ``"unseen"``; their probability and average loss
+    are NaN.
+    """
+
+    code: npt.NDArray[np.int8]
+    """Position of each verdict in `LABELS`."""
+    p_incorrect: npt.NDArray[np.float32]
+    """Probability that the label is incorrect."""
+    weight: npt.NDArray[np.float32]
+    """``delta``: 1 is neutral, large is distrusted."""
+    average_loss: npt.NDArray[np.float32]
+    """``Avg(l)``."""
+    rule: Rule
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    @cached_property
+    def label(self) -> npt.NDArray[np.str_]:
+        """``"easy"``, ``"hard"``, ``"incorrect"`` or ``"unseen"``."""
+        return np.array(LABELS)[self.code]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many samples got each verdict."""
+        number = np.bincount(self.code, minlength=len(LABELS))
+        return {label: int(number[code]) for code, label in enumerate(LABELS)}
+
+    @property
+    def estimated_noise_rate(self) -> float:
+        """Share of incorrect labels among the samples seen: the mean of their probabilities."""
+        seen = self.p_incorrect[self.code != UNSEEN]
+        return float(seen.mean(dtype=np.float64)) if len(seen) else float("nan")
+
+    def most_suspicious(self, number: int) -> npt.NDArray[np.int64]:
+        """Indices of the samples whose labels are most likely incorrect, worst first."""
+        probability = np.nan_to_num(self.p_incorrect, nan=-1.0)
+        loss = np.nan_to_num(self.average_loss, nan=-np.inf)
+        if 0 < number < len(self):  # sort no more than the top, ties by loss
+            cut = np.partition(probability, len(self) - number)[len(self) - number]
+            candidates = np.flatnonzero(probability >= cut)
+        else:
+            candidates = np.arange(len(self))
+        order = np.lexsort((candidates, -loss[candidates], -probability[candidates]))
+        worst: npt.NDArray[np.int64] = candidates[order[:number]].astype(np.int64)
+        return worst
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame with one row per sample, indexed by sample index."""
+        pd = _import_pandas()
+        columns = {
+            "label": pd.Categorical.from_codes(self.code, categories=list(LABELS)),
+            "p_incorrect": self.p_incorrect,
+            "weight": self.weight,
+            "average_loss": self.average_loss,
+        }
+        index = pd.RangeIndex(len(self), name="index")
+        frame: pandas.DataFrame = pd.DataFrame(columns, index=index)
+        return frame
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write `to_pandas()` to a Parquet file, all of it or nothing."""
+        path = Path(path)
+        unfinished = path.with_name(path.name + ".unfinished")
+        try:
+            self.to_pandas().to_parquet(unfinished)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{number} {label} ({number / max(len(self), 1):.1%})"
+            for label, number in self.counts.items()
+            if number or label != "unseen"
+        )
+        rate = f"estimated noise rate {self.estimated_noise_rate:.1%}"
+        return f"Verdicts({len(self)} samples: {counts}; {rate}; rule={self.rule!r})"
+
+
+def judge_samples(
+    averages: Callable[[], Iterable[Tensor]],
+    learned_early: Tensor,
+    weights: Tensor,
+    loss_scale: float,
+    thresholds: tuple[float, float],
+    rule: Rule = "calibrated",
+) -> Verdicts:
+    """Verdicts of all samples, in one pass after the calibration.
+
+    Args:
+        averages: gives ``Avg(l)`` of all samples in chunks; NaN where never visited.
+        learned_early: shape (num_samples,), as in `SampleTable`.
+        weights: shape (num_samples,), ``delta``.
+        loss_scale: of the first epoch.
+        thresholds: ``k1`` and ``k2``.
+        rule: see `DiscrimLoss.verdicts`.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
+    k1, k2 = thresholds
+    calibration = calibrate(averages, loss_scale)
+    codes: list[Any] = []
+    probabilities: list[Any] = []
+    losses: list[Any] = []
+    start = 0
+    for average in averages():
+        flags = learned_early[start : start + len(average)]
+        start += len(average)
+        probability = calibration(average)
+        code = torch.full_like(flags, HARD)
+        code[torch.where(flags == NOT_KNOWN, average < k1, flags == YES)] = EASY
+        # Being incorrect at the end outweighs having been learned early.
+        code[probability > 0.5 if rule == "calibrated" else average > k2] = INCORRECT
+        code[average.isnan()] = UNSEEN
+        for parts, part in ((codes, code), (probabilities, probability), (losses, average)):
+            parts.append(part.cpu().numpy())
+    return Verdicts(
+        code=np.concatenate(codes),
+        p_incorrect=np.concatenate(probabilities),
+        weight=weights.cpu().numpy(),
+        average_loss=np.concatenate(losses),
+        rule=rule,
+    )
+
+
+def _import_pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "data frames need pandas and pyarrow: pip install 'discrimloss[pandas]'"
+        ) from error
+    return pandas

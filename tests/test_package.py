@@ -1,0 +1,135 @@
+"""What importing costs, what is public, what a sample weighs, and that a step never waits."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import discrimloss
+from discrimloss import DiscrimLoss
+
+both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
+
+
+# Imports and names.
+
+
+def top_level_modules_after(statement: str) -> set[str]:
+    """Names in `sys.modules` of a fresh interpreter that ran `statement`."""
+    source = Path(discrimloss.__file__).parents[1]
+    program = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(finished.stdout.split())
+
+
+def test_importing_needs_torch_and_numpy_only() -> None:
+    allowed = top_level_modules_after("import torch, numpy")
+    imported = top_level_modules_after("import discrimloss")
+    assert "discrimloss" in imported
+    assert imported - allowed - sys.stdlib_module_names == {"discrimloss"}
+
+
+def test_public_names_are_sorted_and_exist() -> None:
+    assert discrimloss.__all__ == sorted(discrimloss.__all__)
+    assert "DiscrimLoss" in discrimloss.__all__
+    missing = [name for name in discrimloss.__all__ if not hasattr(discrimloss, name)]
+    assert missing == []
+
+
+# Memory.
+
+
+@both_variants
+def test_a_sample_takes_at_most_16_bytes(variant: Any) -> None:
+    def bytes_of_buffers(num_samples: int) -> int:
+        criterion = DiscrimLoss(num_samples, epochs=10, variant=variant)
+        return sum(buffer.nbytes for buffer in criterion.buffers())
+
+    assert bytes_of_buffers(2000) - bytes_of_buffers(1000) <= 16 * 1000
+
+
+# Waiting. On a GPU the host runs ahead of the device until it asks for a value.
+
+aten = torch.ops.aten
+
+# Operators whose result, or whose shape, the host must wait for.
+WAITING = {
+    aten._local_scalar_dense,
+    aten.item,
+    aten.is_nonzero,
+    aten.equal,
+    aten.nonzero,
+    aten.masked_select,
+    aten.bincount,
+    aten._unique2,
+    aten.unique_dim,
+    aten.unique_consecutive,
+}
+INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
+
+
+class HostWaitError(Exception):
+    pass
+
+
+class NoHostWait(TorchDispatchMode):
+    """Fails where the host would wait for the device."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        operator = func.overloadpacket
+        copies_to_host = operator is aten._to_copy and (
+            kwargs.get("device") == torch.device("cpu") and args[0].device.type != "cpu"
+        )
+        masked = operator in INDEXING and any(
+            index is not None and index.dtype == torch.bool for index in args[1]
+        )
+        if operator in WAITING or copies_to_host or masked:
+            raise HostWaitError(str(func))
+        return func(*args, **kwargs)
+
+
+def test_the_watch_notices_a_wait() -> None:
+    values = torch.arange(3)
+    for waits in (
+        lambda: values.sum().item(),
+        lambda: bool(values.any()),
+        lambda: values[values > 1],
+        lambda: values.unique(),
+        lambda: torch.empty(3, device="meta").cpu(),
+    ):
+        with NoHostWait(), pytest.raises(HostWaitError):
+            waits()
+
+
+@both_variants
+@pytest.mark.parametrize("threshold", ["split", "ema", "mean", 0.7])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_step_never_waits_for_the_device(
+    variant: Any, threshold: Any, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The check of the indices reads values on the CPU, where they are at hand, and only there.
+    monkeypatch.setattr("discrimloss.loss.checked_index", lambda index, num_samples: index)
+    criterion = DiscrimLoss(
+        8, epochs=10, variant=variant, threshold=threshold, regularization=0.1
+    ).to(device)
+    for dtype in (torch.float32, torch.float16):
+        losses = torch.ones(5, device=device, dtype=dtype, requires_grad=True)
+        index = torch.zeros(5, device=device, dtype=torch.int64)
+        with NoHostWait():
+            criterion(losses, index).backward()
+        assert losses.grad is not None
+        assert losses.grad.device.type == device
