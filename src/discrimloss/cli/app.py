@@ -1,0 +1,60 @@
+"""The commands, and how their errors are told."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from discrimloss import __version__
+from discrimloss.cli.demo import demo
+from discrimloss.cli.errors import CommandError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.command()(demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"discrimloss {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _discrimloss(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Train on labels you cannot fully trust, and find the wrong ones on the way."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code. What goes wrong is told in one sentence."""
+    command = typer.main.get_command(app)
+    try:
+        # The exit code of --help and --version, or else what the command returned: None.
+        code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
+    except CommandError as error:
+        print(f"discrimloss: {error}", file=sys.stderr)
+        return error.exit_code
+    except Exception as error:
+        # The usage errors of typer's versions share no public class, only this method.
+        if not hasattr(error, "format_message"):
+            raise
+        print(f"discrimloss: {_usage_sentence(error)}", file=sys.stderr)
+        return 2
+    return int(code or 0)
+
+
+def _usage_sentence(error: Exception) -> str:
+    message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    problem = re.split(r"\.? Did you mean |\.$", message)[0]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "discrimloss"
+    return f"{problem[:1].lower()}{problem[1:]}; see `{command} --help`"

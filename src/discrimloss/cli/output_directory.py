@@ -1,0 +1,100 @@
+"""A directory of results that is either complete or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from discrimloss.cli.errors import CommandError
+
+SUMMARY = "summary.json"
+UNFINISHED = ".unfinished-"
+
+
+class OutputDirectory:
+    """Where a command's results go, all at once and at the end.
+
+    Args:
+        path: a new or empty directory, or one that holds earlier results of the same command.
+        command: how the `command` in the summary of such results begins.
+        overwrite: whether earlier results may be replaced. Other files never are.
+    """
+
+    def __init__(self, path: Path, command: str, overwrite: bool) -> None:
+        self.path = path
+        self.command = command
+        self.overwrite = overwrite
+
+    def check(self) -> None:
+        """Raise a `CommandError` unless results can be written here."""
+        try:
+            self._check_contents()
+            with self._staging():
+                pass
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def publish(self, write: Callable[[Path], None]) -> None:
+        """Let `write` fill a directory, then move what it wrote into place."""
+        try:
+            with self._staging() as staging:
+                results = Path(staging, "results")  # not the staging directory: that one is private
+                results.mkdir()
+                write(results)
+                self._check_contents()  # again: something may have come in the meantime
+                self._move_into_place(results)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _check_contents(self) -> None:
+        nearest = self._nearest_existing()
+        if not nearest.is_dir():
+            raise CommandError(f"{nearest} is not a directory: name another place with --out")
+        if not self.path.exists() or all(
+            entry.name.startswith(UNFINISHED) for entry in self.path.iterdir()
+        ):
+            return
+        if not self._holds_earlier_results():
+            raise CommandError(
+                f"--out {self.path} holds other files: name a new or an empty directory"
+            )
+        if not self.overwrite:
+            raise CommandError(
+                f"--out {self.path} holds an earlier run: "
+                "pass --overwrite to replace it, or name another directory"
+            )
+
+    def _holds_earlier_results(self) -> bool:
+        try:
+            summary = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        command = summary.get("command") if isinstance(summary, dict) else None
+        return isinstance(command, str) and f"{command} ".startswith(f"{self.command} ")
+
+    def _move_into_place(self, results: Path) -> None:
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            results.replace(self.path)
+            return
+        # One by one, so that whatever else a person keeps there stays. The summary comes last:
+        # it vouches for the others.
+        for file in sorted(results.iterdir(), key=lambda file: file.name == SUMMARY):
+            file.replace(self.path / file.name)
+
+    def _staging(self) -> TemporaryDirectory[str]:
+        # On the same file system as the results, so that moving them cannot fail half-way.
+        return TemporaryDirectory(prefix=UNFINISHED, dir=self._nearest_existing())
+
+    def _nearest_existing(self) -> Path:
+        absolute = self.path.absolute()
+        return next(path for path in (absolute, *absolute.parents) if os.path.lexists(path))
+
+    def _cannot_write(self, error: OSError) -> CommandError:
+        reason = (error.strerror or str(error)).lower()
+        return CommandError(
+            f"cannot write to --out {self.path} ({reason}): name a directory you may write to"
+        )

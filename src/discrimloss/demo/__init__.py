@@ -1,0 +1,1 @@
+"""Cross-entropy beside DiscrimLoss on real digits with known wrong labels."""

@@ -1,0 +1,107 @@
+"""A picture of the labels that look most wrong."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from discrimloss.demo.experiment import SeedRun
+
+COLUMNS = 6
+MOST_PANELS = 24
+DOTS_PER_INCH = 100
+
+# Inches. Everything is placed by hand, so that margins are even whatever the number of panels.
+WIDTH = 10.0
+MARGIN = 0.4
+HEADER = 0.75
+FOOTER = 0.7
+PANEL = 1.38
+CAPTION = 0.3
+ROW_GAP = 0.15
+
+# Told apart by people who do not tell red from green, too.
+RIGHTLY_FLAGGED = "#009e73"
+WRONGLY_FLAGGED = "#d55e00"
+INK = "#222222"
+QUIET = "#666666"
+
+
+def save_picture(run: SeedRun, path: Path) -> None:
+    """Draw the flagged digits with given and suggested label, worst first, into a PNG file."""
+    worst = run.verdicts.most_suspicious(len(run.verdicts))
+    shown = worst[run.flagged[worst]][:MOST_PANELS]
+    rows = math.ceil(len(shown) / COLUMNS)
+    height = MARGIN + HEADER + rows * (CAPTION + PANEL + ROW_GAP) + FOOTER
+    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
+
+    _write_headline(figure, height, run, len(shown))
+    for position, sample in enumerate(shown):
+        _draw_panel(figure, height, position, run, int(sample))
+    if len(shown):
+        _draw_legend(figure, height)
+    figure.savefig(path, format="png")
+
+
+def _write_headline(figure: Figure, height: float, run: SeedRun, num_shown: int) -> None:
+    total = f"{len(run.verdicts):,} labels"
+    headline = (
+        f"The {num_shown} most suspicious of {total}" if num_shown else f"None of {total} flagged"
+    )
+    figures = run.figures
+    facts = (
+        f"Made wrong on purpose: {figures.wrong_labels:,}. Flagged: {figures.flagged_labels:,}, "
+        f"of them rightly: {figures.flagged_and_wrong:,}. Seed {run.seed}."
+    )
+    for below_margin, line, size, weight, color in (
+        (0.0, headline, 17, "bold", INK),
+        (0.36, facts, 11, "normal", QUIET),
+    ):
+        top = 1 - (MARGIN + below_margin) / height
+        figure.text(MARGIN / WIDTH, top, line, va="top", size=size, weight=weight, color=color)
+
+
+def _draw_panel(figure: Figure, height: float, position: int, run: SeedRun, sample: int) -> None:
+    row, column = divmod(position, COLUMNS)
+    left = MARGIN + column * (WIDTH - 2 * MARGIN - PANEL) / (COLUMNS - 1)
+    top = MARGIN + HEADER + row * (CAPTION + PANEL + ROW_GAP) + CAPTION
+    bottom = height - top - PANEL
+    axes = figure.add_axes((left / WIDTH, bottom / height, PANEL / WIDTH, PANEL / height))
+    image = run.digits.images[sample].numpy().reshape(8, 8)
+    # A rim of paper, so that the frame hides no ink.
+    axes.imshow(np.pad(image, 1), cmap="gray_r", vmin=0, vmax=1, interpolation="bicubic")
+    axes.set(xticks=[], yticks=[], xlim=(0, 9), ylim=(9, 0))
+    given, suggested = int(run.digits.target[sample]), int(run.suggested[sample])
+    caption = f"given {given} → suggests {suggested}"
+    axes.set_title(caption, loc="left", size=9.2, color=INK, pad=6)
+    is_wrong = bool(run.digits.is_wrong[sample])
+    for edge in axes.spines.values():
+        edge.set(color=RIGHTLY_FLAGGED if is_wrong else WRONGLY_FLAGGED, linewidth=3)
+
+
+def _draw_legend(figure: Figure, height: float) -> None:
+    handles = [
+        Patch(facecolor="white", edgecolor=color, linewidth=3, label=label)
+        for color, label in (
+            (RIGHTLY_FLAGGED, "rightly flagged: the given label is wrong"),
+            (WRONGLY_FLAGGED, "wrongly flagged: the given label is right"),
+        )
+    ]
+    figure.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(MARGIN / WIDTH, MARGIN / height),
+        borderpad=0,
+        borderaxespad=0,
+        ncols=2,
+        frameon=False,
+        fontsize=10.5,
+        labelcolor=INK,
+        handlelength=1.2,
+        handleheight=1.2,
+        columnspacing=3,
+    )
