@@ -177,5 +177,7 @@ def test_group_visits_agrees_with_a_loop_over_a_dict(rows: list[tuple[float, int
     assert visits.counts.tolist() == [sample in mean_of for _, sample in rows]
     assert int(visits.number) == len(mean_of)
     number = max(len(mean_of), 1)
-    assert float(visits.batch_mean) == close(sum(mean_of.values()) / number)
-    assert float(visits.batch_mean_abs) == close(sum(map(abs, mean_of.values())) / number)
+    assert float(visits.batch_mean(visits.means)) == close(sum(mean_of.values()) / number)
+    assert float(visits.batch_mean(visits.means.abs())) == close(
+        sum(map(abs, mean_of.values())) / number
+    )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from discrimloss.histogram import best_split, loss_histogram
+from discrimloss.histogram import best_split, loss_histogram, separability
 
 SIZE = 3000
 
@@ -120,3 +120,18 @@ def test_a_generator_of_chunks_is_enough() -> None:
     histogram = loss_histogram(chunk for chunk in losses.split(500))
     assert histogram is not None
     assert int(histogram.counts.sum()) == len(losses)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (torch.tensor([1.0] * 30 + [2.0] * 70), 1.0),
+        (torch.linspace(0.0, 1.0, 20_001), 0.75),
+        (normal(200_000, 0.0, 1.0), 2 / torch.pi),
+    ],
+    ids=["two points", "uniform", "normal"],
+)
+def test_separability_of_known_distributions(values: Tensor, expected: float) -> None:
+    histogram = loss_histogram([values])
+    assert histogram is not None
+    assert separability(histogram) == pytest.approx(expected, abs=0.01)

@@ -6,8 +6,8 @@ ones, incorrect labels around a large loss with a tail of half-memorised ones. B
 distributions, whose two exponential tails have rates of their own; the family holds the logarithms
 of gamma, F (squared errors with heavy tails) and, as a limit, log-normal losses.
 
-Losses near zero are simply learned: they are counted as correct and stay out of the fit, so that
-however many there are, and whatever their shape, they cannot bend the part that matters.
+Losses near zero are simply learned: of them only the number enters the fit, so that their shape,
+which depends on rounding as much as on the data, cannot bend the part that matters.
 
 What keeps clean data quiet are two more facts. The samples must be worth five more parameters (the
 Bayesian information criterion), or they are all of one kind. And a label that the model could not
@@ -28,6 +28,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 BINS = 256
 LEARNED_RATIO = 0.03  # losses below this share of the scale are learned
+LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)  # how a mass below is summed up
 ANCHOR = 0.5  # of the scale: the incorrect part is densest above it
 RAREST = 1e-3  # noise rates below this are not told apart from none
 LARGEST_SHAPE = 4.0
@@ -73,13 +74,16 @@ def calibrate(averages: Callable[[], Iterable[Tensor]], scale: float) -> Calibra
     start = math.log(LEARNED_RATIO)
     end = max(math.log(max((high - low) / scale, ANCHOR)), math.log(ANCHOR)) + 1.0
     width = (end - start) / BINS
-    counts = torch.zeros(BINS, dtype=torch.int64)
+    counts, learned = torch.zeros(BINS, dtype=torch.int64), 0
     for chunk in averages():
         position = (_log_ratio(chunk[chunk.isfinite()], low, scale) - start) / width
-        position = position[position >= 0].long().clamp_(max=BINS - 1)
-        counts += torch.bincount(position, minlength=BINS).cpu()
-    centers = start + width * (torch.arange(BINS, dtype=torch.float64) + 0.5)
-    probabilities = _fit_mixture(centers, counts.double(), width)
+        above = position[position >= 0].long().clamp_(max=BINS - 1)
+        counts += torch.bincount(above, minlength=BINS).cpu()
+        learned += position.numel() - above.numel()
+    with torch.inference_mode(False), torch.enable_grad():
+        centers = start + width * (torch.arange(BINS, dtype=torch.float64) + 0.5)
+        mixture = _Mixture(centers, counts.clone().double(), float(learned), width)
+        probabilities = _incorrect_probabilities(mixture)
     return Calibration(low, scale, float(centers[0]), width, probabilities)
 
 
@@ -101,50 +105,69 @@ def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: floa
     return left * z - (left + right) * softplus(z) - log_beta - scale.log()
 
 
+def _log_f_mass_below(cut: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> Tensor:
+    """Log of the mass that the same distribution has below `cut`: a sum and an exponential tail."""
+    at = torch.cat([cut - LEFT_GRID, cut - LEFT_GRID[-1:]])
+    density = _log_f_density(at, mode, shape, smallest_scale)
+    bounded = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)
+    tail = density[-1] + torch.log(bounded[0].exp() + smallest_scale) - bounded[1]
+    return torch.logaddexp(torch.logsumexp(density[:-1], 0) + math.log(0.1), tail)
+
+
 @dataclass
 class _Mixture:
     """Nine numbers: mode and shape of the correct part, of the incorrect part, and log-odds."""
 
     centers: Tensor
     counts: Tensor
+    learned: float
+    """How many samples are below the first bin."""
     width: float
 
-    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log density of the correct and of the incorrect part, each with its share, and a mode."""
-        incorrect_mode = math.log(ANCHOR) + softplus(parameters[4])
-        correct = _log_f_density(self.centers, parameters[0], parameters[1:4], self.width)
-        incorrect = _log_f_density(self.centers, incorrect_mode, parameters[5:8], self.width)
+    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Log density of both parts at the centres, each with its share; last, the mass below."""
         odds = parameters[8]
-        return correct + logsigmoid(-odds), incorrect + logsigmoid(odds), incorrect_mode
+        correct = self._log_part(parameters[0], parameters[1:4])
+        incorrect = self._log_part(self.incorrect_mode(parameters), parameters[5:8])
+        return correct + logsigmoid(-odds), incorrect + logsigmoid(odds)
+
+    def incorrect_mode(self, parameters: Tensor) -> Tensor:
+        return math.log(ANCHOR) + softplus(parameters[4])
 
     def objective(self, parameters: Tensor) -> Tensor:
         """Negative log posterior per sample; the priors weigh as much as a few samples."""
-        correct, incorrect, _ = self.log_parts(parameters)
+        correct, incorrect = self.log_parts(parameters)
         prior = _shape_prior(parameters[1:4]) + _shape_prior(parameters[5:8])
         prior = prior + softplus(math.log(RAREST) - parameters[8])
         return self._per_sample(torch.logaddexp(correct, incorrect), prior)
 
     def one_part_objective(self, parameters: Tensor) -> Tensor:
         """The same where all labels are correct: four numbers."""
-        correct = _log_f_density(self.centers, parameters[0], parameters[1:4], self.width)
+        correct = self._log_part(parameters[0], parameters[1:4])
         return self._per_sample(correct, _shape_prior(parameters[1:4]))
 
-    def _per_sample(self, log_density: Tensor, prior: Tensor) -> Tensor:
-        return (prior - (self.counts * log_density).sum()) / self.number
+    def _log_part(self, mode: Tensor, shape: Tensor) -> Tensor:
+        below = _log_f_mass_below(self.centers[0] - self.width / 2, mode, shape, self.width)
+        density = _log_f_density(self.centers, mode, shape, self.width)
+        return torch.cat([density, below.reshape(1)])
+
+    def _per_sample(self, log_part: Tensor, prior: Tensor) -> Tensor:
+        likelihood = (self.counts * log_part[:-1]).sum() + self.learned * log_part[-1]
+        return (prior - likelihood) / self.number
 
     @property
     def number(self) -> float:
-        return max(float(self.counts.sum()), 1.0)
+        return max(float(self.counts.sum()) + self.learned, 1.0)
 
     def one_part_start(self) -> list[float]:
-        mode, scale = self._moments(self.counts >= 0, fallback=0.0)
+        mode, scale = self._moments(self.counts >= 0, self.learned, fallback=0.0)
         return [mode, scale, 0.0, 0.0]
 
     def start(self, cut: float) -> list[float]:
         """Parameters from a plain division of the samples at `cut`."""
         below = self.centers < cut
-        correct_mean, correct_scale = self._moments(below, fallback=cut - 2.0)
-        incorrect_mean, incorrect_scale = self._moments(~below, fallback=cut + 1.0)
+        correct_mean, correct_scale = self._moments(below, self.learned, fallback=cut - 2.0)
+        incorrect_mean, incorrect_scale = self._moments(~below, 0.0, fallback=cut + 1.0)
         excess = max(incorrect_mean - math.log(ANCHOR), 0.1)
         share = float(self.counts[~below].sum()) / self.number
         share = min(max(share, RAREST), 1 - RAREST)
@@ -154,8 +177,10 @@ class _Mixture:
             math.log(share / (1 - share)),
         ]
 
-    def _moments(self, chosen: Tensor, fallback: float) -> tuple[float, float]:
-        counts, centers = self.counts[chosen], self.centers[chosen]
+    def _moments(self, chosen: Tensor, learned: float, fallback: float) -> tuple[float, float]:
+        # The learned ones are somewhere below the first bin: two units is as good a guess as any.
+        counts = torch.cat([self.counts[chosen], self.counts.new_tensor([learned])])
+        centers = torch.cat([self.centers[chosen], self.centers[:1] - 2.0])
         number = float(counts.sum())
         if number == 0:
             return fallback, math.log(0.3)
@@ -169,17 +194,17 @@ def _shape_prior(shape: Tensor) -> Tensor:
     return 0.5 * (shape / shape.new_tensor([1.0, 1.5, 1.5])).square().sum()
 
 
-def _fit_mixture(centers: Tensor, counts: Tensor, width: float) -> Tensor:
-    """Probability of the incorrect part at each centre."""
-    mixture = _Mixture(centers, counts, width)
+def _incorrect_probabilities(mixture: _Mixture) -> Tensor:
+    """Probability of the incorrect part at each centre; all 0 where one part is enough."""
     starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
     value, parameters = min((_minimize(mixture.objective, s) for s in starts), key=lambda f: f[0])
     one_part_value, _ = _minimize(mixture.one_part_objective, mixture.one_part_start())
     gain = (one_part_value - value) * mixture.number
     if not gain > 0.5 * EXTRA_PARAMETERS * math.log(mixture.number):
-        return torch.zeros_like(centers)
-    correct, incorrect, incorrect_mode = mixture.log_parts(parameters)
-    return _non_decreasing(torch.sigmoid(incorrect - correct), centers, float(incorrect_mode))
+        return torch.zeros_like(mixture.centers)
+    correct, incorrect = mixture.log_parts(parameters)
+    mode = float(mixture.incorrect_mode(parameters))
+    return _non_decreasing(torch.sigmoid(incorrect - correct)[:-1], mixture.centers, mode)
 
 
 def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
@@ -198,8 +223,7 @@ def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tupl
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
-    with torch.enable_grad():
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         value = float(objective(parameters))
     return (value if math.isfinite(value) else math.inf), parameters.detach()

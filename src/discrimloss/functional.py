@@ -48,7 +48,7 @@ def dynamic_threshold(base: Tensor, rise: float | Tensor) -> Tensor:
 
 def update_history(history: Tensor, losses: Tensor, decay: float) -> Tensor:
     """``h <- rho * h + (1 - rho) * l``, not yet corrected for its start at zero."""
-    return decay * history + (1.0 - decay) * losses
+    return torch.lerp(history, losses, 1.0 - decay)
 
 
 def history_mass(visits: Tensor, decay: float) -> Tensor:
@@ -154,14 +154,14 @@ class Visits(NamedTuple):
     """Shape (rows,). Mean of the finite losses of the row's sample in this batch; 0 if none."""
     counts: Tensor
     """Shape (rows,), bool. Whether the row's sample has a finite loss in this batch."""
-    batch_mean: Tensor
-    """Scalar. Mean over the samples (not rows) that count; 0 if none does."""
-    batch_mean_abs: Tensor
-    """Scalar. The same of the absolute values."""
-    batch_mean_square: Tensor
-    """Scalar. The same of the squares."""
+    means: Tensor
+    """Shape (rows,). The mean loss of each sample once, in one of its rows' places; else 0."""
     number: Tensor
     """Scalar, int64. How many samples count."""
+
+    def batch_mean(self, means: Tensor) -> Tensor:
+        """Mean over the samples (not rows) that count, of something made from `means`."""
+        return means.sum() / self.number.clamp(min=1)
 
 
 def group_visits(losses: Tensor, index: Tensor) -> Visits:
@@ -182,15 +182,11 @@ def group_visits(losses: Tensor, index: Tensor) -> Visits:
     usable = torch.where(finite, sorted_losses, zeros).clamp(-LARGEST_LOSS, LARGEST_LOSS)
     total = zeros.index_add(0, sorted_group, usable)
     count = zeros.index_add(0, sorted_group, finite.to(losses.dtype))
-    mean = total / count.clamp(min=1)  # 0 in the slots that are no sample's first row
+    means = total / count.clamp(min=1)  # 0 in the places that are no sample's first row
     counts = count > 0
-    number = counts.sum()
-    divisor = number.clamp(min=1)
     return Visits(
-        mean_loss=mean.index_select(0, group),
+        mean_loss=means.index_select(0, group),
         counts=counts.index_select(0, group),
-        batch_mean=mean.sum() / divisor,
-        batch_mean_abs=mean.abs().sum() / divisor,
-        batch_mean_square=mean.square().sum() / divisor,
-        number=number,
+        means=means,
+        number=counts.sum(),
     )

@@ -83,7 +83,8 @@ def _require_map_style(dataset: Any) -> None:
 
 
 def _given_origin(dataset: Any, index: Sequence[int] | Index) -> tuple[Index, int]:
-    array = np.asarray(index)
+    _trace(dataset, {})  # refuses what carries an index already
+    array = np.asarray(index, dtype=None if len(index) else np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(dataset):
         raise ValueError(
             f"index must be {len(dataset)} whole numbers, one for each item of the dataset, "

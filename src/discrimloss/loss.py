@@ -313,16 +313,17 @@ class DiscrimLoss(FixedDtypeModule):
         seen = self.visits_seen + number
         share = number / seen.clamp(min=1)
         if isinstance(threshold, str):
+            batch_mean = visits.batch_mean(visits.means)
             if threshold == "mean":
-                k1 = torch.lerp(self.k1, visits.batch_mean, share)
+                k1 = torch.lerp(self.k1, batch_mean, share)
             else:
-                k1 = torch.lerp(self.k1, visits.batch_mean, 1.0 - THRESHOLD_DECAY)
-                k1 = torch.where(self.visits_seen == 0, visits.batch_mean, k1)
+                k1 = torch.lerp(self.k1, batch_mean, 1.0 - THRESHOLD_DECAY)
+                k1 = torch.where(self.visits_seen == 0, batch_mean, k1)
             self.k1.copy_(torch.where(number == 0, self.k1, k1))
         share = torch.where(self.past_first_epoch, 0.0, share)
         for tracker, seen_now in (
-            (self.first_mean_abs, visits.batch_mean_abs),
-            (self.first_mean_square, visits.batch_mean_square),
+            (self.first_mean_abs, visits.batch_mean(visits.means.abs())),
+            (self.first_mean_square, visits.batch_mean(visits.means.square())),
         ):
             tracker.copy_(torch.lerp(tracker, seen_now, share))
         self._refresh_step_size()
@@ -400,7 +401,7 @@ class DiscrimLoss(FixedDtypeModule):
                 0.5; ``"threshold"``, the paper's rule, where ``Avg(l) > k2``. Under both, easy are
                 the samples whose ``Avg(l)`` was below ``k1`` when stage 1 ended.
         """
-        if self.epoch == 1 and int(self.table.visits.max()) > 1:
+        if self.epoch == 1 and self.epochs != 1 and self._all_visited_twice():
             warnings.warn(
                 "samples were visited several times, all in epoch 1: "
                 "call set_epoch(epoch) at the start of every epoch",
@@ -414,6 +415,10 @@ class DiscrimLoss(FixedDtypeModule):
             thresholds=(float(self.k1), self.k2),
             rule=rule,
         )
+
+    def _all_visited_twice(self) -> bool:
+        seen = self.table.visits[self.table.visits > 0]
+        return len(seen) > 0 and int(seen.min()) > 1
 
     def _average_chunks(self) -> Iterator[Tensor]:
         return (self._average_losses(rows) for rows in self.table.chunks())

@@ -66,14 +66,17 @@ class Verdicts:
 
     def most_suspicious(self, number: int) -> npt.NDArray[np.int64]:
         """Indices of the samples whose labels are most likely incorrect, worst first."""
-        probability = np.nan_to_num(self.p_incorrect, nan=-1.0)
-        loss = np.nan_to_num(self.average_loss, nan=-np.inf)
-        if 0 < number < len(self):  # sort no more than the top, ties by loss
-            cut = np.partition(probability, len(self) - number)[len(self) - number]
-            candidates = np.flatnonzero(probability >= cut)
-        else:
-            candidates = np.arange(len(self))
-        order = np.lexsort((candidates, -loss[candidates], -probability[candidates]))
+        if number < 0:
+            raise ValueError(f"number must not be negative, but is {number}")
+        candidates = np.flatnonzero(self.code != UNSEEN)
+        probability = self.p_incorrect[candidates]
+        if 0 < number < len(candidates):  # sort no more than the top
+            cut = np.partition(probability, -number)[-number]
+            candidates, probability = (
+                candidates[probability >= cut],
+                probability[probability >= cut],
+            )
+        order = np.lexsort((candidates, -self.average_loss[candidates], -probability))
         worst: npt.NDArray[np.int64] = candidates[order[:number]].astype(np.int64)
         return worst
 
@@ -159,6 +162,7 @@ def judge_samples(
 def _import_pandas() -> Any:
     try:
         import pandas
+        import pyarrow  # noqa: F401 - what pandas writes Parquet with
     except ImportError as error:
         raise ImportError(
             "data frames need pandas and pyarrow: pip install 'discrimloss[pandas]'"

@@ -1,0 +1,605 @@
+"""What a training step with DiscrimLoss costs.
+
+    python benchmarks/step_cost.py            # about five minutes; a quiet machine, please
+    python benchmarks/step_cost.py --quick    # does it run? seconds, and the figures mean little
+
+Shows, as ratios measured in one run:
+
+1. our step alone, with tables of 10^4 to 10^8 samples: it touches the rows of the batch only, so
+   its cost should not grow with the number of samples;
+2. what data-parameter methods do instead, one dense parameter per sample with SGD and momentum;
+3. SuperLoss, whose closed form needs a Lambert W, with scipy's;
+4. a whole training step of a LeNet and of a small ResNet, with plain cross-entropy and with ours;
+5. what the table costs once an epoch, which no step shows.
+
+How: alternatives take turns in a random order, so that whatever else the machine does meets all of
+them alike. A figure is the ratio of the medians over all rounds, and its spread the quartiles of
+the ratios within each round. Indices are fresh in every step and drawn beforehand, so that the
+rows of a large table are as cold as in training. One thread, on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import json
+import math
+import os
+import platform
+import random
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+from scipy.special import lambertw
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from discrimloss import DiscrimLoss
+from discrimloss._version import __version__
+
+SIZES = (10**4, 10**6, 10**7, 10**8)
+QUICK_SIZES = (10**4, 10**6)
+EPOCHS = 20
+CLASSES = 10
+STEPS_PER_BLOCK = 20  # of the loss alone, well under a millisecond each
+DEFAULT_OUT = "benchmarks/results/step_cost"
+
+Batch = tuple[Tensor, ...]
+Step = Callable[..., None]
+
+
+# ------------------------------------------------------------------------ measuring
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way to take a step; `draw` makes the arguments of `step` outside the timed block."""
+
+    name: str
+    draw: Callable[[], Batch]
+    step: Step
+    steps: int = STEPS_PER_BLOCK
+
+    def seconds_per_step(self) -> float:
+        batches = [self.draw() for _ in range(self.steps)]
+        start = time.perf_counter()
+        for batch in batches:
+            self.step(*batch)
+        return (time.perf_counter() - start) / self.steps
+
+
+@dataclass(frozen=True)
+class Row:
+    """One alternative beside the baseline of its group, which is the group's first row."""
+
+    name: str
+    milliseconds: float
+    """Median over the rounds."""
+    ratio: float
+    """Median over the baseline's median."""
+    ratio_quartiles: tuple[float, float]
+    """Of the ratios within each round."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Alternatives that took turns."""
+
+    title: str
+    rounds: int
+    rows: list[Row]
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
+
+def take_turns(title: str, alternatives: list[Alternative], rounds: int) -> Group:
+    """Time all alternatives once in every round; the first one is what the others are held to."""
+    for alternative in alternatives:
+        alternative.seconds_per_step()  # pages of the table, caches of the allocator
+    order = list(range(len(alternatives)))
+    shuffle = random.Random(0).shuffle
+    seconds = np.empty((rounds, len(alternatives)))
+    gc.collect()
+    gc.disable()
+    try:
+        for round_number in range(rounds):
+            shuffle(order)
+            for position in order:
+                seconds[round_number, position] = alternatives[position].seconds_per_step()
+    finally:
+        gc.enable()
+    medians = np.median(seconds, axis=0)
+    quartiles = np.quantile(seconds / seconds[:, :1], (0.25, 0.75), axis=0)
+    rows = [
+        Row(
+            alternative.name,
+            1e3 * float(medians[position]),
+            float(medians[position] / medians[0]),
+            (float(quartiles[0, position]), float(quartiles[1, position])),
+        )
+        for position, alternative in enumerate(alternatives)
+    ]
+    return Group(title, rounds, rows)
+
+
+# --------------------------------------------------------------------- the loss alone
+
+
+def draw_losses(num_samples: int, batch: int, generator: torch.Generator) -> Batch:
+    """Task losses as a model would hand them over, and which samples they are of."""
+    losses = torch.empty(batch).exponential_(1 / math.log(CLASSES), generator=generator)
+    index = torch.randint(num_samples, (batch,), generator=generator)
+    return losses.requires_grad_(), index
+
+
+def criterion_step(criterion: Callable[[Tensor, Tensor], Tensor]) -> Step:
+    """Forward, state update, and backward to the losses."""
+
+    def step(losses: Tensor, index: Tensor) -> None:
+        criterion(losses, index).backward()
+
+    return step
+
+
+def mean_loss(losses: Tensor, index: Tensor) -> Tensor:
+    """No method at all: what autograd itself asks for one mean."""
+    return losses.mean()
+
+
+def super_loss(
+    losses: Tensor, index: Tensor, tau: float = math.log(CLASSES), regularization: float = 1.0
+) -> Tensor:
+    """SuperLoss (Castells, Weinzaepfel and Revaud, NeurIPS 2020), as published.
+
+    ``sigma = exp(-W(max(-2 / e, beta) / 2))`` with ``beta = (l - tau) / lambda``, a constant to
+    autograd; ``L = (l - tau) sigma + lambda (log sigma)^2``.
+    """
+    beta = (losses.detach().numpy() - tau) / regularization
+    log_sigma = -lambertw(0.5 * np.maximum(-2.0 / math.e, beta)).real
+    log_confidence = torch.from_numpy(log_sigma).to(losses.dtype)
+    weighted = (losses - tau) * log_confidence.exp()
+    return (weighted + regularization * log_confidence.square()).mean()
+
+
+def dense_step(num_samples: int) -> Step:
+    """A parameter per sample: the gradient and the momentum are as long as the data set."""
+    log_weights = nn.Parameter(torch.zeros(num_samples))
+    optimizer = torch.optim.SGD([log_weights], lr=0.1, momentum=0.9)
+
+    def step(losses: Tensor, index: Tensor) -> None:
+        (losses * torch.exp(-log_weights[index])).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def compiled(
+    criterion: DiscrimLoss, batch: int, generator: torch.Generator
+) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """The criterion under `torch.compile`, or None where there is no compiler for it."""
+    compiled_criterion: Callable[[Tensor, Tensor], Tensor]
+    compiled_criterion = torch.compile(criterion, fullgraph=True, dynamic=False)
+    try:
+        criterion_step(compiled_criterion)(*draw_losses(criterion.num_samples, batch, generator))
+    except Exception as error:  # a missing C++ compiler shows in many ways
+        print(f"(no figures for torch.compile here: {type(error).__name__})", flush=True)
+        return None
+    return compiled_criterion
+
+
+def measure_loss_alone(
+    criteria: dict[int, DiscrimLoss], batch: int, rounds: int, generator: torch.Generator
+) -> Group:
+    def alternative(
+        name: str, size: int, criterion: Callable[[Tensor, Tensor], Tensor]
+    ) -> Alternative:
+        return Alternative(
+            name, lambda: draw_losses(size, batch, generator), criterion_step(criterion)
+        )
+
+    alternatives = [
+        alternative(ours_at(size), size, criterion) for size, criterion in criteria.items()
+    ]
+    smallest, largest = min(criteria), max(criteria)
+    alternatives += [
+        alternative("SuperLoss, scipy's Lambert W", smallest, super_loss),
+        alternative("mean of the losses, no method", smallest, mean_loss),
+    ]
+    for size in (smallest, largest):
+        criterion = compiled(criteria[size], batch, generator)
+        if criterion is not None:
+            alternatives.append(alternative(f"{ours_at(size)}, compiled", size, criterion))
+    return take_turns("The loss alone", alternatives, rounds)
+
+
+def measure_dense(
+    criteria: dict[int, DiscrimLoss], batch: int, rounds: int, generator: torch.Generator
+) -> list[Group]:
+    groups = []
+    for size, criterion in criteria.items():
+
+        def draw(size: int = size) -> Batch:
+            return draw_losses(size, batch, generator)
+
+        try:
+            require_memory(3 * 4 * size)  # parameter, gradient and momentum in float32
+            alternatives = [
+                Alternative(ours_at(size), draw, criterion_step(criterion)),
+                Alternative(
+                    "dense parameter, SGD with momentum",
+                    draw,
+                    dense_step(size),
+                    steps=max(1, min(STEPS_PER_BLOCK, 10**6 // size)),
+                ),
+            ]
+            groups.append(
+                take_turns(f"A dense parameter of {power(size)} samples", alternatives, rounds)
+            )
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "allocate" not in str(error):
+                raise
+            print(f"(the dense way at {power(size)} samples does not fit in memory)", flush=True)
+    return groups
+
+
+def require_memory(needed: int) -> None:
+    """Linux promises more memory than there is and then ends the process, so ask first."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+        return
+    if needed > 0.5 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        raise MemoryError
+
+
+@dataclass(frozen=True)
+class EpochCost:
+    """`set_epoch` looks at the whole table once; shared out over the epoch's steps."""
+
+    num_samples: int
+    seconds: float
+    share_of_steps: float
+    """Over the time of the epoch's steps of the loss alone."""
+
+
+def measure_once_per_epoch(
+    criteria: dict[int, DiscrimLoss], loss_alone: Group, batch: int, generator: torch.Generator
+) -> list[EpochCost]:
+    costs = []
+    for size, criterion in criteria.items():
+        criterion.table.history.exponential_(generator=generator)  # as if all had been visited
+        criterion.table.visits.fill_(1)
+        seconds = []
+        for epoch in range(2, 5):
+            start = time.perf_counter()
+            criterion.set_epoch(epoch)
+            seconds.append(time.perf_counter() - start)
+        step_seconds = 1e-3 * loss_alone.row(ours_at(size)).milliseconds
+        median = float(np.median(seconds))
+        costs.append(EpochCost(size, median, median / (step_seconds * math.ceil(size / batch))))
+    return costs
+
+
+# ------------------------------------------------------------------- a training step
+
+
+def lenet() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        nn.Flatten(),
+        *(nn.Linear(16 * 4 * 4, 120), nn.ReLU()),
+        *(nn.Linear(120, 84), nn.ReLU()),
+        nn.Linear(84, CLASSES),
+    )
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+        self.shortcut = (
+            nn.Identity()
+            if (channels_in, stride) == (channels, 1)
+            else nn.Sequential(
+                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+            )
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.relu(self.body(images) + self.shortcut(images))
+
+
+def small_resnet() -> nn.Module:
+    """Eight layers; smaller than the residual networks people train, so that we are held harder."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
+        ResidualBlock(16, 16, stride=1),
+        ResidualBlock(16, 32, stride=2),
+        ResidualBlock(32, 64, stride=2),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        nn.Linear(64, CLASSES),
+    )
+
+
+def measure_network(
+    title: str,
+    model: nn.Module,
+    images_shape: tuple[int, ...],
+    batch: int,
+    rounds: int,
+    steps: int,
+    generator: torch.Generator,
+) -> Group:
+    """Plain cross-entropy against ours. Both train the same weights, so only the loss differs."""
+    num_samples = images_shape[0]
+    images = torch.rand(images_shape, generator=generator)
+    targets = torch.randint(CLASSES, (num_samples,), generator=generator)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    criterion = DiscrimLoss(num_samples=num_samples, epochs=EPOCHS)
+
+    def train(loss_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Step:
+        def step(index: Tensor) -> None:
+            loss = loss_of(model(images[index]), targets[index], index)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    def plain(logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        return F.cross_entropy(logits, target)
+
+    def with_criterion(criterion: Callable[[Tensor, Tensor], Tensor]) -> Step:
+        return train(
+            lambda logits, target, index: criterion(
+                F.cross_entropy(logits, target, reduction="none"), index
+            )
+        )
+
+    def alternative(name: str, step: Step) -> Alternative:
+        return Alternative(
+            name, lambda: (torch.randint(num_samples, (batch,), generator=generator),), step, steps
+        )
+
+    alternatives = [
+        alternative("cross-entropy", train(plain)),
+        # The same thing twice: what the machine's noise makes of a ratio of exactly 1.
+        alternative("cross-entropy again", train(plain)),
+        alternative("ours", with_criterion(criterion)),
+    ]
+    compiled_criterion = compiled(criterion, batch, generator)
+    if compiled_criterion is not None:
+        alternatives.append(alternative("ours, compiled", with_criterion(compiled_criterion)))
+    return take_turns(title, alternatives, rounds)
+
+
+# ------------------------------------------------------------------------- reporting
+
+
+@dataclass(frozen=True)
+class Target:
+    """What we aim for and what came out; `met` is None where it was not measured."""
+
+    aim: str
+    measured: str
+    met: bool | None
+
+
+def judge(
+    sizes: tuple[int, ...], loss_alone: Group, dense: list[Group], lenet: Group, resnet: Group
+) -> list[Target]:
+    times = [loss_alone.row(ours_at(size)).milliseconds for size in sizes]
+    flatness = max(times) / min(times)
+    whole_range = sizes[0] == SIZES[0] and sizes[-1] == SIZES[-1]
+    targets = [
+        Target(
+            f"our step flat within 1.5x from {power(SIZES[0])} to {power(SIZES[-1])} samples",
+            f"{flatness:.2f}x from {power(sizes[0])} to {power(sizes[-1])}",
+            flatness <= 1.5 if whole_range else None,
+        )
+    ]
+    aim = f"at least 100x cheaper than a dense parameter at {power(10**7)} samples"
+    at_ten_million = [group.rows[1] for group in dense if group.rows[0].name == ours_at(10**7)]
+    for row in at_ten_million:
+        targets.append(Target(aim, f"{row.ratio:.0f}x", row.ratio >= 100))
+    if not at_ten_million:
+        targets.append(Target(aim, "–", None))
+    for group, name, limit in ((resnet, "small ResNet", 0.03), (lenet, "LeNet", 0.10)):
+        added = group.row("ours").ratio - 1.0
+        targets.append(
+            Target(f"at most {limit:.0%} on top of a {name} step", f"{added:+.1%}", added <= limit)
+        )
+    return targets
+
+
+def group_table(group: Group) -> str:
+    lines = [
+        f"## {group.title}",
+        "",
+        f"| | ms per step | ratio | quartiles over {group.rounds} rounds |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in group.rows:
+        low, high = (three_digits(quartile) for quartile in row.ratio_quartiles)
+        ratio = f"{three_digits(row.ratio)} | {low} – {high}"
+        lines.append(f"| {row.name} | {three_digits(row.milliseconds)} | {ratio} |")
+    return "\n".join(lines)
+
+
+def epoch_table(costs: list[EpochCost]) -> str:
+    lines = [
+        "## Once an epoch: `set_epoch`",
+        "",
+        "| samples | seconds | on top of the epoch's steps of the loss alone |",
+        "|---|---:|---:|",
+    ]
+    lines += [
+        f"| {power(cost.num_samples)} | {three_digits(cost.seconds)} | {cost.share_of_steps:.1%} |"
+        for cost in costs
+    ]
+    return "\n".join(lines)
+
+
+def target_table(targets: list[Target]) -> str:
+    verdicts = {True: "met", False: "not met", None: "not measured in this run"}
+    lines = ["## Targets", "", "| target | measured | |", "|---|---:|---|"]
+    lines += [
+        f"| {target.aim} | {target.measured} | {verdicts[target.met]} |" for target in targets
+    ]
+    return "\n".join(lines)
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "discrimloss": __version__,
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def power(size: int) -> str:
+    return f"10^{round(math.log10(size))}"
+
+
+def ours_at(size: int) -> str:
+    return f"ours, {power(size)} samples"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits, or whole numbers where that is more."""
+    decimals = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 2
+    return f"{value:,.{decimals}f}"
+
+
+# ------------------------------------------------------------------------ the program
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What a training step with DiscrimLoss costs.")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"where the .json and the .md go (default: {DEFAULT_OUT}; nowhere with --quick)",
+    )
+    parser.add_argument("--batch", type=int, default=128, help="rows of a batch")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        help="rounds of the loss alone; slower things take fewer (default: 200; 5 with --quick)",
+    )
+    parser.add_argument("--quick", action="store_true", help="a smoke run: few rounds, small sizes")
+    arguments = parser.parse_args()
+    if arguments.out is None and not arguments.quick:
+        arguments.out = Path(DEFAULT_OUT)
+    if arguments.repeats is None:
+        arguments.repeats = 5 if arguments.quick else 200
+    return arguments
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    batch, rounds = arguments.batch, arguments.repeats
+    sizes = QUICK_SIZES if arguments.quick else SIZES
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+
+    command = shlex.join(["python", "benchmarks/step_cost.py", *sys.argv[1:]])
+    conditions = environment()
+    heading = [
+        "# What a training step with DiscrimLoss costs",
+        "",
+        f"`{command}`, batches of {batch}.",
+        ", ".join(f"{name} {value}" for name, value in conditions.items()) + ".",
+        "",
+        "The first row of each table is what its ratios refer to. Ratios are of medians; the",
+        "quartiles are of the ratios within each round.",
+    ]
+    report: list[str] = []
+
+    def say(text: str) -> None:
+        report.append(text)
+        print(text, end="\n\n", flush=True)
+
+    say("\n".join(heading))
+    criteria = {size: DiscrimLoss(num_samples=size, epochs=EPOCHS) for size in sizes}
+    loss_alone = measure_loss_alone(criteria, batch, rounds, generator)
+    say(group_table(loss_alone))
+    dense = measure_dense(criteria, batch, max(3, rounds // 20), generator)
+    for group in dense:
+        say(group_table(group))
+    once_per_epoch = measure_once_per_epoch(criteria, loss_alone, batch, generator)
+    say(epoch_table(once_per_epoch))
+    criteria.clear()  # a gigabyte that the networks need not share the machine with
+
+    lenet_steps = measure_network(
+        "A LeNet training step, 1x28x28",
+        lenet(),
+        (60_000, 1, 28, 28),
+        batch,
+        rounds=max(3, rounds // 2),
+        steps=5,
+        generator=generator,
+    )
+    say(group_table(lenet_steps))
+    resnet_steps = measure_network(
+        "A small ResNet training step, 3x32x32",
+        small_resnet(),
+        (50_000, 3, 32, 32),
+        batch,
+        rounds=max(3, rounds // 3),
+        steps=1,
+        generator=generator,
+    )
+    say(group_table(resnet_steps))
+    targets = judge(sizes, loss_alone, dense, lenet_steps, resnet_steps)
+    say(target_table(targets))
+
+    if arguments.out is not None:
+        record = {
+            "command": command,
+            "batch": batch,
+            "environment": conditions,
+            "targets": [asdict(target) for target in targets],
+            "groups": [asdict(group) for group in (loss_alone, *dense, lenet_steps, resnet_steps)],
+            "once_per_epoch": [asdict(cost) for cost in once_per_epoch],
+        }
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        stem = arguments.out.name
+        arguments.out.with_name(f"{stem}.json").write_text(json.dumps(record, indent=2) + "\n")
+        arguments.out.with_name(f"{stem}.md").write_text("\n\n".join(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()
