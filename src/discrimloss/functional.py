@@ -7,10 +7,12 @@ floating dtype and device; what depends on the epoch alone is a Python float.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+Reduction = Literal["mean", "sum", "none"]
 
 LARGEST_LOSS = 1e15  # larger ones count as this much, so that sums of squares stay finite
 
@@ -135,6 +137,13 @@ def model_gradient(log_weight: Tensor, suppression: float | Tensor = 1.0) -> Ten
     tensor([0.1250])
     """
     return torch.exp(-log_weight) * suppression
+
+
+def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
+    """As PyTorch's losses do, but the mean of an empty batch is 0: NaN would poison a run."""
+    if reduction == "none":
+        return losses
+    return losses.sum() if reduction == "sum" or losses.shape[0] == 0 else losses.mean()
 
 
 def squash(losses: Tensor, scale: float | Tensor) -> Tensor:

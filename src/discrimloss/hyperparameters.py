@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from discrimloss import functional as F
 
 Threshold = Literal["ema", "mean", "split", "bounded_split"] | float
 Variant = Literal["paper", "released"]
@@ -61,6 +63,29 @@ class Hyperparameters:
         lowest, highest = self.weight_range
         if not (0.0 < lowest <= highest < math.inf):
             _fail("weight_range", self.weight_range, "(lowest, highest) with 0 < lowest <= highest")
+
+
+class EpochTerms(NamedTuple):
+    """What follows from the epoch alone."""
+
+    suppression: float
+    """``ES``."""
+    rise: float
+    """By how much of ``|k1|`` the threshold stands above ``k1``."""
+    gradient_share: float
+    """What the released code multiplies the model's gradient by; else 1."""
+
+
+def epoch_terms(values: Hyperparameters, variant: Variant, epoch: int) -> EpochTerms:
+    """The terms of an epoch, in the paper's form or the released code's."""
+    switch = (values.switch_gain, values.switch_rate, values.switch_epoch)
+    if variant == "paper":
+        suppression = F.early_suppression(epoch, values.suppressed_epochs)
+        return EpochTerms(suppression, F.threshold_rise(epoch, *switch), 1.0)
+    suppression = epoch / 10 if epoch <= values.suppressed_epochs else 1.0
+    # The released code differentiates through the history, which keeps 1 - rho of a fresh loss.
+    share = (1.0 - values.history_decay) / (1.0 - values.history_decay**epoch)
+    return EpochTerms(suppression, F.threshold_rise(epoch - 1, *switch), share)
 
 
 def resolve_hyperparameters(

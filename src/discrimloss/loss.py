@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from discrimloss import functional as F
-from discrimloss.histogram import best_split, loss_histogram, separability
 from discrimloss.hyperparameters import (
     Threshold,
     Variant,
+    epoch_terms,
     require_whole_number,
     resolve_hyperparameters,
 )
@@ -29,17 +29,12 @@ from discrimloss.state import (
     as_sample_index,
     checked_index,
 )
+from discrimloss.thresholds import bounded_split_threshold, split_threshold
 from discrimloss.verdicts import Rule, Verdicts, judge_samples
 
-Reduction = Literal["mean", "sum", "none"]
-
-SPLITS = ("split", "bounded_split")
 THRESHOLD_DECAY = 0.9  # rho' of the paper: the EMA behind threshold="ema"
 RELEASED_MOMENTUM = 0.9
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
-# threshold="bounded_split" stays above the first epoch's loss scale while the losses form one group
-# (a uniform distribution has separability 0.75), and above half of it where they form two.
-ONE_GROUP, TWO_GROUPS, LOWER_FLOOR = 0.75, 0.85, 0.5
 
 
 class DiscrimLoss(FixedDtypeModule):
@@ -104,7 +99,7 @@ class DiscrimLoss(FixedDtypeModule):
         weight_lr: float | None = None,
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
-        reduction: Reduction = "mean",
+        reduction: F.Reduction = "mean",
         variant: Variant = "paper",
     ) -> None:
         super().__init__()
@@ -148,8 +143,6 @@ class DiscrimLoss(FixedDtypeModule):
         self._refresh_epoch_terms(1)
         self._refresh_step_size()
 
-    # ------------------------------------------------------------------ epochs
-
     @property
     def epoch(self) -> int:
         """The current epoch, counted from 1."""
@@ -179,51 +172,26 @@ class DiscrimLoss(FixedDtypeModule):
         if self.epoch <= last_stage_one_epoch < next_epoch:
             self._record_learned_early()
         self.past_first_epoch.fill_(True)
-        if self.hyperparameters.threshold in SPLITS:
-            self._split_history()
-
-    def _split_history(self) -> None:
-        """``k1``: the value that best splits all samples' average losses in two."""
-        averages = self._average_chunks()
+        k1 = None
         if self.hyperparameters.threshold == "split":
-            histogram = loss_histogram(averages)
-            if histogram is not None:
-                self.k1.fill_(best_split(histogram))
-            return
-        scale = self.loss_scale.cpu()
-        histogram = loss_histogram(F.squash(average, self.loss_scale) for average in averages)
-        if histogram is not None:
-            cut = F.unsquash(torch.tensor(best_split(histogram)), scale)
-            # Until the losses fall into two groups a split only cuts off what is not learned yet.
-            certainty = (separability(histogram) - ONE_GROUP) / (TWO_GROUPS - ONE_GROUP)
-            floor = 1.0 - LOWER_FLOOR * min(max(certainty, 0.0), 1.0)
-            self.k1.copy_(torch.maximum(cut, floor * scale))
+            k1 = split_threshold(self._average_chunks())
+        elif self.hyperparameters.threshold == "bounded_split":
+            k1 = bounded_split_threshold(self._average_chunks(), float(self.loss_scale))
+        if k1 is not None:
+            self.k1.fill_(k1)
 
     def _record_learned_early(self) -> None:
         for rows in self.table.chunks():
             average = self._average_losses(rows)
-            learned = torch.where(average < self.k1, YES, NO)
-            self.table.learned_early[rows] = torch.where(average.isnan(), NOT_KNOWN, learned).to(
-                torch.int8
-            )
+            flags = torch.where(average < self.k1, YES, NO)
+            flags = torch.where(average.isnan(), NOT_KNOWN, flags)
+            self.table.learned_early[rows] = flags.to(torch.int8)
 
     def _refresh_epoch_terms(self, epoch: int) -> None:
-        values = self.hyperparameters
-        switch = (values.switch_gain, values.switch_rate, values.switch_epoch)
-        if self.variant == "released":
-            suppression = epoch / 10 if epoch <= values.suppressed_epochs else 1.0
-            rise = F.threshold_rise(epoch - 1, *switch)
-            decay = values.history_decay
-            share = (1.0 - decay) / (1.0 - decay**epoch)
-        else:
-            suppression = F.early_suppression(epoch, values.suppressed_epochs)
-            rise = F.threshold_rise(epoch, *switch)
-            share = 1.0
-        self.suppression.fill_(suppression)
-        self.rise.fill_(rise)
-        self.gradient_share.fill_(share)
-
-    # -------------------------------------------------------------------- step
+        terms = epoch_terms(self.hyperparameters, self.variant, epoch)
+        self.suppression.fill_(terms.suppression)
+        self.rise.fill_(terms.rise)
+        self.gradient_share.fill_(terms.gradient_share)
 
     def forward(self, losses: Tensor, index: Tensor) -> Tensor:
         """Weighted loss of a batch.
@@ -237,7 +205,7 @@ class DiscrimLoss(FixedDtypeModule):
         """
         index = as_sample_index(index, losses)
         if not self.training or losses.shape[0] == 0:
-            return self._reduce(losses)
+            return F.reduce(losses, self.reduction)
         # The table stays where it was put; a batch from elsewhere visits it and comes back.
         home = self.k1.device
         rows = checked_index(index.to(home), len(self.table))
@@ -246,7 +214,7 @@ class DiscrimLoss(FixedDtypeModule):
         # the loss is not finite, which lets a gradient scaler see it.
         fresh = losses.to(torch.promote_types(losses.dtype, torch.float32))
         value, slope = value.to(fresh), slope.to(fresh)
-        return self._reduce(value + slope * (fresh - fresh.detach()))
+        return F.reduce(value + slope * (fresh - fresh.detach()), self.reduction)
 
     @torch.no_grad()
     def _visit(self, losses: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -343,16 +311,6 @@ class DiscrimLoss(FixedDtypeModule):
             return F.average_loss(history, self.epoch_count.float(), decay)
         return F.average_loss(history, visits.float().clamp(min=1), decay)
 
-    def _reduce(self, losses: Tensor) -> Tensor:
-        if self.reduction == "none":
-            return losses
-        # The mean over an empty batch is 0, as its sum: NaN would poison a training run.
-        if self.reduction == "sum" or losses.shape[0] == 0:
-            return losses.sum()
-        return losses.mean()
-
-    # ----------------------------------------------------------------- reading
-
     @property
     def loss_scale(self) -> Tensor:
         """Size of the losses of the first epoch: their mean, each counted by its own size.
@@ -401,7 +359,7 @@ class DiscrimLoss(FixedDtypeModule):
                 0.5; ``"threshold"``, the paper's rule, where ``Avg(l) > k2``. Under both, easy are
                 the samples whose ``Avg(l)`` was below ``k1`` when stage 1 ended.
         """
-        if self.epoch == 1 and self.epochs != 1 and self._all_visited_twice():
+        if self.epoch == 1 and self.epochs != 1 and self.table.all_visited_twice():
             warnings.warn(
                 "samples were visited several times, all in epoch 1: "
                 "call set_epoch(epoch) at the start of every epoch",
@@ -415,10 +373,6 @@ class DiscrimLoss(FixedDtypeModule):
             thresholds=(float(self.k1), self.k2),
             rule=rule,
         )
-
-    def _all_visited_twice(self) -> bool:
-        seen = self.table.visits[self.table.visits > 0]
-        return len(seen) > 0 and int(seen.min()) > 1
 
     def _average_chunks(self) -> Iterator[Tensor]:
         return (self._average_losses(rows) for rows in self.table.chunks())

@@ -84,6 +84,11 @@ class SampleTable(FixedDtypeModule):
             default = 0 if name == "velocity" else self.COLUMNS[name][1]
             setattr(self, name, torch.cat([column, column.new_full((added,), default)]))
 
+    def all_visited_twice(self) -> bool:
+        """Whether there are visits, and no sample has just one."""
+        seen = self.visits[self.visits > 0]
+        return len(seen) > 0 and int(seen.min()) > 1
+
     def chunks(self) -> Iterator[slice]:
         """Slices that cover the table, so that whole-table work needs little extra memory."""
         for start in range(0, len(self), ROWS_PER_CHUNK):
