@@ -165,8 +165,13 @@ class Visits(NamedTuple):
     """Shape (rows,), bool. Whether the row's sample has a finite loss in this batch."""
     means: Tensor
     """Shape (rows,). The mean loss of each sample once, in one of its rows' places; else 0."""
-    number: Tensor
-    """Scalar, int64. How many samples count."""
+    present: Tensor
+    """Shape (rows,), bool. Which places of `means` hold a sample that counts."""
+
+    @property
+    def number(self) -> Tensor:
+        """Scalar, int64. How many samples count."""
+        return self.present.sum()
 
     def batch_mean(self, means: Tensor) -> Tensor:
         """Mean over the samples (not rows) that count, of something made from `means`."""
@@ -192,10 +197,10 @@ def group_visits(losses: Tensor, index: Tensor) -> Visits:
     total = zeros.index_add(0, sorted_group, usable)
     count = zeros.index_add(0, sorted_group, finite.to(losses.dtype))
     means = total / count.clamp(min=1)  # 0 in the places that are no sample's first row
-    counts = count > 0
+    present = count > 0
     return Visits(
         mean_loss=means.index_select(0, group),
-        counts=counts.index_select(0, group),
+        counts=present.index_select(0, group),
         means=means,
-        number=counts.sum(),
+        present=present,
     )

@@ -83,6 +83,7 @@ class DiscrimLoss(FixedDtypeModule):
     rise: Tensor
     gradient_share: Tensor
     step_size: Tensor
+    threshold_now: Tensor
 
     def __init__(
         self,
@@ -137,11 +138,11 @@ class DiscrimLoss(FixedDtypeModule):
         self.register_buffer("past_first_epoch", torch.tensor(False))
         # Not saved, because they follow from the rest. Tensors, so that a compiled step need not be
         # compiled again every epoch.
-        for name in ("suppression", "rise", "gradient_share", "step_size"):
+        for name in ("suppression", "rise", "gradient_share", "step_size", "threshold_now"):
             self.register_buffer(name, torch.tensor(0.0, dtype=torch.float32), persistent=False)
         self._past_first_epoch = False
         self._refresh_epoch_terms(1)
-        self._refresh_step_size()
+        self._refresh_tracked_terms()
 
     @property
     def epoch(self) -> int:
@@ -165,7 +166,7 @@ class DiscrimLoss(FixedDtypeModule):
         if not isinstance(self.hyperparameters.threshold, str):
             self.k1.fill_(self.hyperparameters.threshold)
         self._refresh_epoch_terms(self.epoch)
-        self._refresh_step_size()
+        self._refresh_tracked_terms()
 
     def _end_epoch(self, next_epoch: int) -> None:
         last_stage_one_epoch = max(math.floor(self.hyperparameters.switch_epoch), 1)
@@ -226,7 +227,7 @@ class DiscrimLoss(FixedDtypeModule):
         old_count = table.visits.index_select(0, index)
         history = F.update_history(old_history, visits.mean_loss, values.history_decay)
         history = torch.where(visits.counts, history, old_history)
-        count = (old_count.int() + visits.counts).clamp(max=MAX_VISITS)
+        count = (old_count.float() + visits.counts).clamp(max=MAX_VISITS)
         table.history.index_copy_(0, index, history)
         table.visits.index_copy_(0, index, count.to(old_count.dtype))
         average = self._average(history, count)
@@ -237,25 +238,27 @@ class DiscrimLoss(FixedDtypeModule):
         # again, whole model and all, when the answer changes after the first epoch.
         if torch.compiler.is_compiling() or self._tracks_losses:
             self._track_losses(visits)
-        k_dyn = F.dynamic_threshold(self.k1, self.rise)
-
         log_weight = table.log_weight.index_select(0, index)
         if self.variant == "released":
-            return self._released_rows(average, log_weight, k_dyn, visits, index)
-        terms = F.loss_terms(average, log_weight, k_dyn, self.suppression, values.regularization)
+            return self._released_rows(average, log_weight, visits, index)
+        terms = F.loss_terms(
+            average, log_weight, self.threshold_now, self.suppression, values.regularization
+        )
         moved = log_weight - self.step_size * terms.weight_gradient
         self._store_weights(log_weight, moved, visits, index)
         return terms.value, terms.model_gradient
 
     def _released_rows(
-        self, average: Tensor, log_weight: Tensor, k_dyn: Tensor, visits: F.Visits, index: Tensor
+        self, average: Tensor, log_weight: Tensor, visits: F.Visits, index: Tensor
     ) -> tuple[Tensor, Tensor]:
         """As the released code: momentum, the gradient of the batch mean, a summed regulariser."""
         number = visits.number.clamp(min=1)
         # The regulariser is summed over the batch and added to a mean, so a row carries it
         # `number` times; as 0.5 * lambda, where the paper has lambda.
         regularization = 0.5 * self.hyperparameters.regularization * number
-        terms = F.loss_terms(average, log_weight, k_dyn, self.suppression, regularization)
+        terms = F.loss_terms(
+            average, log_weight, self.threshold_now, self.suppression, regularization
+        )
         old_velocity = self.table.velocity.index_select(0, index)
         velocity = RELEASED_MOMENTUM * old_velocity + terms.weight_gradient / number
         velocity = torch.where(visits.counts, velocity, old_velocity)
@@ -294,11 +297,12 @@ class DiscrimLoss(FixedDtypeModule):
             (self.first_mean_square, visits.batch_mean(visits.means.square())),
         ):
             tracker.copy_(torch.lerp(tracker, seen_now, share))
-        self._refresh_step_size()
+        self._refresh_tracked_terms()
         self.visits_seen.copy_(seen)
 
-    def _refresh_step_size(self) -> None:
-        """``tau``: absolute where `weight_lr` is given, else relative to the first epoch's loss."""
+    def _refresh_tracked_terms(self) -> None:
+        """``k_dyn``; and ``tau``, absolute where given, else relative to the first epoch's loss."""
+        self.threshold_now.copy_(F.dynamic_threshold(self.k1, self.rise))
         values = self.hyperparameters
         if values.weight_lr is not None:
             self.step_size.fill_(values.weight_lr)
@@ -309,7 +313,7 @@ class DiscrimLoss(FixedDtypeModule):
         decay = self.hyperparameters.history_decay
         if self.variant == "released":  # corrected by the epoch, whoever was visited how often
             return F.average_loss(history, self.epoch_count.float(), decay)
-        return F.average_loss(history, visits.float().clamp(min=1), decay)
+        return F.average_loss(history, visits.float(), decay)
 
     @property
     def loss_scale(self) -> Tensor:
@@ -329,7 +333,7 @@ class DiscrimLoss(FixedDtypeModule):
     @property
     def k_dyn(self) -> float:
         """The threshold of the current epoch."""
-        return float(F.dynamic_threshold(self.k1, self.rise))
+        return float(self.threshold_now)
 
     @property
     def k2(self) -> float:
