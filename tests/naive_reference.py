@@ -33,7 +33,12 @@ class NaiveDiscrimLoss:
         weight_range: tuple[float, float],
         variant: str = "paper",
     ) -> None:
-        if isinstance(threshold, str) and threshold not in ("ema", "mean", "split"):
+        if isinstance(threshold, str) and threshold not in (
+            "ema",
+            "mean",
+            "split",
+            "bounded_split",
+        ):
             raise ValueError(f"unknown threshold {threshold!r}")
         if variant not in ("paper", "released"):
             raise ValueError(f"unknown variant {variant!r}")
@@ -85,7 +90,7 @@ class NaiveDiscrimLoss:
         is_later = epoch > self.epoch
         self.epoch = epoch
         visited = [a for a, visits in zip(self.average, self.visits, strict=True) if visits > 0]
-        if self.threshold == "split" and is_later and visited:
+        if self.threshold in ("split", "bounded_split") and is_later and visited:
             self.k1 = best_split(visited, otherwise=self.k1)
             self.k1_comes_from_split = True
 

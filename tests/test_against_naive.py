@@ -43,7 +43,7 @@ def close(expected: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])
-@pytest.mark.parametrize("threshold", ["ema", "mean", "split", 0.7, -0.7])
+@pytest.mark.parametrize("threshold", ["bounded_split", "split", "ema", "mean", 0.7, -0.7])
 @settings(max_examples=80)
 @given(chosen=hyperparameters, run=runs)
 def test_every_step_agrees_with_the_naive_loss(

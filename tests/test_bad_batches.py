@@ -11,7 +11,9 @@ from discrimloss import DiscrimLoss
 from state_comparison import assert_same_state, state_of
 
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
-every_threshold = pytest.mark.parametrize("threshold", ["ema", "mean", "split", 0.7])
+every_threshold = pytest.mark.parametrize(
+    "threshold", ["bounded_split", "split", "ema", "mean", 0.7]
+)
 
 
 def make_criterion(**changes: Any) -> DiscrimLoss:
@@ -188,3 +190,27 @@ def test_a_batch_of_one(variant: str, threshold: Any) -> None:
     assert torch.equal(value.expand(2), same)
     assert_same_state(criterion, together)
     assert float(criterion.average_losses[2]) == pytest.approx(5.0)
+
+
+def test_the_check_on_an_accelerator_asks_the_device_and_not_the_host() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    from discrimloss.state import checked_index
+
+    # A fake tensor has no values: anything that waited for one would raise.
+    with FakeTensorMode():
+        index = torch.zeros(8, dtype=torch.int64, device="cuda")
+        assert checked_index(index, 4) is index
+
+
+@pytest.mark.parametrize("losses", [[1.0, 2.0], torch.ones(2, dtype=torch.complex64), None])
+def test_losses_that_are_not_real_tensors_are_an_error(losses: object) -> None:
+    criterion = DiscrimLoss(4, epochs=3)
+    with pytest.raises(TypeError, match="losses must be a tensor of real numbers"):
+        criterion(losses, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("size", ["x", None, 7.5, 2**31])
+def test_a_size_that_is_no_size_is_an_error(size: object) -> None:
+    with pytest.raises(ValueError, match="num_samples"):
+        DiscrimLoss(4, epochs=3).resize(size)  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def test_eval_mode_returns_the_task_loss_and_moves_nothing(variant: str, reducti
 
 
 @both_variants
-@pytest.mark.parametrize("threshold", ["ema", "mean", "split", 0.7])
+@pytest.mark.parametrize("threshold", ["bounded_split", "split", "ema", "mean", 0.7])
 @given(data=st.data())
 def test_the_order_of_rows_changes_nothing_to_the_last_bit(
     variant: str, threshold: Any, data: st.DataObject
@@ -147,7 +147,7 @@ def test_the_order_of_rows_changes_nothing_to_the_last_bit(
 
 
 @both_variants
-@pytest.mark.parametrize("threshold", ["ema", "mean", "split", 0.7])
+@pytest.mark.parametrize("threshold", ["bounded_split", "split", "ema", "mean", 0.7])
 def test_duplicates_are_one_visit_with_their_mean(variant: str, threshold: Any) -> None:
     repeated = make_criterion(variant=variant, threshold=threshold, reduction="none")
     merged = make_criterion(variant=variant, threshold=threshold, reduction="none")

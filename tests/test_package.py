@@ -116,7 +116,7 @@ def test_the_watch_notices_a_wait() -> None:
 
 
 @both_variants
-@pytest.mark.parametrize("threshold", ["split", "ema", "mean", 0.7])
+@pytest.mark.parametrize("threshold", ["bounded_split", "split", "ema", "mean", 0.7])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_a_step_never_waits_for_the_device(
     variant: Any, threshold: Any, device: str, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,9 @@ NUM_SAMPLES, EPOCHS, STEPS_PER_EPOCH = 24, 4, 3
 SWITCH_EPOCH = 2.5  # stage 1 ends with epoch 2: learned_early is filled in during the run
 
 every_variant = pytest.mark.parametrize("variant", ["paper", "released"])
-every_threshold = pytest.mark.parametrize("threshold", ["ema", "mean", "split", 0.7])
+every_threshold = pytest.mark.parametrize(
+    "threshold", ["bounded_split", "split", "ema", "mean", 0.7]
+)
 
 
 class Training:

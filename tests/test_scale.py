@@ -94,3 +94,20 @@ def test_losses_of_zero_have_no_unit_and_move_no_weight() -> None:
     criterion = DiscrimLoss(3, epochs=4, weight_range=(0.05, 20.0))
     criterion(torch.zeros(3), torch.arange(3))
     assert criterion.sample_weights.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("position", [0, 1500], ids=["in the first batch", "later"])
+def test_one_absurd_target_does_not_set_the_scale_for_all(position: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    losses = torch.randn(4000, generator=generator).square() * 12.0
+    scales = []
+    for outlier in (None, 1e6):
+        given = losses.clone()
+        if outlier is not None:
+            given[position] = outlier
+        criterion = DiscrimLoss(4000, epochs=10)
+        for index in torch.arange(4000).split(100):
+            criterion(given[index], index)
+        scales.append(float(criterion.loss_scale))
+    usual, with_outlier = scales
+    assert usual <= with_outlier < 1.5 * usual

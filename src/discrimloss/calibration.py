@@ -12,8 +12,8 @@ which depends on rounding as much as on the data, cannot bend the part that matt
 What keeps clean data quiet are two more facts. The samples must be worth five more parameters (the
 Bayesian information criterion), or they are all of one kind. And a label that the model could not
 learn loses about what every label lost before training: the incorrect part must sit near or above
-the loss scale of the first epoch, and the hard samples of a clean set, which are far below, cannot
-pass for it.
+the loss scale of the first epoch, and hard samples, which in a task that can be learned are far
+below, cannot pass for it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Hyperparameters:
     """A complete, checked set. `DiscrimLoss` builds it; `criterion.hyperparameters` shows it."""
 
     threshold: Threshold
-    """``k1``: ``"ema"``, ``"mean"``, ``"split"`` or a constant."""
+    """``k1``: ``"bounded_split"``, ``"split"``, ``"ema"``, ``"mean"`` or a constant."""
     switch_gain: float
     """``a``: the threshold rises from ``k1`` to ``(1 + 2 a) k1``."""
     switch_rate: float

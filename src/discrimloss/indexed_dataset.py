@@ -25,7 +25,8 @@ class IndexedDataset(Dataset[Any]):
     The index is the position in the original data, whatever is taken from it: a `Subset` (or
     anything with `dataset` and `indices`, as other libraries' filtered sets have) is looked
     through, on either side of the wrapper, and a `ConcatDataset` numbers its parts one after the
-    other, the same part only once.
+    other, the same part only once. Wrap the `ConcatDataset`, not its parts: each part alone would
+    count from 0. Where a dataset of your own hides what it was taken from, give `index`.
 
     >>> Subset(letters, [2])[0], IndexedDataset(Subset([("a", 0), ("b", 1), ("c", 0)], [2]))[0]
     (('c', 0, 2), ('c', 0, 2))

@@ -34,6 +34,7 @@ from discrimloss.verdicts import Rule, Verdicts, judge_samples
 
 THRESHOLD_DECAY = 0.9  # rho' of the paper: the EMA behind threshold="ema"
 RELEASED_MOMENTUM = 0.9
+LARGEST_RATIO = 30.0  # of a loss to the usual one, in the loss scale of the first epoch
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
@@ -57,9 +58,9 @@ class DiscrimLoss(FixedDtypeModule):
     Args:
         num_samples: rows of the table; indices run from 0 to ``num_samples - 1``.
         epochs: length of the training run.
-        threshold: ``k1``. ``"split"``: the best split of all samples' average losses, once an
-            epoch; ``"ema"``: moving average of the batch mean; ``"mean"``: mean of all losses
-            seen; or a number.
+        threshold: ``k1``. ``"bounded_split"``: the best split of all samples' average losses, once
+            an epoch, robust against their tails; ``"split"``: the plain one; ``"ema"``: moving
+            average of the batch mean; ``"mean"``: mean of all losses seen; or a number.
         switch_gain, switch_rate, switch_epoch: ``a``, ``p``, ``q`` of
             ``k_dyn = (a tanh(p (e - q)) + a + 1) k1``.
         suppressed_epochs: ``e_s``; 0 turns early suppression off.
@@ -153,7 +154,7 @@ class DiscrimLoss(FixedDtypeModule):
         """Say which epoch begins, counting from 1. Call it before the epoch's first batch."""
         if epoch == 0:
             raise ValueError("epochs count from 1: call set_epoch(epoch + 1) if yours start at 0")
-        require_whole_number("epoch", epoch, 1)
+        require_whole_number("epoch", epoch, 1, MAX_SAMPLES)
         epoch = int(epoch)
         if epoch != self.epoch and int(self.visits_seen) > 0:
             self._end_epoch(next_epoch=epoch)
@@ -291,14 +292,23 @@ class DiscrimLoss(FixedDtypeModule):
                 k1 = torch.lerp(self.k1, batch_mean, 1.0 - THRESHOLD_DECAY)
                 k1 = torch.where(self.visits_seen == 0, batch_mean, k1)
             self.k1.copy_(torch.where(number == 0, self.k1, k1))
-        share = torch.where(self.past_first_epoch, 0.0, share)
-        for tracker, seen_now in (
-            (self.first_mean_abs, visits.batch_mean(visits.means.abs())),
-            (self.first_mean_square, visits.batch_mean(visits.means.square())),
-        ):
-            tracker.copy_(torch.lerp(tracker, seen_now, share))
+        self._track_loss_scale(visits, torch.where(self.past_first_epoch, 0.0, share))
         self._refresh_tracked_terms()
         self.visits_seen.copy_(seen)
+
+    def _track_loss_scale(self, visits: F.Visits, share: Tensor) -> None:
+        sizes = visits.means.abs()
+        # One absurd target among thousands must not set the scale for all of them: a loss counts
+        # for no more than a multiple of what is usual, which the first batch has yet to show.
+        median = visits.mean_loss.abs().median()
+        usual = torch.where(median > 0, median, visits.batch_mean(sizes))
+        usual = torch.where(self.visits_seen == 0, usual, self.first_mean_abs)
+        sizes = torch.minimum(sizes, LARGEST_RATIO * usual)
+        for tracker, seen_now in (
+            (self.first_mean_abs, visits.batch_mean(sizes)),
+            (self.first_mean_square, visits.batch_mean(sizes.square())),
+        ):
+            tracker.copy_(torch.lerp(tracker, seen_now, share))
 
     def _refresh_tracked_terms(self) -> None:
         """``k_dyn``; and ``tau``, absolute where given, else relative to the first epoch's loss."""
@@ -383,7 +393,8 @@ class DiscrimLoss(FixedDtypeModule):
 
     def resize(self, num_samples: int) -> None:
         """Make room for appended data: new samples start fresh, the others keep their state."""
-        self.table.resize(num_samples)
+        require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
+        self.table.resize(int(num_samples))
 
     def extra_repr(self) -> str:
         """What `repr` shows."""
@@ -398,9 +409,11 @@ class DiscrimLoss(FixedDtypeModule):
     ) -> None:
         saved = state_dict.get(prefix + "table.history")
         if saved is not None and len(saved) != self.num_samples:  # before anything is overwritten
+            grow = f", load, then resize({self.num_samples})"
             raise ValueError(
                 f"the saved state holds {len(saved)} samples, this DiscrimLoss {self.num_samples}: "
-                f"build it with num_samples={len(saved)}, load, then resize({self.num_samples})"
+                f"build it with num_samples={len(saved)}"
+                + (grow if len(saved) < self.num_samples else "")
             )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._refresh_derived()

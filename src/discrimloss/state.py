@@ -37,7 +37,7 @@ class SampleTable(FixedDtypeModule):
     | column          | dtype   | what                                                        |
     |-----------------|---------|-------------------------------------------------------------|
     | `history`       | float32 | ``h``, the decayed sum of losses                            |
-    | `visits`        | int16   | ``n``; stays at 32,767, where ``rho ** n`` has long been 0  |
+    | `visits`        | int16   | ``n``; stays at 32,767, where ``0.999 ** n`` is 0            |
     | `log_weight`    | float32 | ``log delta``                                               |
     | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
     | `velocity`      | float32 | momentum of `log_weight`, of the released variant only      |
@@ -95,13 +95,21 @@ class SampleTable(FixedDtypeModule):
             yield slice(start, min(start + ROWS_PER_CHUNK, len(self)))
 
 
+def _kind(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+
+
 def as_sample_index(index: Tensor, losses: Tensor) -> Tensor:
     """`index` as int64, checked to hold one whole number for each of the losses."""
+    if not isinstance(losses, Tensor) or not losses.is_floating_point():
+        raise TypeError(f"losses must be a tensor of real numbers, not {_kind(losses)}")
     if losses.dim() != 1:
         raise ValueError(
             f"losses must have shape (batch,), one task loss each, not {tuple(losses.shape)}: "
             'compute the task loss with reduction="none"'
         )
+    if index is None:
+        raise TypeError("index is None: pass the sample index of each row")
     index = torch.as_tensor(index)
     if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
         raise TypeError(f"sample indices must be integers, not {index.dtype}")
