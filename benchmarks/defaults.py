@@ -345,7 +345,7 @@ def main() -> None:
     results = json.loads(path.read_text()) if path.exists() else {"cells": {}}
     results["about"] = {
         "command": f"`python benchmarks/defaults.py --data DIR --split {options.split}"
-        f" --seeds {options.seeds}{' --set ' + ' '.join(options.settings) if settings else ''}`",
+        f"{' --set ' + ' '.join(options.settings) if settings else ''} --seeds N`",
         "versions": {
             "discrimloss": discrimloss.__version__,
             "torch": torch.__version__,
