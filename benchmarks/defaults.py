@@ -276,8 +276,8 @@ def judge(criterion: DiscrimLoss, is_wrong: np.ndarray) -> dict[str, float]:
 def spread(values: list[float], digits: int = 2) -> str:
     if not values:
         return "–"
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.{digits}f} ± {deviation:.{digits}f}"
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
 def render(results: dict[str, Any], name: str, split: str) -> str:
