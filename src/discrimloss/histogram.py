@@ -48,7 +48,7 @@ class LossHistogram:
 def loss_histogram(chunks: Iterable[Tensor], bins: int = BINS) -> LossHistogram | None:
     """Count the finite values of all chunks; None where there is nothing to split.
 
-    `chunks` is read twice: once for the range, once for the counts.
+    The finite values are held while they are counted: four bytes a sample, for that long.
     """
     chunks = [chunk[chunk.isfinite()] for chunk in chunks]
     chunks = [chunk for chunk in chunks if chunk.numel()]
