@@ -8,6 +8,8 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
+from discrimloss.data.noise import symmetric
+
 NUM_PIXELS = 64
 NUM_CLASSES = 10
 TEST_SHARE = 0.25
@@ -45,31 +47,12 @@ def noisy_digits(noise: float, generator: torch.Generator) -> NoisyDigits:
     order = torch.randperm(len(images), generator=generator)
     num_test = round(TEST_SHARE * len(images))
     test, train = order[:num_test], order[num_test:]
+    noisy = symmetric(clean_target[train], noise, generator, NUM_CLASSES)
     return NoisyDigits(
         index=train,
         images=images[train],
-        target=symmetric_noise(clean_target[train], noise, generator),
-        clean_target=clean_target[train],
+        target=noisy.target,
+        clean_target=noisy.clean_target,
         test_images=images[test],
         test_target=clean_target[test],
     )
-
-
-def symmetric_noise(
-    clean_target: Tensor, noise: float, generator: torch.Generator, num_classes: int = NUM_CLASSES
-) -> Tensor:
-    """A copy in which exactly the nearest whole number to a share `noise` of labels is wrong.
-
-    A wrong label is any of the other labels, each as likely:
-
-    >>> clean_target = torch.zeros(10, dtype=torch.int64)
-    >>> target = symmetric_noise(clean_target, 0.4, torch.Generator().manual_seed(0))
-    >>> int((target != clean_target).sum())
-    4
-    """
-    num_wrong = round(noise * len(clean_target))
-    chosen = torch.randperm(len(clean_target), generator=generator)[:num_wrong]
-    shift = torch.randint(1, num_classes, (num_wrong,), generator=generator)
-    target = clean_target.clone()
-    target[chosen] = (target[chosen] + shift) % num_classes
-    return target

@@ -1,0 +1,133 @@
+"""What a dataset is: inputs that can be read by rows, targets, and how to prepare a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from discrimloss.registry import Registry
+
+
+class DataError(Exception):
+    """Data that is missing or cannot be read: one sentence that says which, where, what to do."""
+
+
+datasets: Registry[Callable[..., Any]] = Registry("dataset", "discrimloss.data")
+"""Functions that read a dataset below a directory into a `TaskData`. Their keyword-only arguments
+are the keys of ``[data]``."""
+
+
+class Inputs(Protocol):
+    """The inputs of many samples, read a batch at a time."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether `rows` is cheap; otherwise worker processes call it."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def rows(self, index: Tensor) -> Any:
+        """The inputs of some samples, on the CPU: a tensor, a dict of tensors, or texts."""
+        ...
+
+    def select(self, index: Tensor) -> Inputs:
+        """Only these samples, in this order."""
+        ...
+
+
+@dataclass(frozen=True)
+class TensorInputs:
+    """Inputs that are one tensor in memory: features, tokens, images as uint8."""
+
+    tensor: Tensor
+    in_memory: bool = True
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Shape (len(index), ...)."""
+        return self.tensor.index_select(0, index)
+
+    def select(self, index: Tensor) -> TensorInputs:
+        """Only these samples, in this order."""
+        return TensorInputs(self.tensor[index])
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some samples: for training, for validation or for testing."""
+
+    inputs: Inputs
+    target: Tensor
+    """Shape (samples,): int64 classes, or float32 numbers."""
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def select(self, index: Tensor) -> Part:
+        """Only these samples, in this order."""
+        return Part(self.inputs.select(index), self.target[index])
+
+
+class Prepare(Protocol):
+    """Makes a batch ready for the model, on the training device.
+
+    With a generator the batch is for training and is augmented, each sample by itself; without, it
+    is for evaluation.
+    """
+
+    def __call__(self, inputs: Any, generator: torch.Generator | None) -> Any:
+        """The inputs as the model takes them."""
+        ...
+
+
+def as_they_are(inputs: Any, generator: torch.Generator | None) -> Any:
+    """Inputs that need no preparation."""
+    return inputs
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A dataset: what to learn from, and what to judge the result by."""
+
+    train: Part
+    test: Part
+    num_classes: int | None
+    """Of a classification or a multiple choice; None for a regression."""
+    validation: Part | None = None
+    prepare: Prepare = as_they_are
+    input_shape: tuple[int, ...] = ()
+    """Of one prepared sample: (features,) or (channels, height, width). Empty for text."""
+    class_names: tuple[str, ...] = ()
+    difficulty: Tensor | None = None
+    """Shape (train,): how hard each training sample is, known in advance: a sequence's length."""
+    human_labels: Callable[[str], Tensor] | None = None
+    """Labels that people gave to the training samples, by name, e.g. CIFAR-10N's ``"worse"``."""
+    train_labels_are_clean: bool = True
+    """Whether the published training labels count as the truth that noise is measured against."""
+    notes: tuple[str, ...] = field(default=())
+    """What a person should know: files that were skipped, and why."""
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the target is a number."""
+        return self.num_classes is None
+
+    def limited(self, train_size: int | None, generator: torch.Generator) -> TaskData:
+        """With a random part of the training samples only."""
+        if train_size is None or train_size >= len(self.train):
+            return self
+        chosen = torch.randperm(len(self.train), generator=generator)[:train_size].sort().values
+        human = self.human_labels
+        return replace(
+            self,
+            train=self.train.select(chosen),
+            difficulty=None if self.difficulty is None else self.difficulty[chosen],
+            human_labels=None if human is None else lambda name: human(name)[chosen],
+        )
