@@ -1,0 +1,45 @@
+"""The handwritten digits that come with scikit-learn: nothing to download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.obtain import BuiltIn, obtained
+
+NUM_CLASSES = 10
+TEST_SHARE = 0.25
+INK = 16
+"""The largest value of a pixel."""
+
+
+@datasets.register("digits")
+@obtained(BuiltIn("the digits come with scikit-learn"))
+def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
+    """1,797 handwritten digits of 8 × 8 pixels, embedded in scikit-learn.
+
+    Args:
+        directory: not needed.
+        split_seed: decides which quarter of the digits is for testing.
+    """
+    try:
+        from sklearn import datasets as embedded
+    except ImportError as error:
+        raise DataError(
+            "the digits come with scikit-learn, which is not here: `pip install scikit-learn`"
+        ) from error
+    pixels, labels = embedded.load_digits(return_X_y=True)
+    features = torch.from_numpy(pixels).float() / INK
+    target = torch.from_numpy(labels).long()
+    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(split_seed))
+    num_test = round(TEST_SHARE * len(target))
+    everything = Part(TensorInputs(features), target)
+    return TaskData(
+        train=everything.select(order[num_test:]),
+        test=everything.select(order[:num_test]),
+        num_classes=NUM_CLASSES,
+        input_shape=tuple(features.shape[1:]),
+        class_names=tuple(str(digit) for digit in range(NUM_CLASSES)),
+    )

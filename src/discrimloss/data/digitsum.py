@@ -1,0 +1,114 @@
+"""Digit Sum: the sum of a sequence of digits, after Cirik et al. (2016). Generated, not downloaded.
+
+Few samples, and the lengths of the sequences tell in advance how hard each one is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.obtain import BuiltIn, obtained
+
+NUM_DIGITS = 10
+PADDING = 10
+NUM_SYMBOLS = 11
+
+
+@datasets.register("digitsum")
+@obtained(BuiltIn("the sequences are generated"))
+def load_digitsum(
+    directory: Path,
+    *,
+    split_seed: int = 0,
+    train_size: int = 1000,
+    validation_size: int = 200,
+    test_size: int = 200,
+    min_length: int = 2,
+    max_length: int = 20,
+) -> TaskData:
+    """Sums of 2 to 20 digits: 1,000 training samples, and 200 + 200 of the full length.
+
+    Nothing is read below `directory`. The training samples are shared out evenly among the lengths
+    and stand in order of length; no sequence occurs twice, neither within a part nor between parts.
+
+    Args:
+        directory: not used.
+        split_seed: which sequences are drawn.
+        train_size: training samples, of all lengths.
+        validation_size: validation samples, of the greatest length.
+        test_size: test samples, of the greatest length.
+        min_length: of the shortest training sequences.
+        max_length: of the longest sequences.
+    """
+    if not 1 <= min_length <= max_length:
+        raise DataError(
+            f"digitsum needs 1 <= min_length <= max_length, not {min_length} and {max_length}"
+        )
+    if min(train_size, test_size) < 1 or validation_size < 0:
+        raise DataError("digitsum needs at least one training and one test sample")
+
+    generator = torch.Generator().manual_seed(split_seed)
+    lengths = even_lengths(train_size, min_length, max_length)
+    held_out = validation_size + test_size
+    blocks = []
+    for length in range(min_length, max_length + 1):
+        count = int((lengths == length).sum()) + (held_out if length == max_length else 0)
+        blocks.append(padded(distinct_sequences(count, length, generator), max_length))
+    sequences = torch.cat(blocks)
+
+    train, validation, test = torch.split(sequences, [train_size, validation_size, test_size])
+    return TaskData(
+        train=_part(train),
+        validation=_part(validation) if validation_size else None,
+        test=_part(test),
+        num_classes=None,
+        input_shape=(max_length,),
+        difficulty=lengths,
+    )
+
+
+def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
+    """`count` lengths in ascending order, each as often as the others, give or take one.
+
+    >>> even_lengths(5, 2, 4)
+    tensor([2, 2, 3, 4, 4])
+    """
+    steps = torch.arange(count) * (longest - shortest + 1)
+    return shortest + torch.div(steps, count, rounding_mode="floor")
+
+
+def distinct_sequences(count: int, length: int, generator: torch.Generator) -> Tensor:
+    """Digits of shape (count, length); no two rows are the same."""
+    if count > NUM_DIGITS**length:
+        raise DataError(
+            f"digitsum has only {NUM_DIGITS**length} sequences of length {length}, {count} were "
+            "asked for: ask for fewer samples or a greater min_length"
+        )
+    found = torch.empty(0, length, dtype=torch.int64)
+    while len(found) < count:
+        drawn = torch.randint(NUM_DIGITS, (count, length), generator=generator)
+        found = torch.unique(torch.cat([found, drawn]), dim=0)
+    # `unique` sorts, so what is kept must be chosen at random.
+    return found[torch.randperm(len(found), generator=generator)[:count]]
+
+
+def padded(sequences: Tensor, width: int) -> Tensor:
+    """The sequences with padding on the right; shape (count, width)."""
+    return torch.nn.functional.pad(sequences, (0, width - sequences.shape[1]), value=PADDING)
+
+
+def digit_sums(sequences: Tensor) -> Tensor:
+    """The target: shape (count,), float32.
+
+    >>> digit_sums(torch.tensor([[3, 4, PADDING], [9, 9, 1]]))
+    tensor([ 7., 19.])
+    """
+    return sequences.masked_fill(sequences == PADDING, 0).sum(dim=1).float()
+
+
+def _part(sequences: Tensor) -> Part:
+    return Part(TensorInputs(sequences), digit_sums(sequences))

@@ -1,0 +1,159 @@
+"""A download that goes on where an earlier one stopped, as a downloader for pooch."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import requests
+
+Progress = Callable[[str, int, "int | None"], None]
+"""Is told a file's name, how many bytes of it are there, and how many there will be, if known."""
+
+_CHUNK = 1 << 16
+_TIMEOUT = (15, 60)  # seconds to connect, and without a single byte
+_FIRST_WAIT = 1.0  # doubles with each try
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that may be another next time
+
+
+class MirrorError(Exception):
+    """Why one address did not give the file: the end of a sentence that begins with the address."""
+
+
+class _TryAgainError(MirrorError):
+    """A fault that may pass."""
+
+
+class ResumingDownloader:
+    """Downloads into a part file, which survives a broken connection and an interrupted program.
+
+    The next call asks the server for the missing bytes only. When all are there the part file
+    becomes the output file. Call it as pooch does: ``downloader(url, output_file, pooch)``.
+
+    Args:
+        part: the file that is filled, on the file system of the output file.
+        size: of the whole file, None if not known.
+        resume: whether what `part` already holds may be used. Only wise with a checksum: the
+            file may have changed since.
+        on_progress: is told what is there after each chunk.
+        tries: how often to ask the same address.
+        wait: sleeps this many seconds between tries.
+    """
+
+    def __init__(
+        self,
+        part: Path,
+        *,
+        size: int | None = None,
+        resume: bool = True,
+        on_progress: Progress = lambda name, done, total: None,
+        tries: int = 4,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.part = part
+        self.size = size
+        self.resume = resume
+        self.on_progress = on_progress
+        self.tries = tries
+        self.wait = wait
+        self.resumed = False
+
+    def __call__(self, url: str, output_file: str, pooch: Any = None) -> None:
+        """Download `url`; a `MirrorError` says why it could not be."""
+        if not self.resume:
+            self.part.unlink(missing_ok=True)
+        self.resumed = self._bytes_there() > 0
+        for attempt in range(1, self.tries + 1):
+            try:
+                self._ask(url)
+                break
+            except _TryAgainError:
+                if attempt == self.tries:
+                    raise
+                self.wait(_FIRST_WAIT * 2 ** (attempt - 1))
+        self.part.replace(output_file)
+
+    def _bytes_there(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def _ask(self, url: str) -> None:
+        import requests
+        from urllib3.exceptions import HTTPError
+
+        there = self._bytes_there()
+        if there and there == self.size:
+            return
+        headers = {"Accept-Encoding": "identity"}  # a .gz must arrive as it is
+        if there:
+            headers["Range"] = f"bytes={there}-"
+        try:
+            with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+                self._receive(response, there)
+        except requests.RequestException as error:
+            raise _TryAgainError(_reason(error)) from error
+        except HTTPError as error:  # of the layer below, while the body is read
+            raise _TryAgainError(f"broke off after {self._bytes_there():,} bytes") from error
+
+    def _receive(self, response: requests.Response, there: int) -> None:
+        status = response.status_code
+        if status == 416:  # nothing beyond what is there: either it is complete, or it is not ours
+            if there and _complete_length(response) == there:
+                return
+            self.part.unlink(missing_ok=True)
+            raise _TryAgainError("does not continue the part that is there")
+        if status not in (200, 206):
+            kind = _TryAgainError if status in _PASSING else MirrorError
+            raise kind(f"answered {status} {response.reason or ''}".rstrip())
+        if status == 200:
+            there = 0  # the whole file, whatever was asked for
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdecimal() else None
+        else:
+            if _start(response) != there:
+                self.part.unlink(missing_ok=True)
+                raise _TryAgainError("sent another part than the one asked for")
+            total = _complete_length(response)
+        if None not in (total, self.size) and total != self.size:
+            raise MirrorError(f"has {total:,} bytes instead of {self.size:,}")
+        self._write(response, there, self.size if total is None else total)
+
+    def _write(self, response: requests.Response, there: int, total: int | None) -> None:
+        self.on_progress(self.part.stem, there, total)
+        response.raw.enforce_content_length = False  # it would drop the last bytes; we count below
+        with self.part.open("ab" if there else "wb") as file:
+            for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                file.write(chunk)
+                there += len(chunk)
+                self.on_progress(self.part.stem, there, total)
+                if total is not None and there > total:
+                    raise MirrorError(f"sends more than {total:,} bytes")
+        if total is not None and there < total:
+            raise _TryAgainError(f"broke off after {there:,} of {total:,} bytes")
+
+
+def _start(response: requests.Response) -> int | None:
+    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return int(found[1]) if found else None
+
+
+def _complete_length(response: requests.Response) -> int | None:
+    found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+    return int(found[1]) if found else None
+
+
+def _reason(error: requests.RequestException) -> str:
+    import requests
+
+    if isinstance(error, requests.exceptions.SSLError):
+        return "does not offer a secure connection that can be trusted"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "cannot be reached through the proxy"
+    if isinstance(error, requests.Timeout):
+        return "did not answer in time"
+    if isinstance(error, requests.ConnectionError):
+        return "cannot be reached"
+    return f"cannot be read ({type(error).__name__})"

@@ -1,0 +1,171 @@
+"""MNIST, from the idx files as they are published, compressed or not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.images import ImagePreparation
+from discrimloss.data.layout import Layout, find_files
+from discrimloss.data.obtain import Download, KnownFile, RemoteFile, in_folder, obtained
+
+NUM_CLASSES = 10
+MEAN, STD = (0.1307,), (0.3081,)
+
+LAYOUT = Layout(
+    folders=("mnist", "MNIST/raw", "mnist/MNIST/raw", "."),
+    files=(
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    ),
+    endings=("", ".gz"),
+)
+
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+
+
+def _published(packed: KnownFile, unpacked: KnownFile) -> RemoteFile:
+    first, *others = (
+        form
+        for folder in LAYOUT.folders
+        for form in (in_folder(folder, [packed]), in_folder(folder, [unpacked]))
+    )
+    return RemoteFile(
+        first[0].path,
+        packed.size,
+        packed.checksum,
+        urls=tuple(mirror + packed.path for mirror in MIRRORS),
+        alternatives=tuple(others),
+    )
+
+
+DOWNLOAD = Download(
+    (
+        _published(
+            KnownFile(
+                "train-images-idx3-ubyte.gz",
+                9_912_422,
+                "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            ),
+            KnownFile(
+                "train-images-idx3-ubyte",
+                47_040_016,
+                "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            ),
+        ),
+        _published(
+            KnownFile(
+                "train-labels-idx1-ubyte.gz",
+                28_881,
+                "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            ),
+            KnownFile(
+                "train-labels-idx1-ubyte",
+                60_008,
+                "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            ),
+        ),
+        _published(
+            KnownFile(
+                "t10k-images-idx3-ubyte.gz",
+                1_648_877,
+                "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            ),
+            KnownFile(
+                "t10k-images-idx3-ubyte",
+                7_840_016,
+                "sha256:0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            ),
+        ),
+        _published(
+            KnownFile(
+                "t10k-labels-idx1-ubyte.gz",
+                4_542,
+                "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            ),
+            KnownFile(
+                "t10k-labels-idx1-ubyte",
+                10_008,
+                "sha256:ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            ),
+        ),
+    )
+)
+
+
+@datasets.register("mnist")
+@obtained(DOWNLOAD)
+def load_mnist(directory: Path) -> TaskData:
+    """60,000 + 10,000 handwritten digits of 28 × 28 pixels, not augmented."""
+    _, _, files = find_files("mnist", directory, LAYOUT)
+    return TaskData(
+        train=_read_part(files, "train"),
+        test=_read_part(files, "t10k"),
+        num_classes=NUM_CLASSES,
+        prepare=ImagePreparation(MEAN, STD, augment=False),
+        input_shape=(1, 28, 28),
+        class_names=tuple(str(digit) for digit in range(NUM_CLASSES)),
+    )
+
+
+def _read_part(files: dict[str, Path], name: str) -> Part:
+    image_file, label_file = files[f"{name}-images-idx3-ubyte"], files[f"{name}-labels-idx1-ubyte"]
+    images, labels = read_idx(image_file, num_dimensions=3), read_idx(label_file, num_dimensions=1)
+    if images.shape[1:] != (28, 28):
+        size = " x ".join(str(side) for side in images.shape[1:])
+        raise DataError(f"{image_file} has images of {size} pixels, not 28 x 28: is it MNIST?")
+    if len(images) != len(labels):
+        raise DataError(
+            f"{image_file} has {len(images):,} images, but {label_file} {len(labels):,} labels: "
+            f"get both files once more"
+        )
+    if len(labels) == 0 or labels.max() >= NUM_CLASSES:
+        raise DataError(f"{label_file} has no labels or some above 9: is it MNIST?")
+    return Part(TensorInputs(images[:, None]), labels.long())
+
+
+def read_idx(path: Path, num_dimensions: int) -> Tensor:
+    """A uint8 array from an idx file, compressed if its name ends in ``.gz``.
+
+    The format: two zero bytes, the type (8 for uint8), the number of dimensions, then each
+    dimension as four bytes, then the values. `num_dimensions` says what to expect.
+    """
+    content = _read_bytes(path)
+    expected = bytes([0, 0, 8, num_dimensions])
+    if content[:4] != expected:
+        raise DataError(
+            f"{path} begins with the bytes {content[:4].hex(' ')}, not with the "
+            f"{expected.hex(' ')} of an idx file: get it once more"
+        )
+    start = 4 + 4 * num_dimensions
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
+    size = torch.Size(shape).numel()
+    if len(content) != start + size:
+        raise DataError(
+            f"{path} has {len(content):,} bytes, but its header announces {start + size:,}: "
+            f"get it once more"
+        )
+    if size == 0:
+        return torch.empty(shape, dtype=torch.uint8)
+    return torch.frombuffer(content, dtype=torch.uint8, offset=start).view(shape)
+
+
+def _read_bytes(path: Path) -> bytearray:
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                return bytearray(file.read())
+        return bytearray(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path} ({error}): get it once more") from error

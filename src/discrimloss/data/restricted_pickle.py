@@ -1,0 +1,56 @@
+"""Reads pickled arrays without running what a pickle may ask to run."""
+
+from __future__ import annotations
+
+import codecs
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrimloss.data.base import DataError
+
+_REBUILD = np.empty(0).__reduce__()[0]
+_REBUILD_FROM_BUFFER = np.empty(0).__reduce_ex__(5)[0]
+
+ADMITTED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    # How Python 3 writes bytes for Python 2: text and the name of its encoding.
+    ("_codecs", "encode"): codecs.encode,
+    # Under their names in NumPy 1 and 2.
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _REBUILD for core in ("core", "_core")},
+    **{
+        (f"numpy.{core}.numeric", "_frombuffer"): _REBUILD_FROM_BUFFER for core in ("core", "_core")
+    },
+}
+"""What a pickled array is made of. Numbers, texts, bytes, lists and dicts need no name."""
+
+
+class RestrictedUnpickler(pickle.Unpickler):
+    """Reads numbers, texts, bytes, lists, dicts and NumPy arrays, and refuses all else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The admitted object of this name."""
+        if (module, name) not in ADMITTED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not data")
+        return ADMITTED[module, name]
+
+
+def read_pickled_dict(path: Path) -> dict[str, Any]:
+    """A pickled dict of plain values and arrays, from Python 2 or 3; its texts may be bytes."""
+    try:
+        with path.open("rb") as file:
+            content = RestrictedUnpickler(file, encoding="bytes").load()
+    except Exception as error:  # whatever a broken pickle makes the reader do
+        reason = str(error) or type(error).__name__
+        raise DataError(f"cannot read {path} ({reason}): get it once more") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} does not hold a dict, as published: get it once more")
+    return {as_text(key): value for key, value in content.items()}
+
+
+def as_text(value: object) -> str:
+    """A text that Python 2 may have written as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,190 @@
+"""WikiHow: which goal a step serves, which step serves a goal, which step comes first.
+
+From Zhang, Lyu and Callison-Burch (2020). The training questions are generated automatically and
+hold wrong labels; the test questions were checked by people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrimloss.data.base import DataError, Part, TaskData, datasets
+from discrimloss.data.choice_questions import QuestionInputs, read_benchmark, read_swag_csv
+from discrimloss.data.obtain import ByHand, KnownFile, in_folder, obtained
+
+Task = Literal["goal", "step", "order"]
+
+NUM_CHOICES = {"goal": 4, "step": 4, "order": 2}
+BENCHMARK = {"goal": "goal_inference", "step": "step_inference", "order": "step_ordering"}
+SOURCE = "the repository zharry29/wikihow-goal-step links to the files"
+
+
+BY_HAND = ByHand(
+    "follow the Google Drive link for training and benchmark data at "
+    "https://github.com/zharry29/wikihow-goal-step and put goal/train.csv, step/train.csv and "
+    "order/train.csv, each with a val.csv beside it, into a folder wikihow of the data directory; "
+    "the benchmark questions are also in https://github.com/google/BIG-bench as "
+    "goal_step_wikihow, whose task.json files may lie there as goal_inference.json, "
+    "step_inference.json and step_ordering.json",
+    forms=tuple(
+        in_folder("wikihow", [KnownFile(name.format(task)) for name in names for task in BENCHMARK])
+        for names in (
+            ("{}/train.csv", "{}/val.csv"),
+            ("{}/train.csv", "{}/test.csv"),
+            ("{}_train.csv", "{}_val.csv"),
+            ("{}_train.csv", "{}_test.csv"),
+        )
+    )
+    + tuple(
+        in_folder(
+            "wikihow",
+            [
+                *(KnownFile(name.format(task)) for task in BENCHMARK),
+                *(KnownFile(f"{questions}.json") for questions in BENCHMARK.values()),
+            ],
+        )
+        for name in ("{}/train.csv", "{}_train.csv")
+    ),
+)
+
+
+@datasets.register("wikihow")
+@obtained(BY_HAND)
+def load_wikihow(
+    directory: Path,
+    *,
+    task: Task = "goal",
+    split_seed: int = 0,
+    validation_share: float = 0.1,
+    train_on_benchmark: bool = False,
+    test_share: float = 0.2,
+) -> TaskData:
+    """WikiHow questions (goal, step or order), as SWAG-layout CSV or BIG-bench JSON.
+
+    Below ``directory/wikihow``: for training ``goal/train.csv`` as the publisher's archive has it
+    (or ``goal_train.csv``), of which a tenth becomes the validation part; for testing
+    ``goal/val.csv`` (or ``goal/test.csv``, ``goal_val.csv``, ``goal_test.csv``), else BIG-bench's
+    ``goal_inference.json`` (or ``goal_inference/task.json``); likewise ``step`` with
+    ``step_inference`` and ``order`` with ``step_ordering``.
+
+    `train_on_benchmark` is a substitute for those who have the benchmark questions only: these are
+    split, and the larger part is trained on. Its figures compare with each other, not with the
+    paper's.
+
+    Args:
+        directory: where the data is.
+        task: ``"goal"``: the goal of a step; ``"step"``: a step of a goal; ``"order"``: the earlier
+            of two steps.
+        split_seed: of the splits, and of the order of the benchmark's choices.
+        validation_share: of the training questions.
+        train_on_benchmark: whether to split the benchmark's questions into training and test.
+        test_share: of the benchmark's questions, with `train_on_benchmark`.
+    """
+    folder = directory / "wikihow"
+    generator = torch.Generator().manual_seed(split_seed)
+    if train_on_benchmark:
+        return _split_benchmark(folder, task, validation_share, test_share, generator)
+
+    train_files = [folder / task / "train.csv", folder / f"{task}_train.csv"]
+    train_file = _first(train_files)
+    if train_file is None:
+        raise DataError(_no_training_file(train_files, _first(_benchmark_files(folder, task))))
+    questions = read_swag_csv(train_file, NUM_CHOICES[task])
+    count = len(questions)
+    validation, train = _split(torch.arange(count), count, validation_share, generator)
+    test, notes = _read_test(folder, task, generator)
+    return TaskData(
+        train=questions.select(train),
+        validation=questions.select(validation) if len(validation) else None,
+        test=test,
+        num_classes=NUM_CHOICES[task],
+        train_labels_are_clean=False,
+        notes=notes,
+    )
+
+
+def _read_test(
+    folder: Path, task: Task, generator: torch.Generator
+) -> tuple[Part, tuple[str, ...]]:
+    tables = [
+        file
+        for name in ("val", "test")
+        for file in (folder / task / f"{name}.csv", folder / f"{task}_{name}.csv")
+    ]
+    if table := _first(tables):
+        return read_swag_csv(table, NUM_CHOICES[task]), ()
+    benchmark = _benchmark_files(folder, task)
+    if file := _first(benchmark):
+        return read_benchmark(file, NUM_CHOICES[task], generator)
+    raise DataError(
+        f"no test questions for wikihow {task}: looked for {_listed(tables + benchmark)}; {SOURCE}"
+    )
+
+
+def _split_benchmark(
+    folder: Path,
+    task: Task,
+    validation_share: float,
+    test_share: float,
+    generator: torch.Generator,
+) -> TaskData:
+    files = _benchmark_files(folder, task)
+    file = _first(files)
+    if file is None:
+        raise DataError(f"no benchmark questions for wikihow {task}: looked for {_listed(files)}")
+    questions, notes = read_benchmark(file, NUM_CHOICES[task], generator)
+    # Some prompts are asked twice: both questions must land on the same side.
+    assert isinstance(questions.inputs, QuestionInputs)
+    contexts, group = np.unique(questions.inputs.contexts.astype(str), return_inverse=True)
+    groups = torch.from_numpy(group.reshape(-1))
+    test, rest = _split(groups, len(contexts), test_share, generator)
+    held_out, train = _split(groups[rest], len(contexts), validation_share, generator)
+    if not (len(test) and len(train)):
+        raise DataError(f"{file} has too few questions to split into training and test questions")
+    notes += (f"trained and tested on a split of {file.name}: not comparable with the paper",)
+    return TaskData(
+        train=questions.select(rest[train]),
+        validation=questions.select(rest[held_out]) if len(held_out) else None,
+        test=questions.select(test),
+        num_classes=NUM_CHOICES[task],
+        notes=notes,
+    )
+
+
+def _split(
+    group: Tensor, num_groups: int, share: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """A random share of the groups, and the others: the rows of each."""
+    if not 0.0 <= share < 1.0:
+        raise DataError(f"a share of the questions must be from 0 up to, but not, 1, not {share}")
+    rank = torch.randperm(num_groups, generator=generator)
+    is_chosen = rank[group] < round(share * num_groups)
+    return is_chosen.nonzero().flatten(), (~is_chosen).nonzero().flatten()
+
+
+def _no_training_file(train_files: Sequence[Path], benchmark_file: Path | None) -> str:
+    missing = f"no training questions for wikihow: looked for {_listed(train_files)}; {SOURCE}"
+    if benchmark_file is None:
+        return missing
+    return (
+        f"{missing}, or set train_on_benchmark to train on a part of {benchmark_file} "
+        "as a substitute"
+    )
+
+
+def _benchmark_files(folder: Path, task: Task) -> list[Path]:
+    return [folder / f"{BENCHMARK[task]}.json", folder / BENCHMARK[task] / "task.json"]
+
+
+def _first(files: Sequence[Path]) -> Path | None:
+    return next((file for file in files if file.is_file()), None)
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return ", ".join(map(str, files))
