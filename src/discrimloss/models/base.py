@@ -1,0 +1,36 @@
+"""What a model must know of the task, and where models are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from discrimloss.registry import Registry
+
+models: Registry[Callable[..., Any]] = Registry("model", "discrimloss.models")
+
+
+@dataclass(frozen=True)
+class TaskShape:
+    """What goes into a model and what comes out.
+
+    A registered model is a `torch.nn.Module` class (or a function that returns one) that takes a
+    `TaskShape`; its keyword-only arguments are the keys of ``[model]``. Its output has shape
+    (batch, outputs) for a classification, (batch, choices) for a multiple choice and (batch,) for a
+    regression. A model of texts has a method ``tokenize(texts)``, which turns what
+    ``Inputs.rows`` returns into a dict of tensors.
+    """
+
+    input_shape: tuple[int, ...]
+    num_classes: int | None
+    """None for a regression."""
+    target_mean: float = 0.0
+    """Of the training targets of a regression; 0 for a classification."""
+    target_spread: float = 1.0
+    """Their standard deviation; 1 for a classification."""
+
+    @property
+    def num_outputs(self) -> int:
+        """How many numbers a model gives for a sample."""
+        return 1 if self.num_classes is None else self.num_classes

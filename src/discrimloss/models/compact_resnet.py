@@ -1,0 +1,77 @@
+"""A residual network small enough for two CPU cores."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from discrimloss.models.base import TaskShape, models
+from discrimloss.models.layers import TaskOutput, channels_last, image_size, images_channels_last
+
+
+@models.register("compact_resnet")
+class CompactResNet(nn.Module):
+    """A ResNet of 8 convolutions for small images, made for CPUs.
+
+    Three times a 3x3 convolution that widens is followed by pooling, so that most of the work is
+    done on few pixels and many channels, where a CPU is fast; a residual block follows the second
+    and the third. The largest value of each channel goes to the head.
+
+    Args:
+        shape: of the task; images of any size from 8x8.
+        width: channels of the first convolution; later ones have 2 and 4 times as many.
+    """
+
+    def __init__(self, shape: TaskShape, *, width: int = 32) -> None:
+        super().__init__()
+        image_channels, _, _ = image_size(shape, "compact_resnet", smallest=8)
+        self.features = nn.Sequential(
+            halved(image_channels, width),
+            halved(width, 2 * width),
+            ResidualBlock(2 * width),
+            halved(2 * width, 4 * width),
+            ResidualBlock(4 * width),
+        )
+        self.head = nn.Linear(4 * width, shape.num_outputs)
+        self.output = TaskOutput(shape)
+        channels_last(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        pooled = self.features(images_channels_last(images)).amax((2, 3))
+        prediction: Tensor = self.output(self.head(pooled))
+        return prediction
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions around a shortcut that nothing stands in the way of."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.change = nn.Sequential(
+            *(convolution(channels, channels), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)),
+            *(convolution(channels, channels), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape stays: (batch, channels, height, width)."""
+        change: Tensor = self.change(x)
+        return x + change
+
+
+def halved(channels: int, wider: int) -> nn.Sequential:
+    """To more channels on half as many rows and columns.
+
+    Pooling comes first, so that normalization and ReLU have a quarter of the pixels to go through:
+    outside of convolutions a CPU's time goes into moving memory.
+    """
+    return nn.Sequential(
+        convolution(channels, wider),
+        nn.MaxPool2d(2),
+        nn.BatchNorm2d(wider),
+        nn.ReLU(inplace=True),
+    )
+
+
+def convolution(channels: int, wider: int) -> nn.Conv2d:
+    """3x3, without a bias: a normalization follows, and would take it away again."""
+    return nn.Conv2d(channels, wider, 3, padding=1, bias=False)

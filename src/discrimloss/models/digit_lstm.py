@@ -1,0 +1,52 @@
+"""The LSTM that adds up digits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from discrimloss.data.digitsum import NUM_SYMBOLS, PADDING
+from discrimloss.models.base import TaskShape, models
+
+
+@models.register("digit_lstm")
+class DigitLSTM(nn.Module):
+    """An LSTM over digits that predicts a number from 0 up: the Digit Sum model of the paper.
+
+    An embedding of 11 symbols (ten digits and padding), one layer of LSTM without peepholes, and a
+    linear head with ReLU on the state at the last digit. The paper does not say how the head
+    starts. Ours answers in units of the targets' spread and starts at their mean: from zero, a
+    large first step leaves every output below zero, where the ReLU passes no gradient and nothing
+    is learned ever after.
+
+    Args:
+        shape: of the task, for the mean and the spread of its targets.
+        hidden_size: units of the LSTM.
+        embedding_size: numbers per symbol.
+        standardized: whether the head starts from the targets' mean and spread.
+    """
+
+    def __init__(
+        self,
+        shape: TaskShape,
+        *,
+        hidden_size: int = 256,
+        embedding_size: int = 256,
+        standardized: bool = True,
+    ) -> None:
+        super().__init__()
+        if shape.num_classes is not None:
+            raise ValueError("digit_lstm predicts a number; this dataset has classes")
+        self.embedding = nn.Embedding(NUM_SYMBOLS, embedding_size, padding_idx=PADDING)
+        self.lstm = nn.LSTM(embedding_size, hidden_size, batch_first=True)
+        self.head = nn.Linear(hidden_size, 1)
+        self.offset = shape.target_mean if standardized else 0.0
+        self.scale = shape.target_spread if standardized else 1.0
+
+    def forward(self, digits: Tensor) -> Tensor:
+        """The sums of sequences of shape (batch, length); shape (batch,)."""
+        states, _ = self.lstm(self.embedding(digits))
+        last = (digits != PADDING).sum(dim=1).sub(1).clamp(min=0)
+        # Padding is on the right, so what follows the last digit cannot reach its state.
+        state = states[torch.arange(len(digits), device=digits.device), last]
+        return torch.relu(self.head(state).squeeze(1) * self.scale + self.offset)

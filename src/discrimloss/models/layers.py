@@ -1,0 +1,65 @@
+"""What several models share: outputs in the unit of the target, and the fast memory layout."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from discrimloss.models.base import TaskShape
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+class TaskOutput(nn.Module):
+    """The last layer of a model: raw outputs become predictions.
+
+    Of a classification the raw outputs are the logits, and stay as they are. Of a regression they
+    become numbers in the unit of the target, ``raw * target_spread + target_mean``, so that a fresh
+    network starts at the mean of the target and learns at the same rate whatever the unit is.
+    """
+
+    target_mean: Tensor
+    target_spread: Tensor
+
+    def __init__(self, shape: TaskShape) -> None:
+        super().__init__()
+        self.is_regression = shape.num_classes is None
+        if self.is_regression:
+            # Buffers: weights mean nothing without the unit they were trained in.
+            self.register_buffer("target_mean", torch.tensor(float(shape.target_mean)))
+            self.register_buffer("target_spread", torch.tensor(float(shape.target_spread)))
+
+    def forward(self, raw: Tensor) -> Tensor:
+        """From (batch, outputs) to (batch, classes), or to (batch,) for a regression."""
+        if not self.is_regression:
+            return raw
+        return raw.squeeze(1) * self.target_spread + self.target_mean
+
+
+def image_size(shape: TaskShape, model: str, smallest: int = 1) -> tuple[int, int, int]:
+    """Channels, height and width of the images, or a `ValueError` that says what `model` needs."""
+    if len(shape.input_shape) != 3 or min(shape.input_shape[1:]) < smallest:
+        raise ValueError(
+            f"{model} needs images, (channels, height, width), of at least {smallest} x {smallest} "
+            f"pixels, but the inputs have the shape {shape.input_shape}"
+        )
+    channels, height, width = shape.input_shape
+    return channels, height, width
+
+
+def channels_last(network: AnyModule) -> AnyModule:
+    """The same network with its weights laid out as (height, width, channels).
+
+    Convolutions are faster that way, on CPUs by about a third, and nothing else changes.
+    """
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def images_channels_last(images: Tensor) -> Tensor:
+    """The same images, (batch, channels, height, width), laid out as `channels_last` weights are.
+
+    With one channel both layouts are the same memory, and nothing is copied.
+    """
+    return images.contiguous(memory_format=torch.channels_last)

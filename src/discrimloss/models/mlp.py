@@ -1,0 +1,35 @@
+"""One hidden layer."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from discrimloss.models.base import TaskShape, models
+from discrimloss.models.layers import TaskOutput
+
+
+@models.register("mlp")
+class MLP(nn.Module):
+    """One hidden layer, for features or very small images.
+
+    Args:
+        shape: of the task; inputs of any shape are flattened.
+        hidden: units of the hidden layer.
+    """
+
+    def __init__(self, shape: TaskShape, *, hidden: int = 256) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(math.prod(shape.input_shape), hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, shape.num_outputs),
+        )
+        self.output = TaskOutput(shape)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """From (batch, ...) to (batch, classes), or to (batch,) for a regression."""
+        prediction: Tensor = self.output(self.network(features))
+        return prediction

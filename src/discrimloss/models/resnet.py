@@ -1,0 +1,138 @@
+"""ResNet-18 and ResNet-50 through transformers, from scratch or pretrained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from discrimloss.models.base import TaskShape, models
+from discrimloss.models.layers import TaskOutput, channels_last, image_size, images_channels_last
+
+ARCHITECTURES: dict[int, dict[str, Any]] = {
+    18: {
+        "layer_type": "basic",
+        "depths": [2, 2, 2, 2],
+        "hidden_sizes": [64, 128, 256, 512],
+    },
+    50: {
+        "layer_type": "bottleneck",
+        "depths": [3, 4, 6, 3],
+        "hidden_sizes": [256, 512, 1024, 2048],
+    },
+}
+
+
+@models.register("resnet")
+class ResNet(nn.Module):
+    """ResNet-18 or ResNet-50 (He et al., 2015), from scratch or pretrained; for larger images.
+
+    Args:
+        shape: of the task; images of any size. The stem makes them smaller by 4.
+        layers: which of the two, where nothing pretrained is loaded.
+        pretrained: a directory or a name on the Hugging Face hub (``"microsoft/resnet-50"``) that
+            holds weights and says how many layers they have. The head is kept if it has as many
+            outputs as the task, and is new otherwise.
+    """
+
+    def __init__(
+        self, shape: TaskShape, *, layers: Literal[18, 50] = 18, pretrained: str | None = None
+    ) -> None:
+        super().__init__()
+        image_size(shape, "resnet")
+        self.network = (
+            from_scratch(shape, layers)
+            if pretrained is None
+            else from_pretrained(shape, pretrained)
+        )
+        self.output = TaskOutput(shape)
+        channels_last(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        prediction: Tensor = self.output(self.network(images_channels_last(images)).logits)
+        return prediction
+
+
+def transformers_library() -> Any:
+    """The transformers library, imported at first use; or a sentence on how to get it."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise ValueError(
+            "the model resnet needs the transformers library: pip install transformers"
+        ) from error
+    return transformers
+
+
+def from_scratch(shape: TaskShape, layers: int) -> Any:
+    """A network of random weights; images may have any number of channels."""
+    transformers = transformers_library()
+    if layers not in ARCHITECTURES:
+        known = " or ".join(map(str, ARCHITECTURES))
+        raise ValueError(f"a resnet has {known} layers, not {layers}")
+    config = transformers.ResNetConfig(
+        num_channels=shape.input_shape[0], num_labels=shape.num_outputs, **ARCHITECTURES[layers]
+    )
+    return transformers.ResNetForImageClassification(config)
+
+
+def from_pretrained(shape: TaskShape, pretrained: str) -> Any:
+    """A network with weights from a directory or the hub, and a head for this task."""
+    transformers = transformers_library()
+    source = Path(pretrained).expanduser()
+    if looks_like_a_path(pretrained) and not source.is_dir():
+        raise ValueError(
+            f"model.pretrained: there is no directory {pretrained}; give one that save_pretrained "
+            "wrote, a name on the Hugging Face hub such as microsoft/resnet-50, or leave it out"
+        )
+    name = str(source) if source.is_dir() else pretrained
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, num_labels=shape.num_outputs)
+        check_config(config, shape)
+        network, report = transformers.ResNetForImageClassification.from_pretrained(
+            name,
+            config=config,
+            dtype=torch.float32,  # whatever it was saved in
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+        check_report(report)
+    except (OSError, ValueError, RuntimeError) as error:
+        # Of the library's many lines the first says what is wrong.
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"model.pretrained: cannot load a resnet from {pretrained!r} ({reason}); give a "
+            "directory that save_pretrained wrote, or a hub name while online, or leave it out"
+        ) from error
+    return network
+
+
+def check_config(config: Any, shape: TaskShape) -> None:
+    """Whether these are weights of a ResNet for such images; otherwise a `ValueError`."""
+    if config.model_type != "resnet":
+        raise ValueError(f"it holds a model of type {config.model_type!r}, not a resnet")
+    if config.num_channels != shape.input_shape[0]:
+        raise ValueError(
+            f"its images have {config.num_channels} channels, those of the task have "
+            f"{shape.input_shape[0]}"
+        )
+
+
+def check_report(report: Mapping[str, Any]) -> None:
+    """Whether only the head is new: the library would make up any other weights without a word."""
+    mismatched = {key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]}
+    made_up = set(report["missing_keys"]) | mismatched
+    lost = sorted(key for key in made_up if not key.startswith("classifier."))
+    if lost:
+        raise ValueError(
+            f"{len(lost)} weights are missing or do not fit its config.json, such as {lost[0]}"
+        )
+
+
+def looks_like_a_path(name: str) -> bool:
+    """Whether this cannot be a name on the hub, which is ``name`` or ``owner/name``."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name

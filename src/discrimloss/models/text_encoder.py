@@ -1,0 +1,163 @@
+"""Encoders and tokenizers of the transformers library: found, loaded or built, without a word."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+
+Architecture = Literal["roberta", "bert", "xlnet", "gpt2"]
+Loaded = TypeVar("Loaded")
+
+PACKAGE = "package:"
+LONGEST_TEXT = 512
+HEAD_SIZE = 64  # of an attention head, in all four architectures
+
+
+def transformers_library() -> Any:
+    """The transformers library, imported at first use; or a sentence on how to get it."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise ValueError(
+            "the model text_choice needs the transformers library: pip install transformers"
+        ) from error
+    return transformers
+
+
+def load_configuration(
+    pretrained: str | None, architecture: Architecture, hidden_size: int, num_layers: int
+) -> Any:
+    """The sizes of an encoder: those of `pretrained`, or of an architecture over bytes."""
+    if pretrained is not None:
+        return _loaded(transformers_library().AutoConfig.from_pretrained, pretrained)
+    if hidden_size % max(1, hidden_size // HEAD_SIZE):
+        raise ValueError(f"hidden_size must be a multiple of {HEAD_SIZE}, not {hidden_size}")
+    return new_configuration(architecture, hidden_size, num_layers)
+
+
+def load_tokenizer(pretrained: str | None, model_type: str) -> Any:
+    """The tokenizer of `pretrained`, or bytes; ready to pad."""
+    if pretrained is None:
+        tokenizer = byte_tokenizer()
+    else:
+        tokenizer = _loaded(transformers_library().AutoTokenizer.from_pretrained, pretrained)
+    if tokenizer.pad_token is None:  # GPT-2 never saw padding; the attention mask hides it
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.sep_token is None:  # context and choice are one text: keep the choice whole
+        tokenizer.truncation_side = "left"
+    # XLNet answers at the last position, which must not be padding.
+    tokenizer.padding_side = "left" if model_type == "xlnet" else "right"
+    return tokenizer
+
+
+def load_weights(factory: Any, pretrained: str | None, configuration: Any) -> Any:
+    """A model of an auto class, with pretrained or with random weights."""
+    if pretrained is None:
+        model = factory.from_config(configuration)
+    else:
+        options = {"config": configuration, "dtype": torch.float32}
+        model = _loaded(factory.from_pretrained, pretrained, **options)
+    if hasattr(model.base_model, "mask_emb"):
+        # XLNet needs it for pretraining only; distributed training trips over idle weights.
+        model.base_model.mask_emb.requires_grad_(False)
+    return model
+
+
+def new_configuration(architecture: Architecture, hidden_size: int, num_layers: int) -> Any:
+    """An encoder of bytes; its other sizes are in the proportions of the published ones."""
+    tokenizer = byte_tokenizer()
+    num_heads = max(1, hidden_size // HEAD_SIZE)
+    inner = {"xlnet": "d_inner", "gpt2": "n_inner"}.get(architecture, "intermediate_size")
+    options = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "hidden_size": hidden_size,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": num_heads,
+        inner: 4 * hidden_size,
+    }
+    if architecture == "xlnet":  # its positions are relative: no greatest length
+        options["d_head"] = hidden_size // num_heads
+    else:  # RoBERTa counts positions from the number behind the padding token's
+        options["max_position_embeddings"] = LONGEST_TEXT + 2
+    return transformers_library().AutoConfig.for_model(architecture, **options)
+
+
+def byte_tokenizer() -> Any:
+    """A tokenizer with one token per byte: knows every text and comes from no file."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+    special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>"}
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate([*special.values(), *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> $B </s>",
+        special_tokens=[(token, vocabulary[token]) for token in ("<s>", "</s>")],
+    )
+    return transformers_library().PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=LONGEST_TEXT,
+        cls_token="<s>",
+        sep_token="</s>",
+        **special,
+    )
+
+
+def find_pretrained(pretrained: str) -> str:
+    """What transformers loads from: a folder, of a package if asked for, or a hub name."""
+    if pretrained.startswith(PACKAGE):
+        name = pretrained.removeprefix(PACKAGE)
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+        for location in (spec and spec.submodule_search_locations) or []:
+            if (folder := Path(location) / "model").is_dir():
+                return str(folder)
+        raise ValueError(
+            f"pretrained = {pretrained!r}: no installed package {name!r} with a folder 'model'"
+        )
+    folder = Path(pretrained).expanduser()
+    if folder.is_dir():
+        return str(folder)
+    # A hub name is NAME or OWNER/NAME; anything else can only have been meant as a folder.
+    if folder.is_absolute() or pretrained.startswith((".", "~")) or len(folder.parts) > 2:
+        raise ValueError(f"pretrained = {pretrained!r}: there is no such folder")
+    return pretrained
+
+
+def _loaded(load: Callable[..., Loaded], pretrained: str, **options: Any) -> Loaded:
+    source = find_pretrained(pretrained)
+    try:
+        with _quiet_transformers():
+            return load(source, **options)
+    # Missing or malformed files and an unreachable hub arrive in all of these.
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"pretrained = {pretrained!r} is neither a folder with a model nor a name that could "
+            f"be loaded from the model hub: {reason}"
+        ) from error
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """No progress bars, and no warning that a head is new: it always is."""
+    logging = transformers_library().logging
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if has_bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,96 @@
+"""Wide residual networks, the paper's model for CIFAR."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from discrimloss.models.base import TaskShape, models
+from discrimloss.models.layers import TaskOutput, channels_last, image_size, images_channels_last
+
+
+@models.register("wide_resnet")
+class WideResNet(nn.Module):
+    """WideResNet (Zagoruyko and Komodakis, 2016), WRN-28-10 unless told otherwise.
+
+    Three groups of (depth - 4) / 6 blocks with 16, 32 and 64 channels times the width. The weights
+    start as in the authors' code: He's normal distribution by the number of outputs, and no bias.
+
+    Args:
+        shape: of the task; images of any size, 32x32 in the publication.
+        depth: number of convolutions, 6n + 4: 16, 22, 28, 40.
+        width: factor on the number of channels.
+        dropout: share of activations that is dropped between the convolutions of a block.
+    """
+
+    def __init__(
+        self, shape: TaskShape, *, depth: int = 28, width: int = 10, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        image_channels, _, _ = image_size(shape, "wide_resnet")
+        blocks = blocks_per_group(depth)
+        if width < 1:
+            raise ValueError(f"the width of a wide_resnet must be at least 1, not {width}")
+        channels = 16
+        layers: list[nn.Module] = [nn.Conv2d(image_channels, channels, 3, padding=1, bias=False)]
+        for group in range(3):
+            for block in range(blocks):
+                wider = 16 * 2**group * width
+                stride = 2 if group > 0 and block == 0 else 1
+                layers.append(WideBlock(channels, wider, stride=stride, dropout=dropout))
+                channels = wider
+        layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Linear(channels, shape.num_outputs)
+        self.output = TaskOutput(shape)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(self.head.bias)
+        channels_last(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        pooled = self.features(images_channels_last(images)).mean((2, 3))
+        prediction: Tensor = self.output(self.head(pooled))
+        return prediction
+
+
+class WideBlock(nn.Module):
+    """Two 3x3 convolutions, each after a normalization and a ReLU, around a shortcut."""
+
+    def __init__(self, channels: int, wider: int, *, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.normalization1 = nn.BatchNorm2d(channels)
+        self.convolution1 = nn.Conv2d(channels, wider, 3, stride=stride, padding=1, bias=False)
+        self.normalization2 = nn.BatchNorm2d(wider)
+        self.dropout = nn.Dropout(dropout)
+        self.convolution2 = nn.Conv2d(wider, wider, 3, padding=1, bias=False)
+        self.projection = (
+            nn.Conv2d(channels, wider, 1, stride=stride, bias=False)
+            if channels != wider or stride != 1
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (batch, channels, height, width) to `wider` channels, smaller by the stride."""
+        active = F.relu(self.normalization1(x), inplace=True)
+        # As in the publication, a projection starts from the normalized activations.
+        shortcut = x if self.projection is None else self.projection(active)
+        hidden = F.relu(self.normalization2(self.convolution1(active)), inplace=True)
+        change: Tensor = self.convolution2(self.dropout(hidden))
+        return shortcut + change
+
+
+def blocks_per_group(depth: int) -> int:
+    """How many blocks make up each of the three groups of a network of this depth.
+
+    >>> blocks_per_group(28)
+    4
+    """
+    blocks, rest = divmod(depth - 4, 6)
+    if blocks < 1 or rest:
+        raise ValueError(
+            f"the depth of a wide_resnet must be 6n + 4 (10, 16, 22, 28, 34, 40, …), not {depth}"
+        )
+    return blocks
