@@ -1,0 +1,88 @@
+"""DiscrimLoss on top of the task loss."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+from discrimloss.loss import DiscrimLoss
+from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
+from discrimloss.methods.processes import (
+    gather_rows,
+    gather_rows_with_gradient,
+    process_count,
+)
+from discrimloss.verdicts import Verdicts
+
+
+@methods.register("discrimloss")
+class DiscrimLossMethod(Method):
+    """DiscrimLoss: a learned weight and a moving threshold for every sample (Wu et al. 2022).
+
+    The options are those of `discrimloss.DiscrimLoss`; what is not given follows from the number
+    of epochs.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        variant: Literal["paper", "released"] = "paper",
+        threshold: Literal["bounded_split", "split", "ema", "mean"] | float | None = None,
+        switch_gain: float | None = None,
+        switch_rate: float | None = None,
+        switch_epoch: float | None = None,
+        suppressed_epochs: int | None = None,
+        regularization: float | None = None,
+        history_decay: float | None = None,
+        weight_lr: float | None = None,
+        relative_weight_lr: float | None = None,
+        weight_range: tuple[float, float] | None = None,
+    ) -> None:
+        super().__init__(setting)
+        self.criterion = DiscrimLoss(
+            setting.num_samples,
+            setting.epochs,
+            variant=variant,
+            threshold=threshold,
+            switch_gain=switch_gain,
+            switch_rate=switch_rate,
+            switch_epoch=switch_epoch,
+            suppressed_epochs=suppressed_epochs,
+            regularization=regularization,
+            history_decay=history_decay,
+            weight_lr=weight_lr,
+            relative_weight_lr=relative_weight_lr,
+            weight_range=weight_range,
+        )
+
+    def training_step(self, batch: Batch) -> StepResult:
+        """The weighted loss of the whole batch, which every process sees."""
+        output = self.networks[0](batch.inputs)
+        losses = self.setting.task_losses(output, batch.target)
+        everyone = gather_rows_with_gradient(losses)
+        # Each process differentiates its own rows of the mean over all; the processes' gradients
+        # are averaged afterwards, which divides once too often.
+        loss = self.criterion(everyone, gather_rows(batch.index)) * process_count()
+        return StepResult(loss, losses.detach(), output.detach())
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Tell the criterion which epoch it is."""
+        self.criterion.set_epoch(epoch)
+
+    def verdicts(self) -> Verdicts:
+        """What the criterion says of every sample."""
+        return self.criterion.verdicts()
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Those of the criterion."""
+        return {"variant": self.criterion.variant, **asdict(self.criterion.hyperparameters)}
+
+    def log_values(self) -> dict[str, float]:
+        """The thresholds, and the mean weight."""
+        return {
+            "k1": float(self.criterion.k1),
+            "k_dyn": self.criterion.k_dyn,
+            "k2": self.criterion.k2,
+            "mean_weight": float(self.criterion.sample_weights.mean()),
+        }
