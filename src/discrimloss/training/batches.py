@@ -1,0 +1,117 @@
+"""From samples to batches: which ones, in which order, on which process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from discrimloss.data.base import DataError, Part
+from discrimloss.methods.base import Batch
+
+OrderOfPass = Callable[[int], Tensor]
+"""Which samples to visit in a pass over the data, counted from 1, in which order."""
+
+
+def epoch_batches(
+    order_of_pass: OrderOfPass, epoch: int, batch_size: int, steps_per_epoch: int | None
+) -> list[Tensor]:
+    """The sample indices of each batch of an epoch.
+
+    An epoch is a pass over the data, or `steps_per_epoch` steps through pass after pass. A lone
+    last sample joins the batch before it, because batch normalisation needs two.
+    """
+    if steps_per_epoch is None:
+        batches = list(torch.split(order_of_pass(epoch), batch_size))
+        if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
+            batches[-2:] = [torch.cat(batches[-2:])]
+        return batches
+    start = (epoch - 1) * steps_per_epoch * batch_size
+    samples = _stretch_of_passes(order_of_pass, start, steps_per_epoch * batch_size)
+    return list(torch.split(samples, batch_size))
+
+
+def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> Tensor:
+    """Samples `start` to ``start + length`` of all passes laid end to end."""
+    number = 1
+    order = order_of_pass(number)
+    while start >= len(order):
+        start -= len(order)
+        number += 1
+        order = order_of_pass(number)
+    pieces = [order[start : start + length]]
+    while sum(map(len, pieces)) < length:
+        number += 1
+        pieces.append(order_of_pass(number)[: length - sum(map(len, pieces))])
+    return torch.cat(pieces)
+
+
+def own_share(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[Tensor]:
+    """What one of several processes trains on: an equal slice of every batch.
+
+    Up to ``num_processes - 1`` samples at the end of a batch are left out where it cannot be
+    divided equally; the next epoch has other ones there.
+    """
+    if num_processes == 1:
+        return list(batches)
+    sizes = [len(batch) // num_processes for batch in batches]
+    return [
+        batch[rank * size : (rank + 1) * size]
+        for batch, size in zip(batches, sizes, strict=True)
+        if size > 0
+    ]
+
+
+class _Rows(Dataset[Any]):
+    """Hands a `DataLoader` a whole batch at a time."""
+
+    def __init__(self, part: Part, tokenize: Callable[[Any], Any] | None) -> None:
+        self.part = part
+        self.tokenize = tokenize
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def __getitems__(self, index: Tensor) -> tuple[Any, Tensor, Tensor]:
+        inputs = self.part.inputs.rows(index)
+        if self.tokenize is not None:
+            inputs = self.tokenize(inputs)
+        return inputs, self.part.target[index], index
+
+
+def _as_it_is(rows: Any) -> Any:
+    return rows
+
+
+def load_batches(
+    part: Part,
+    batches: Sequence[Tensor],
+    device: torch.device,
+    tokenize: Callable[[Any], Any] | None = None,
+    workers: int = 0,
+) -> Iterator[Batch]:
+    """Read batches, in worker processes where reading is slow, and bring them to the device."""
+    workers = 0 if part.inputs.in_memory else workers
+    loader: DataLoader[Any] = DataLoader(
+        _Rows(part, tokenize),
+        batch_sampler=batches,  # type: ignore[arg-type] # tensors of indices serve as well as lists
+        collate_fn=_as_it_is,
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        generator=torch.Generator(),  # or else each loader draws a seed from the model's generator
+    )
+    try:
+        for inputs, target, index in loader:
+            yield Batch(*(_to_device(rows, device) for rows in (inputs, target, index)))
+    except DataError as error:  # a worker's comes wrapped in its traceback
+        last_line = str(error).strip().splitlines()[-1]
+        raise DataError(last_line.rpartition("DataError: ")[-1]) from error
+
+
+def _to_device(inputs: Any, device: torch.device) -> Any:
+    if isinstance(inputs, dict):
+        return {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}
+    return inputs.to(device, non_blocking=True)

@@ -1,0 +1,139 @@
+"""Checkpoints that are either complete or not there.
+
+A checkpoint is written beside the old one, its files are named in a manifest with their lengths and
+checksums, and only then do the two change places.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from discrimloss.training.run_directory import CHECKPOINT, OLD, UNFINISHED, RunDirectory
+
+MANIFEST = "progress.json"
+
+
+class CheckpointError(Exception):
+    """A checkpoint that cannot be written or read: one sentence that says what to do."""
+
+
+def save_checkpoint(
+    accelerator: Accelerator, directory: RunDirectory, progress: dict[str, Any]
+) -> None:
+    """Write models, optimizers, all sample state, generators and `progress`. All processes call."""
+    unfinished = directory / (CHECKPOINT + UNFINISHED)
+    try:
+        if accelerator.is_main_process:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+        accelerator.wait_for_everyone()
+        accelerator.save_state(str(unfinished))
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            _write_manifest(unfinished, progress)
+            _swap_in(directory)
+        accelerator.wait_for_everyone()
+    except Exception as error:  # torch, safetensors and the system each have an error of their own
+        if accelerator.is_main_process:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason.strip().partition("\n")[0].rstrip(".")
+        raise CheckpointError(
+            f"cannot write a checkpoint to {directory.path} ({reason}): "
+            "make room there, then go on with --resume"
+        ) from error
+
+
+def find_checkpoint(directory: RunDirectory) -> Path | None:
+    """The last complete checkpoint, also if the run was killed while two changed places."""
+    current, old = directory / CHECKPOINT, directory / (CHECKPOINT + OLD)
+    if current.exists():
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
+        old.replace(current)
+    return current if current.exists() else None
+
+
+def read_progress(checkpoint: Path) -> dict[str, Any]:
+    """How far the run was. Checks every file of the checkpoint on the way."""
+    try:
+        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        progress: dict[str, Any] = manifest["progress"]
+        expected = manifest["files"]
+        is_intact = manifest["checksum"] == _manifest_checksum(progress, expected)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is damaged"
+        raise _unreadable(checkpoint / MANIFEST, reason or str(error)) from error
+    if not is_intact:
+        raise _unreadable(checkpoint / MANIFEST, "its contents have changed")
+    for name, fingerprint in expected.items():
+        try:
+            found = _fingerprint(checkpoint / name)
+        except OSError as error:
+            raise _unreadable(checkpoint / name, error.strerror or str(error)) from error
+        if found != fingerprint:
+            raise _unreadable(checkpoint / name, "its contents have changed")
+    return progress
+
+
+def load_checkpoint(accelerator: Accelerator, checkpoint: Path) -> None:
+    """Put everything back as it was."""
+    try:
+        accelerator.load_state(str(checkpoint))
+    except Exception as error:  # torch, safetensors and pickle each have an error of their own
+        raise _unreadable(checkpoint, str(error).strip().partition("\n")[0]) from error
+
+
+def _unreadable(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"cannot read the checkpoint {path} ({reason}): "
+        "start anew with --overwrite, or in another directory"
+    )
+
+
+def _write_manifest(checkpoint: Path, progress: dict[str, Any]) -> None:
+    files = {file.name: _fingerprint(file) for file in sorted(checkpoint.iterdir())}
+    checksum = _manifest_checksum(progress, files)
+    text = json.dumps({"progress": progress, "files": files, "checksum": checksum}, indent=1)
+    (checkpoint / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    for path in (*checkpoint.iterdir(), checkpoint):  # on disk before the old one goes
+        _flush(path)
+
+
+def _manifest_checksum(progress: dict[str, Any], files: dict[str, list[int]]) -> int:
+    return zlib.crc32(json.dumps([progress, files]).encode())
+
+
+def _swap_in(directory: RunDirectory) -> None:
+    current, old = directory / CHECKPOINT, directory / (CHECKPOINT + OLD)
+    shutil.rmtree(old, ignore_errors=True)
+    if current.exists():
+        current.replace(old)
+    (directory / (CHECKPOINT + UNFINISHED)).replace(current)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _fingerprint(path: Path) -> list[int]:
+    checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            checksum = zlib.crc32(piece, checksum)
+    return [path.stat().st_size, checksum]
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:  # directories cannot be flushed everywhere
+        if not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)

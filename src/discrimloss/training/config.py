@@ -1,0 +1,246 @@
+"""What a run does, completely: frozen dataclasses, read from TOML and `key=value`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from discrimloss.data.base import datasets
+from discrimloss.methods.base import methods
+from discrimloss.models.base import models
+from discrimloss.options import Option, OptionError, check_options, did_you_mean
+
+Table = dict[str, Any]
+HIGHEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class NoiseConfig:
+    """Wrong labels to put into the training data."""
+
+    kind: Literal["none", "symmetric", "permuted", "asymmetric", "pair", "instance", "human"] = (
+        "none"
+    )
+    rate: float = 0.0
+    """Share of the training samples; not for ``human``."""
+    labels: str | None = None
+    """For ``human``: a name the dataset knows, e.g. ``worse``, or a file of labels."""
+    mapping: dict[str, int] | None = None
+    """For ``asymmetric``: which class becomes which; class to next class if not given."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.rate <= 1.0:
+            raise OptionError(f"noise.rate must be a share from 0 to 1, not {self.rate}")
+        if self.kind == "human" and self.labels is None:
+            raise OptionError(
+                "noise.kind = 'human' needs noise.labels: a name the dataset knows, or a file"
+            )
+        if self.kind == "none" and self.rate > 0.0:
+            raise OptionError("noise.rate is above 0 but noise.kind is 'none': name a kind")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How the parameters move."""
+
+    kind: Literal["sgd", "adamw"] = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    """Of ``sgd``."""
+    nesterov: bool = False
+    """Of ``sgd``."""
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    """Largest norm of the gradient; longer ones are scaled down."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "momentum", "weight_decay"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise OptionError(f"optimizer.{name} must be 0 or more, not {getattr(self, name)}")
+        if self.clip_norm is not None and not self.clip_norm > 0.0:
+            raise OptionError(f"optimizer.clip_norm must be above 0, not {self.clip_norm}")
+        if self.nesterov and self.momentum == 0.0:
+            raise OptionError("optimizer.nesterov needs optimizer.momentum above 0")
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How the learning rate changes over the run."""
+
+    kind: Literal["constant", "step", "cosine", "linear"] = "constant"
+    milestones: tuple[int, ...] = ()
+    """For ``step``: after how many epochs the learning rate falls."""
+    factor: float = 0.1
+    """For ``step``: what it is multiplied by."""
+    warmup_epochs: float = 0.0
+    """Over which the learning rate rises from zero."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "step" and not self.milestones:
+            raise OptionError("schedule.kind = 'step' needs schedule.milestones, e.g. [80, 100]")
+        for milestone in self.milestones:
+            if milestone < 1:
+                raise OptionError(f"schedule.milestones must be 1 or more, not {milestone}")
+        for name in ("factor", "warmup_epochs"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise OptionError(f"schedule.{name} must be 0 or more, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class ComponentConfig:
+    """A dataset or a model: its name, and what is set of its options."""
+
+    name: str
+    options: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run does. Two runs with equal configs do the same."""
+
+    recipe: str
+    data: ComponentConfig
+    model: ComponentConfig
+    method: str
+    options: Table
+    """Of the method."""
+    hyperparameters: Literal["default", "paper"]
+    """``default``: ours, the same at every noise rate; ``paper``: the row of its appendix."""
+    loss: Literal["cross_entropy", "mse", "smooth_l1"]
+    seed: int
+    epochs: int
+    batch_size: int
+    """Of all processes together."""
+    noise: NoiseConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train_size: int | None = None
+    """Use only so many training samples, drawn at random."""
+    steps_per_epoch: int | None = None
+    """Counts this many steps as an epoch, instead of a pass over the data."""
+    eval_batch_size: int = 1000
+    device: str = "auto"
+    """``auto``, ``cpu``, or a device of torch, e.g. ``cuda``."""
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+    threads: int = 0
+    """CPU threads per process; 0 leaves the choice to torch."""
+    workers: int = 4
+    """Processes that read files, for datasets that do not fit into memory."""
+    checkpoint_seconds: float = 300.0
+    """Longest time between two checkpoints; there is one after every epoch besides."""
+    tensorboard: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "eval_batch_size", "train_size", "steps_per_epoch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} must be 1 or more, not {value}")
+        for name in ("threads", "workers", "checkpoint_seconds"):
+            if not getattr(self, name) >= 0:
+                raise OptionError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if not 0 <= self.seed <= HIGHEST_SEED:
+            raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
+
+    def as_table(self) -> Table:
+        """As TOML has it: components flat, nothing that is not set."""
+        table = dataclasses.asdict(self)
+        for name in ("data", "model"):
+            component = getattr(self, name)
+            table[name] = {"name": component.name, **component.options}
+        return _without_none(table)
+
+
+def read_config(table: Mapping[str, Any], recipe: str) -> RunConfig:
+    """Check a table of settings, key by key, and fill in the defaults.
+
+    Raises:
+        OptionError: an unknown key, a wrong type or a missing key, in one sentence.
+    """
+    values = {**table, "recipe": table.get("recipe", recipe)}
+    options = {
+        name: Option(dict if name in _TABLES else option.type, option.default)
+        for name, option in _options_of(RunConfig).items()
+    }
+    for name in values:
+        if name not in options:
+            raise OptionError(f"unknown key {name}: {did_you_mean(name, valid_keys())}")
+    values = check_options(options, values, "", "a recipe")
+    for name, section in _SECTIONS.items():
+        given = check_options(_options_of(section), values[name], name, f"[{name}]")
+        values[name] = section(**given)
+    for name, registry in (("data", datasets), ("model", models)):
+        values[name] = _read_component(name, registry, values[name])
+    try:
+        values["options"] = methods.check(values["method"], values["options"], "options")
+    except OptionError:
+        raise
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    return RunConfig(**values)
+
+
+_SECTIONS: dict[str, Any] = {
+    "noise": NoiseConfig,
+    "optimizer": OptimizerConfig,
+    "schedule": ScheduleConfig,
+}
+_TABLES = ("data", "model", "options", *_SECTIONS)
+
+
+def require_tables(table: Mapping[str, Any]) -> None:
+    """Raise an `OptionError` if there is a single value where a table belongs."""
+    for name in _TABLES:
+        if name in table and not isinstance(table[name], Mapping):
+            keys = [key for key in valid_keys() if key.startswith(f"{name}.")]
+            example = keys[0] if keys else f"{name}.NAME"
+            raise OptionError(
+                f"{name} is a table, which cannot be {table[name]!r}: set what is in it, "
+                f"e.g. {example}=…"
+            )
+
+
+def valid_keys() -> list[str]:
+    """Every key that all recipes share; the other keys of data, model and options vary."""
+    keys = [name for name in _options_of(RunConfig) if name not in _TABLES]
+    keys += ["data.name", "model.name"]
+    for name, section in _SECTIONS.items():
+        keys += [f"{name}.{option}" for option in _options_of(section)]
+    return keys
+
+
+def _options_of(section: Any) -> dict[str, Option]:
+    types = typing.get_type_hints(section)
+    return {f.name: Option(types[f.name], _default_of(f)) for f in dataclasses.fields(section)}
+
+
+def _default_of(entry: dataclasses.Field[Any]) -> Any:
+    if entry.default is not dataclasses.MISSING:
+        return entry.default
+    return inspect.Parameter.empty
+
+
+def _read_component(name: str, registry: Any, table: Table) -> ComponentConfig:
+    if not isinstance(table.get("name"), str):
+        valid = ", ".join(registry.names())
+        raise OptionError(f"[{name}] needs {name}.name: valid are {valid}")
+    options = {key: value for key, value in table.items() if key != "name"}
+    try:
+        options = registry.check(table["name"], options, name)
+        defaults = {key: o.default for key, o in registry.options(table["name"]).items()}
+    except OptionError:
+        raise
+    except ValueError as error:
+        raise OptionError(f"{name}.name: {error}") from error
+    return ComponentConfig(table["name"], {**defaults, **options})
+
+
+def _without_none(table: Table) -> Table:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }

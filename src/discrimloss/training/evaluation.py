@@ -1,0 +1,93 @@
+"""How good the predictions are, and how well wrong labels were found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrimloss.data.base import Part, Prepare
+from discrimloss.data.noise import NoisyLabels
+from discrimloss.methods.base import Method
+from discrimloss.methods.processes import process_count
+from discrimloss.training.batches import load_batches
+from discrimloss.verdicts import UNSEEN, Verdicts
+
+
+def metric_name(is_regression: bool) -> str:
+    """What is reported: ``mae``, or ``accuracy`` in percent."""
+    return "mae" if is_regression else "accuracy"
+
+
+def is_better(value: float, than: float, is_regression: bool) -> bool:
+    """Whether a metric is better than another: a lower error, or a higher accuracy."""
+    return value < than if is_regression else value > than
+
+
+def score_sum(output: Tensor, target: Tensor) -> Tensor:
+    """Sum of the samples' scores: 100 for a right class, or the absolute error of a number."""
+    if target.is_floating_point():
+        return (output - target).abs().sum(dtype=torch.float64)
+    return 100.0 * (output.argmax(1) == target).sum().double()
+
+
+@torch.no_grad()
+def evaluate(
+    method: Method,
+    part: Part,
+    prepare: Prepare,
+    batch_size: int,
+    device: torch.device,
+    tokenize: Callable[[Any], Any] | None = None,
+    workers: int = 0,
+    after_batch: Callable[[], None] = lambda: None,
+) -> float:
+    """Mean score of the predictions on some samples, shared out among the processes."""
+    was_training = method.training
+    method.eval()
+    rank = torch.distributed.get_rank() if process_count() > 1 else 0
+    own = torch.arange(rank, len(part), process_count())
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    try:
+        for batch in load_batches(part, torch.split(own, batch_size), device, tokenize, workers):
+            output = method.predict(prepare(batch.inputs, None)).float()
+            total += score_sum(output, batch.target)
+            after_batch()
+    finally:
+        method.train(was_training)
+    if process_count() > 1:
+        torch.distributed.all_reduce(total)
+    return float(total) / max(len(part), 1)
+
+
+def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:
+    """How well a method found the wrong labels, as far as they are known.
+
+    Args:
+        verdicts: what the method says of every training label.
+        noise: what is true of them; None where nobody knows.
+    """
+    found: dict[str, Any] = {
+        "noise_estimated": verdicts.estimated_noise_rate,
+        "verdicts": verdicts.counts,
+    }
+    if noise is None:
+        return found
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    is_wrong = noise.is_wrong.cpu().numpy()
+    found["noise_true"] = float(is_wrong.mean())
+    seen = verdicts.code != UNSEEN
+    is_wrong = is_wrong[seen]
+    flagged = (verdicts.label == "incorrect")[seen]
+    hits = int((flagged & is_wrong).sum())
+    if is_wrong.any() and not is_wrong.all():
+        # The probability says little about the order of what is surely wrong: the loss decides.
+        score = verdicts.average_loss[seen]
+        found["auroc"] = float(roc_auc_score(is_wrong, score))
+        found["average_precision"] = float(average_precision_score(is_wrong, score))
+    found["precision"] = hits / int(flagged.sum()) if flagged.any() else None
+    found["recall"] = hits / int(is_wrong.sum()) if is_wrong.any() else None
+    return found

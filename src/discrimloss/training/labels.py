@@ -1,0 +1,77 @@
+"""The labels a run trains on: those of the dataset, with the noise its config asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrimloss.data import noise as label_noise
+from discrimloss.data.base import DataError, TaskData
+from discrimloss.data.noise import NoisyLabels
+from discrimloss.options import OptionError
+from discrimloss.training.config import NoiseConfig
+
+
+def make_labels(config: NoiseConfig, task: TaskData, generator: torch.Generator) -> NoisyLabels:
+    """Given and clean labels of the training samples.
+
+    Raises:
+        OptionError: this kind of noise does not fit the task.
+        DataError: a file of labels is missing or does not fit.
+    """
+    target, classes = task.train.target, task.num_classes
+    try:
+        if config.kind == "human":
+            if classes is None:
+                raise OptionError("noise.kind = 'human' is for classes, not for a regression")
+            return label_noise.human(target, _human_labels(config, task), classes)
+        if config.kind == "symmetric":
+            return label_noise.symmetric(target, config.rate, generator, classes)
+        if config.kind == "permuted":
+            return label_noise.permuted(target, config.rate, generator, classes)
+        if config.kind == "none":
+            return NoisyLabels(target.clone(), target, classes)
+        if classes is None:
+            raise OptionError(
+                f"noise.kind = {config.kind!r} is for classes, not for a regression: "
+                "valid are none, symmetric, permuted"
+            )
+        if config.kind == "instance":
+            features = _features(task)
+            return label_noise.instance(target, config.rate, generator, classes, features)
+        mapping = None
+        if config.mapping is not None:
+            mapping = {int(source): int(goal) for source, goal in config.mapping.items()}
+        return label_noise.asymmetric(target, config.rate, generator, classes, mapping)
+    except OptionError:
+        raise
+    except ValueError as error:
+        raise OptionError(f"noise: {error}") from error
+
+
+def truth_is_known(config: NoiseConfig, task: TaskData) -> bool:
+    """Whether the labels before the noise count as the truth."""
+    return task.train_labels_are_clean or config.kind != "none"
+
+
+def _human_labels(config: NoiseConfig, task: TaskData) -> Tensor:
+    name = config.labels
+    assert name is not None
+    if Path(name).is_file():
+        return label_noise.read_label_file(Path(name))
+    if task.human_labels is None:
+        raise DataError(
+            f"noise.labels = {name!r} is not a file, and this dataset has no human labels"
+        )
+    return task.human_labels(name)
+
+
+def _features(task: TaskData) -> Tensor:
+    inputs: Any = task.train.inputs.rows(torch.arange(len(task.train)))
+    if not isinstance(inputs, Tensor) or not task.train.inputs.in_memory:
+        raise OptionError("noise.kind = 'instance' needs inputs that are numbers in memory")
+    features: Tensor = task.prepare(inputs, None)
+    return features.flatten(1).float()

@@ -1,0 +1,329 @@
+"""The training loop: epochs of steps, an evaluation after each, a checkpoint when it is time."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from discrimloss.data.base import Part, Prepare
+from discrimloss.methods.base import Batch, Method, StepResult
+from discrimloss.methods.processes import process_count
+from discrimloss.training.batches import epoch_batches, load_batches, own_share
+from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
+from discrimloss.training.config import RunConfig
+from discrimloss.training.evaluation import evaluate, metric_name, score_sum
+from discrimloss.training.interruption import Interrupted, StopRequest
+from discrimloss.training.optimization import (
+    build_optimizer,
+    learning_rate_factor,
+    set_learning_rate,
+)
+from discrimloss.training.records import History, Row
+from discrimloss.training.run_directory import RunDirectory
+from discrimloss.training.seeds import derived_generator
+
+
+class NonFiniteLossError(Exception):
+    """A loss became NaN or infinite: which samples, and when."""
+
+
+class Observer(Protocol):
+    """Someone who watches a run."""
+
+    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
+        """A step of an epoch is done, with so many samples."""
+
+    def on_epoch(self, row: Row) -> None:
+        """An epoch is done."""
+
+
+class Nobody:
+    """An observer who does not look."""
+
+    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
+        """Nothing."""
+
+    def on_epoch(self, row: Row) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The data of a run as the loop may see it: labels as given, no clean ones."""
+
+    train: Part
+    test: Part
+    validation: Part | None
+    prepare: Prepare
+    tokenize: Callable[[Any], Any] | None = None
+
+
+@dataclass
+class Progress:
+    """How far a run is. All of it is in the checkpoint."""
+
+    epoch: int = 1
+    """The epoch at work, from 1."""
+    step: int = 0
+    """Steps of it that are done."""
+    rows: int = 0
+    """Samples seen in it."""
+    loss_sum: float = 0.0
+    score_sum: float = 0.0
+    seconds: float = 0.0
+    history: list[Row] = field(default_factory=list)
+
+
+class TrainingLoop:
+    """Trains a method on one process, or on this one of several.
+
+    Args:
+        config: what to do.
+        method: what is trained.
+        parts: the data.
+        accelerator: the device, the precision and the other processes.
+        directory: where history and checkpoints go.
+        stop: whether someone asked the run to stop.
+        observer: who watches.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        method: Method,
+        parts: Parts,
+        accelerator: Accelerator,
+        directory: RunDirectory,
+        stop: StopRequest,
+        observer: Observer,
+    ) -> None:
+        self.config = config
+        self.method = method
+        self.parts = parts
+        self.accelerator = accelerator
+        self.directory = directory
+        self.stop = stop
+        self.observer = observer
+        self.progress = Progress()
+        _keep_sample_state_out_of_broadcasts(method)
+        optimizer = build_optimizer(config.optimizer, method.trainable_parameters())
+        self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
+        self._is_regression = parts.train.target.is_floating_point()
+        self._started = self._last_saved = time.perf_counter()
+        self._seconds_before = 0.0
+        # On the device, so that no step waits for another.
+        self._sums = torch.zeros(2, dtype=torch.float64, device=accelerator.device)
+        self._unchecked: tuple[int, Tensor, StepResult] | None = None
+
+    def resume(self, checkpoint: Any) -> None:
+        """Put everything back as the checkpoint has it."""
+        self.progress = Progress(**read_progress(checkpoint))
+        load_checkpoint(self.accelerator, checkpoint)
+        progress = self.progress
+        self._seconds_before = progress.seconds
+        if self.accelerator.is_main_process:  # what was saved is the sum over all processes
+            sums = torch.tensor([progress.loss_sum, progress.score_sum], dtype=torch.float64)
+            self._sums.copy_(sums)
+        else:
+            progress.rows = 0
+
+    def run(self) -> list[Row]:
+        """Train to the last epoch; returns the history."""
+        history = History(self.directory, self.config.tensorboard, self.progress.history)
+        if history.rows and self.accelerator.is_main_process:
+            history.write()  # the run may have been killed between a checkpoint and its row
+        self.stop.may_wait = True
+        try:
+            while self.progress.epoch <= self.config.epochs:
+                self._train_epoch()
+                row = self._end_epoch()
+                if self.accelerator.is_main_process:
+                    history.add(row)
+                self.observer.on_epoch(row)
+                if self.progress.epoch <= self.config.epochs and self._agree(bool(self.stop)):
+                    raise self._interrupted(f"after epoch {self.progress.epoch - 1}")
+        finally:
+            self.stop.may_wait = False
+            history.close()
+        return self.progress.history
+
+    def _train_epoch(self) -> None:
+        config, progress = self.config, self.progress
+        epoch = progress.epoch
+        self.method.train()
+        self.method.begin_epoch(epoch)
+        everyones = epoch_batches(
+            self._order_of_pass, epoch, config.batch_size, config.steps_per_epoch
+        )
+        batches = own_share(everyones, self.accelerator.process_index, process_count())
+        remaining = batches[progress.step :]
+        loader = load_batches(
+            self.parts.train,
+            remaining,
+            self.accelerator.device,
+            self.parts.tokenize,
+            config.workers,
+        )
+        for batch in loader:
+            self._step(batch, len(batches))
+            self.observer.on_step(
+                epoch, progress.step, len(batches), len(batch.index) * process_count()
+            )
+            if progress.step < len(batches):
+                self._stop_or_save_if_asked()
+        self._check_before_saving()
+
+    def _order_of_pass(self, number: int) -> Tensor:
+        generator = derived_generator(self.config.seed, "order", number)
+        return self.method.sample_order(number, generator)
+
+    def _step(self, batch: Batch, steps: int) -> None:
+        progress, config = self.progress, self.config
+        passed = progress.epoch - 1 + progress.step / steps
+        factor = learning_rate_factor(config.schedule, passed, config.epochs)
+        set_learning_rate(self.optimizer, config.optimizer.learning_rate * factor)
+        place = (progress.epoch, progress.step, self.accelerator.process_index)
+        generator = derived_generator(
+            config.seed, "augmentation", *place, device=batch.target.device
+        )
+        batch = replace(batch, inputs=self.parts.prepare(batch.inputs, generator))
+
+        result: StepResult = self.wrapped(batch)
+        self._check_last_loss()  # of the step before: nobody waits for this one yet
+        self._unchecked = (progress.step + 1, batch.index, result)
+        self.accelerator.backward(result.loss)
+        self.method.after_backward()
+        if config.optimizer.clip_norm is not None:
+            self.accelerator.clip_grad_norm_(
+                self.method.trainable_parameters(), config.optimizer.clip_norm
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.method.after_step()
+
+        self._sums[0] += result.losses.sum(dtype=torch.float64)
+        self._sums[1] += score_sum(result.output.float(), batch.target)
+        progress.rows += len(batch.index)
+        progress.step += 1
+
+    def _check_last_loss(self) -> None:
+        if self._unchecked is None:
+            return
+        step, index, result = self._unchecked
+        self._unchecked = None
+        if bool(result.loss.isfinite()):
+            return
+        which = _named(index[~result.losses.isfinite()].tolist())
+        raise NonFiniteLossError(
+            f"the loss became {float(result.loss)} in epoch {self.progress.epoch}, step {step} "
+            f"(from {which}): lower optimizer.learning_rate or look at these samples"
+        )
+
+    def _check_before_saving(self) -> None:
+        """A gradient may overflow where the loss did not: the next loss would tell, too late."""
+        last = self._unchecked
+        self._check_last_loss()
+        if last is None or all(bool(p.isfinite().all()) for p in self.method.parameters()):
+            return
+        step, index, _ = last
+        raise NonFiniteLossError(
+            f"the parameters became NaN or infinite in epoch {self.progress.epoch}, step {step} "
+            f"(with {_named(index.tolist())}): lower optimizer.learning_rate or look at these "
+            "samples"
+        )
+
+    def _stop_or_save_if_asked(self) -> None:
+        """Between two steps of an epoch. All processes must decide the same."""
+        is_stopping = self._agree(bool(self.stop))
+        overdue = time.perf_counter() - self._last_saved > self.config.checkpoint_seconds
+        if is_stopping or self._agree(overdue):
+            self._check_before_saving()
+            self._save()
+        if is_stopping:
+            step = f"in epoch {self.progress.epoch}, after step {self.progress.step}"
+            raise self._interrupted(step)
+
+    def _agree(self, wish: bool) -> bool:
+        """Whether any process wishes so."""
+        if process_count() == 1:
+            return wish
+        wishes = torch.tensor(int(wish), device=self.accelerator.device)
+        torch.distributed.all_reduce(wishes, torch.distributed.ReduceOp.MAX)
+        return bool(wishes)
+
+    def _interrupted(self, where: str) -> Interrupted:
+        return Interrupted(self.stop.signal_number or signal.SIGTERM, where)
+
+    def _end_epoch(self) -> Row:
+        progress = self.progress
+        metric = metric_name(self._is_regression)
+        loss_sum, score, rows = self._totals()
+        row: Row = {
+            "epoch": progress.epoch,
+            "train_loss": loss_sum / max(rows, 1),
+            f"train_{metric}": score / max(rows, 1),
+            f"test_{metric}": self._evaluate(self.parts.test),
+        }
+        if self.parts.validation is not None:
+            row[f"validation_{metric}"] = self._evaluate(self.parts.validation)
+        row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+        row |= self.method.log_values()
+        row["seconds"] = round(self.seconds, 3)
+
+        progress.history.append(row)
+        progress.epoch, progress.step, progress.rows = progress.epoch + 1, 0, 0
+        self._sums.zero_()
+        self._save()
+        return row
+
+    def _totals(self) -> tuple[float, float, int]:
+        """Losses, scores and samples of the epoch so far, of all processes."""
+        totals = torch.cat([self._sums, self._sums.new_tensor([self.progress.rows])])
+        if process_count() > 1:
+            torch.distributed.all_reduce(totals)
+        loss_sum, score, rows = totals.tolist()
+        return loss_sum, score, int(rows)
+
+    def _evaluate(self, part: Part) -> float:
+        with self.accelerator.autocast():
+            return evaluate(
+                self.method,
+                part,
+                self.parts.prepare,
+                self.config.eval_batch_size,
+                self.accelerator.device,
+                self.parts.tokenize,
+                self.config.workers,
+            )
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken, interruptions left out."""
+        return self._seconds_before + time.perf_counter() - self._started
+
+    def _save(self) -> None:
+        loss_sum, score, rows = self._totals()
+        saved = replace(self.progress, loss_sum=loss_sum, score_sum=score, rows=rows)
+        saved.seconds = self.seconds
+        save_checkpoint(self.accelerator, self.directory, asdict(saved))
+        self._last_saved = time.perf_counter()
+
+
+def _named(samples: list[int]) -> str:
+    if not samples:
+        return "no single sample"
+    named = ", ".join(map(str, samples[:10])) + (", …" if len(samples) > 10 else "")
+    return f"sample{'s' * (len(samples) > 1)} {named}"
+
+
+def _keep_sample_state_out_of_broadcasts(method: Method) -> None:
+    """Processes hold equal sample state already; sending it round in every step would be slow."""
+    own = {name for name, _ in method.named_buffers() if not name.startswith("networks.")}
+    method._ddp_params_and_buffers_to_ignore = own  # type: ignore[assignment]

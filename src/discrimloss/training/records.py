@@ -1,0 +1,86 @@
+"""What a run leaves behind while it goes: history as CSV, as JSON lines and for TensorBoard."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import platform
+from importlib import metadata
+from typing import Any
+
+from discrimloss._version import __version__
+from discrimloss.training.run_directory import (
+    HISTORY,
+    HISTORY_LINES,
+    TENSORBOARD,
+    RunDirectory,
+)
+
+Row = dict[str, Any]
+PACKAGES = ("torch", "numpy", "accelerate", "transformers", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """What a run was made with."""
+    found = {"discrimloss": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        if importlib.util.find_spec(package.replace("scikit-learn", "sklearn")) is not None:
+            found[package] = metadata.version(package)
+    return found
+
+
+class History:
+    """One row per epoch, on disk as soon as the epoch ends.
+
+    Args:
+        directory: of the run.
+        tensorboard: whether to write an event file, where TensorBoard is installed.
+        rows: those of the epochs that are done, after a resumption.
+    """
+
+    def __init__(self, directory: RunDirectory, tensorboard: bool, rows: list[Row]) -> None:
+        self.directory = directory
+        self.rows = list(rows)
+        self._tensorboard = tensorboard and importlib.util.find_spec("tensorboard") is not None
+        self._writer: Any = None
+
+    def add(self, row: Row) -> None:
+        """Take the row of an epoch that has ended."""
+        self.rows.append(row)
+        self.write()
+        if self._tensorboard:
+            self._add_event(row)
+
+    def _add_event(self, row: Row) -> None:
+        if self._writer is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            # What an interrupted run logged after its last checkpoint is logged again.
+            self._writer = SummaryWriter(str(self.directory / TENSORBOARD), purge_step=row["epoch"])
+        for name, value in row.items():
+            if name != "epoch":
+                self._writer.add_scalar(name, value, row["epoch"])
+        self._writer.flush()
+
+    def write(self) -> None:
+        """Bring the files in line with the rows."""
+        self.directory.write(HISTORY, as_csv(self.rows))
+        lines = "".join(json.dumps(row) + "\n" for row in self.rows)
+        self.directory.write(HISTORY_LINES, lines)
+
+    def close(self) -> None:
+        """Close the event file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def as_csv(rows: list[Row]) -> str:
+    """Rows with a heading; a column that some rows lack is empty there."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

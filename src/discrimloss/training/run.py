@@ -1,0 +1,241 @@
+"""A whole run: from a config and a data directory to a summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from discrimloss.data.base import TaskData, datasets
+from discrimloss.data.noise import NoisyLabels
+from discrimloss.methods.base import Method, Setting, methods
+from discrimloss.models.base import TaskShape, models
+from discrimloss.options import OptionError
+from discrimloss.training.checkpoint import find_checkpoint
+from discrimloss.training.config import RunConfig
+from discrimloss.training.evaluation import evaluate, is_better, judge_verdicts, metric_name
+from discrimloss.training.interruption import StopRequest, stop_on_signals
+from discrimloss.training.labels import make_labels, truth_is_known
+from discrimloss.training.loop import Nobody, Observer, Parts, TrainingLoop
+from discrimloss.training.records import Row, versions
+from discrimloss.training.run_directory import (
+    SUMMARY,
+    VERDICTS,
+    RunDirectory,
+    require_same_settings,
+)
+from discrimloss.training.seeds import derived_generator, derived_seed
+from discrimloss.training.task_losses import task_losses
+from discrimloss.verdicts import Verdicts
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run, from what, into what."""
+
+    config: RunConfig
+    data: Path
+    out: Path
+    resume: bool = False
+    overwrite: bool = False
+    command: str = ""
+    """The command that runs it again, for the summary."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before the first step."""
+
+    task: TaskData
+    labels: NoisyLabels
+    method: Method
+    parts: Parts
+
+
+def run_training(request: RunRequest, observer: Observer | None = None) -> dict[str, Any]:
+    """Train as the config says, or go on with a run that was stopped; returns the summary."""
+    config, directory = request.config, RunDirectory(request.out)
+    if config.threads > 0:
+        torch.set_num_threads(config.threads)
+    with stop_on_signals() as stop:
+        directory.check(request.resume, request.overwrite)
+        if request.resume and directory.holds_run:
+            require_same_settings(directory.config(), config.as_table())
+            if directory.is_finished:
+                return directory.summary()
+        accelerator = build_accelerator(config)
+        if config.batch_size < accelerator.num_processes:
+            raise OptionError(
+                f"batch_size = {config.batch_size} is less than one sample for each of the "
+                f"{accelerator.num_processes} processes"
+            )
+        prepared = prepare_run(config, request.data, accelerator.process_index)
+        if not accelerator.is_main_process:
+            return _train(request, prepared, accelerator, directory, stop, Nobody())
+        with directory.locked():
+            directory.check(request.resume, request.overwrite)  # again: another run may have ended
+            if not request.resume:
+                directory.clear()
+            directory.write_config(config.as_table())
+            return _train(request, prepared, accelerator, directory, stop, observer or Nobody())
+
+
+def build_accelerator(config: RunConfig) -> Accelerator:
+    """The device, the precision and the processes of a run."""
+    if config.device not in ("auto", "cpu"):
+        _choose_device(config.device)
+    return Accelerator(cpu=config.device == "cpu", mixed_precision=config.mixed_precision)
+
+
+def _choose_device(name: str) -> None:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise OptionError(f"device = {name!r} cannot be used here ({reason})") from error
+    if device.index is not None:
+        torch.accelerator.set_device_index(device.index)
+
+
+def prepare_run(config: RunConfig, data: Path, process_index: int = 0) -> Prepared:
+    """Read the data, make the labels noisy and build the method."""
+    task: TaskData = datasets.get(config.data.name)(data, **config.data.options)
+    task = task.limited(config.train_size, derived_generator(0, "train_size"))
+    labels = make_labels(config.noise, task, derived_generator(config.seed, "noise"))
+    method = build_method(config, task, labels.target)
+    # Processes drop different units of a network, from the same initial weights.
+    torch.manual_seed(derived_seed(config.seed, "steps", process_index))
+    train = type(task.train)(task.train.inputs, labels.target)
+    tokenize = getattr(method.networks[0], "tokenize", None)
+    parts = Parts(train, task.test, task.validation, task.prepare, tokenize)
+    return Prepared(task, labels, method, parts)
+
+
+def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Method:
+    """The method with its networks, initialised from the seed."""
+    numbers = target.double() if task.is_regression else None
+    shape = TaskShape(
+        task.input_shape,
+        task.num_classes,
+        target_mean=0.0 if numbers is None else float(numbers.mean()),
+        target_spread=1.0 if numbers is None else max(float(numbers.std()), 1e-6),
+    )
+
+    def build_network() -> torch.nn.Module:
+        network: torch.nn.Module = models.get(config.model.name)(shape, **config.model.options)
+        if len(shape.input_shape) == 3:  # convolutions are faster so, on CPU and GPU
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
+
+    setting = Setting(
+        build_network=build_network,
+        task_losses=task_losses(config.loss, task.is_regression),
+        num_samples=len(target),
+        num_classes=task.num_classes,
+        epochs=config.epochs,
+        target=target,
+        difficulty=task.difficulty,
+    )
+    torch.manual_seed(derived_seed(config.seed, "model"))
+    try:
+        method: Method = methods.get(config.method)(setting, **config.options)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    return method
+
+
+def _train(
+    request: RunRequest,
+    prepared: Prepared,
+    accelerator: Accelerator,
+    directory: RunDirectory,
+    stop: StopRequest,
+    observer: Observer,
+) -> dict[str, Any]:
+    config, parts = request.config, prepared.parts
+    loop = TrainingLoop(config, prepared.method, parts, accelerator, directory, stop, observer)
+    if request.resume and accelerator.is_main_process:
+        find_checkpoint(directory)  # puts it in its place before the others look
+    accelerator.wait_for_everyone()
+    checkpoint = find_checkpoint(directory) if request.resume else None
+    if checkpoint is not None:
+        loop.resume(checkpoint)
+    history = loop.run()
+    with accelerator.autocast():
+        fit = evaluate(
+            prepared.method,
+            parts.train,
+            parts.prepare,
+            config.eval_batch_size,
+            accelerator.device,
+            parts.tokenize,
+            config.workers,
+        )
+    verdicts = prepared.method.verdicts()
+    truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
+    summary = summarize(config, history, fit, verdicts, truth)
+    summary |= {
+        "seconds": round(loop.seconds, 1),
+        "seed": config.seed,
+        "method_hyperparameters": prepared.method.hyperparameters(),
+        "versions": versions(),
+        "device": str(accelerator.device),
+        "processes": accelerator.num_processes,
+        "command": request.command,
+        "notes": list(prepared.task.notes),
+    }
+    if accelerator.is_main_process:
+        if verdicts is not None:
+            write_verdicts(verdicts, prepared.labels.target, directory)
+        directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    accelerator.wait_for_everyone()
+    return summary
+
+
+def summarize(
+    config: RunConfig,
+    history: list[Row],
+    fit: float,
+    verdicts: Verdicts | None,
+    truth: NoisyLabels | None,
+) -> dict[str, Any]:
+    """The figures of a run: the last epoch first, the best epoch second."""
+    is_regression = config.loss != "cross_entropy"
+    metric = metric_name(is_regression)
+    curve = [row[f"test_{metric}"] for row in history]
+    best = 0
+    for number, value in enumerate(curve):
+        if is_better(value, curve[best], is_regression):
+            best = number
+    summary: dict[str, Any] = {
+        "recipe": config.recipe,
+        "method": config.method,
+        "metric": metric,
+        "test": {"last": curve[-1], "best": curve[best], "best_epoch": history[best]["epoch"]},
+        f"train_{metric}_noisy": fit,
+        "epochs": config.epochs,
+    }
+    if f"validation_{metric}" in history[-1]:
+        summary["validation"] = {"last": history[-1][f"validation_{metric}"]}
+    if truth is not None:
+        summary["noise_true"] = float(truth.is_wrong.double().mean())
+    if verdicts is not None:
+        summary |= judge_verdicts(verdicts, truth)
+    return summary
+
+
+def write_verdicts(verdicts: Verdicts, target: torch.Tensor, directory: RunDirectory) -> None:
+    """What the method says of every training label, beside the label as given."""
+    frame = verdicts.to_pandas()
+    frame.insert(0, "target", target.cpu().numpy())
+    unfinished = directory / (VERDICTS + ".unfinished")
+    try:
+        frame.to_parquet(unfinished)
+        unfinished.replace(directory / VERDICTS)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""The directory of a run: what it holds, and whether a new run may start in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+import tomlkit.exceptions
+
+from discrimloss.options import OptionError
+
+CONFIG = "config.toml"
+HISTORY = "history.csv"
+HISTORY_LINES = "history.jsonl"
+SUMMARY = "summary.json"
+VERDICTS = "verdicts.parquet"
+CHECKPOINT = "checkpoint"
+TENSORBOARD = "tensorboard"
+LOCK = ".lock"
+UNFINISHED = ".unfinished"
+OLD = ".old"
+FILES = (CONFIG, HISTORY, HISTORY_LINES, SUMMARY, VERDICTS, CHECKPOINT, TENSORBOARD, LOCK)
+
+
+class RunDirectoryError(Exception):
+    """A directory that a run cannot use: one sentence that says what to do."""
+
+
+class RunDirectory:
+    """Where a run keeps what it makes. Every file is complete or not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a run ended here."""
+        return (self / SUMMARY).is_file()
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether a run began here."""
+        return (self / CONFIG).is_file()
+
+    def summary(self) -> dict[str, Any]:
+        """The summary of a finished run."""
+        try:
+            summary: dict[str, Any] = json.loads((self / SUMMARY).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunDirectoryError(f"cannot read {self / SUMMARY}: {error}") from error
+        return summary
+
+    def config(self) -> dict[str, Any]:
+        """The settings of the run that began here."""
+        try:
+            text = (self / CONFIG).read_text(encoding="utf-8")
+            return tomlkit.parse(text).unwrap()
+        except (OSError, UnicodeDecodeError, tomlkit.exceptions.TOMLKitError) as error:
+            raise RunDirectoryError(f"cannot read {self / CONFIG}: {error}") from error
+
+    def check(self, resume: bool, overwrite: bool) -> None:
+        """Raise a `RunDirectoryError` unless a run may start, or go on, here."""
+        nearest = next(
+            p for p in (self.path.absolute(), *self.path.absolute().parents) if os.path.lexists(p)
+        )
+        if not nearest.is_dir():
+            raise RunDirectoryError(f"{nearest} is not a directory: name another place with --out")
+        if not os.access(nearest, os.W_OK):
+            raise RunDirectoryError(f"cannot write to {nearest}: name another place with --out")
+        if not self.path.exists():
+            return
+        if not self.holds_run:
+            if any(entry.name not in (LOCK, CONFIG + UNFINISHED) for entry in self.path.iterdir()):
+                raise RunDirectoryError(
+                    f"--out {self.path} holds other files: name a new or an empty directory"
+                )
+        elif self.is_finished and not (resume or overwrite):
+            raise RunDirectoryError(
+                f"--out {self.path} holds a finished run: "
+                "pass --overwrite to replace it, or name another directory"
+            )
+        elif not (resume or overwrite):
+            raise RunDirectoryError(
+                f"--out {self.path} holds an unfinished run: "
+                "pass --resume to go on with it, or --overwrite to start anew"
+            )
+
+    def clear(self) -> None:
+        """Remove what an earlier run left, and nothing else."""
+        # The summary first: without it, what is left no longer looks like a finished run. The
+        # config last: with it, what is left still looks like a run if this one is killed here.
+        for name in (SUMMARY, *(name for name in FILES if name != CONFIG), CONFIG):
+            for suffix in ("", UNFINISHED, OLD):
+                path = self / (name + suffix)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif name != LOCK:
+                    path.unlink(missing_ok=True)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, all of it or nothing."""
+        unfinished = self / (name + UNFINISHED)
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(self / name)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def write_config(self, table: dict[str, Any]) -> None:
+        """Write the settings of the run."""
+        self.write(CONFIG, tomlkit.dumps(_as_toml(table)))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the directory until this one ends, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self / LOCK).open("a") as file:  # it stays: removing it would race with other runs
+            if not _lock(file.fileno()):
+                raise RunDirectoryError(
+                    f"another run is at work in {self.path}: wait for it, or name another directory"
+                )
+            yield
+
+
+def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise an `OptionError` unless a run that is to be resumed has the settings now asked for."""
+    before, now = dict(_flat(_as_toml(saved))), dict(_flat(_as_toml(wanted)))
+    changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    if changed:
+        told = ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
+        raise OptionError(
+            f"cannot resume with other settings ({told}): "
+            "give the same ones, or name another directory"
+        )
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _as_toml(value: Any) -> Any:
+    if isinstance(value, dict):
+        # Plain values before tables: a table ends where the next one begins.
+        ordered = sorted(value.items(), key=lambda item: isinstance(item[1], dict))
+        return {key: _as_toml(entry) for key, entry in ordered}
+    return [_as_toml(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # not every system has it
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
