@@ -9,11 +9,16 @@ from typing import Annotated
 import typer
 
 from discrimloss import __version__
+from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
+from discrimloss.cli.recipes import cp, ls
+from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-app.command()(demo)
+for command in (demo, ls, cp, train):
+    app.command()(command)
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:
