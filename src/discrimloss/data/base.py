@@ -111,6 +111,8 @@ class TaskData:
     """Labels that people gave to the training samples, by name, e.g. CIFAR-10N's ``"worse"``."""
     train_labels_are_clean: bool = True
     """Whether the published training labels count as the truth that noise is measured against."""
+    chosen: Tensor | None = None
+    """Shape (train,): which of the published training samples these are; None for all of them."""
     notes: tuple[str, ...] = field(default=())
     """What a person should know: files that were skipped, and why."""
 
@@ -128,6 +130,7 @@ class TaskData:
         return replace(
             self,
             train=self.train.select(chosen),
+            chosen=chosen,
             difficulty=None if self.difficulty is None else self.difficulty[chosen],
             human_labels=None if human is None else lambda name: human(name)[chosen],
         )

@@ -39,6 +39,12 @@ class NoiseConfig:
             raise OptionError(
                 "noise.kind = 'human' needs noise.labels: a name the dataset knows, or a file"
             )
+        for source, goal in (self.mapping or {}).items():
+            if not source.isdecimal() or not isinstance(goal, int) or isinstance(goal, bool):
+                raise OptionError(
+                    f"noise.mapping must have numbers of classes, e.g. {{1 = 7}}, "
+                    f"not {source} = {goal!r}"
+                )
         if self.kind == "none" and self.rate > 0.0:
             raise OptionError("noise.rate is above 0 but noise.kind is 'none': name a kind")
 

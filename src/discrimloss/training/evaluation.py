@@ -42,7 +42,6 @@ def evaluate(
     device: torch.device,
     tokenize: Callable[[Any], Any] | None = None,
     workers: int = 0,
-    after_batch: Callable[[], None] = lambda: None,
 ) -> float:
     """Mean score of the predictions on some samples, shared out among the processes."""
     was_training = method.training
@@ -54,7 +53,6 @@ def evaluate(
         for batch in load_batches(part, torch.split(own, batch_size), device, tokenize, workers):
             output = method.predict(prepare(batch.inputs, None)).float()
             total += score_sum(output, batch.target)
-            after_batch()
     finally:
         method.train(was_training)
     if process_count() > 1:

@@ -61,7 +61,8 @@ def _human_labels(config: NoiseConfig, task: TaskData) -> Tensor:
     name = config.labels
     assert name is not None
     if Path(name).is_file():
-        return label_noise.read_label_file(Path(name))
+        labels = label_noise.read_label_file(Path(name))
+        return labels if task.chosen is None else labels[task.chosen]
     if task.human_labels is None:
         raise DataError(
             f"noise.labels = {name!r} is not a file, and this dataset has no human labels"

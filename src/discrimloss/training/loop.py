@@ -221,8 +221,9 @@ class TrainingLoop:
         if bool(result.loss.isfinite()):
             return
         which = _named(index[~result.losses.isfinite()].tolist())
+        value, epoch = float(result.loss.detach()), self.progress.epoch
         raise NonFiniteLossError(
-            f"the loss became {float(result.loss)} in epoch {self.progress.epoch}, step {step} "
+            f"the loss became {value} in epoch {epoch}, step {step} "
             f"(from {which}): lower optimizer.learning_rate or look at these samples"
         )
 

@@ -68,6 +68,7 @@ def run_training(request: RunRequest, observer: Observer | None = None) -> dict[
             if directory.is_finished:
                 return directory.summary()
         accelerator = build_accelerator(config)
+        accelerator.wait_for_everyone()  # all have looked into the directory before one writes
         if config.batch_size < accelerator.num_processes:
             raise OptionError(
                 f"batch_size = {config.batch_size} is less than one sample for each of the "
@@ -88,7 +89,10 @@ def build_accelerator(config: RunConfig) -> Accelerator:
     """The device, the precision and the processes of a run."""
     if config.device not in ("auto", "cpu"):
         _choose_device(config.device)
-    return Accelerator(cpu=config.device == "cpu", mixed_precision=config.mixed_precision)
+    # Accelerate joins processes on CPUs only if it is told that CPUs are meant.
+    has_other_device = getattr(torch, "accelerator", torch.cuda).is_available()
+    is_cpu = config.device == "cpu" or (config.device == "auto" and not has_other_device)
+    return Accelerator(cpu=is_cpu, mixed_precision=config.mixed_precision)
 
 
 def _choose_device(name: str) -> None:

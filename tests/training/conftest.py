@@ -1,0 +1,56 @@
+"""What the tests of training share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lively_task
+from run_host import FORKED_PROCESSES, RunHost, quick_calibration
+
+
+@pytest.fixture(scope="session")
+def run_host() -> Iterator[RunHost]:
+    """Starts runs in processes of their own."""
+    if not FORKED_PROCESSES:
+        pytest.skip("this system cannot fork processes")
+    host = RunHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def lively() -> Iterator[None]:
+    """The lively task is known by name, in this process."""
+    with lively_task.registered():
+        yield
+
+
+class WholeRuns:
+    """Runs that nobody interrupts, each made once."""
+
+    def __init__(self, host: RunHost, directory: Path) -> None:
+        self._host, self._directory = host, directory
+        self._made: dict[tuple[str, ...], Path] = {}
+
+    def with_settings(self, *settings: str) -> Path:
+        """The directory of a finished run."""
+        if settings not in self._made:
+            out = self._directory / str(len(self._made))
+            assert self._host.run(out, *settings)["ended"] == "finished"
+            self._made[settings] = out
+        return self._made[settings]
+
+
+@pytest.fixture(scope="session")
+def whole_runs(run_host: RunHost, tmp_path_factory: pytest.TempPathFactory) -> WholeRuns:
+    """For comparison."""
+    return WholeRuns(run_host, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calibration takes longer than the runs of most tests."""
+    monkeypatch.setattr("discrimloss.verdicts.calibrate", quick_calibration)
