@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
-
 NOTHING = "none"
-"""How a person writes that something is not set, where that is possible: TOML has no word for it."""
+"""How a person writes that something is not set, where it may be: TOML has no word for it."""
 
 
 class OptionError(ValueError):

@@ -75,6 +75,10 @@ def _places(data: Path | None, out: Path) -> str:
     return shlex.join([*([] if is_known else ["--data", str(data)]), "--out", str(out)])
 
 
+def _is_below(file: object, directory: Path) -> bool:
+    return Path(str(file)).absolute().is_relative_to(directory.absolute())
+
+
 def needs_extra(error: ModuleNotFoundError) -> Exception:
     """The sentence for a library that is not installed; any other error as it is."""
     missing = (error.name or "").partition(".")[0]
@@ -127,6 +131,8 @@ def _run(
         ) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
+        if error.filename is not None and not _is_below(error.filename, out):
+            raise CommandError(f"cannot read {error.filename} ({reason})") from error
         raise CommandError(
             f"cannot write to --out {out} ({reason}): make room or name another directory, "
             "then go on with --resume"

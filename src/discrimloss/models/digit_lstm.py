@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from discrimloss.data.digitsum import NUM_SYMBOLS, PADDING
 from discrimloss.models.base import TaskShape, models
+from discrimloss.models.layers import TaskOutput
 
 
 @models.register("digit_lstm")
@@ -40,8 +41,8 @@ class DigitLSTM(nn.Module):
         self.embedding = nn.Embedding(NUM_SYMBOLS, embedding_size, padding_idx=PADDING)
         self.lstm = nn.LSTM(embedding_size, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, 1)
-        self.offset = shape.target_mean if standardized else 0.0
-        self.scale = shape.target_spread if standardized else 1.0
+        unit = shape if standardized else TaskShape(shape.input_shape, None)
+        self.output = TaskOutput(unit)
 
     def forward(self, digits: Tensor) -> Tensor:
         """The sums of sequences of shape (batch, length); shape (batch,)."""
@@ -49,4 +50,4 @@ class DigitLSTM(nn.Module):
         last = (digits != PADDING).sum(dim=1).sub(1).clamp(min=0)
         # Padding is on the right, so what follows the last digit cannot reach its state.
         state = states[torch.arange(len(digits), device=digits.device), last]
-        return torch.relu(self.head(state).squeeze(1) * self.scale + self.offset)
+        return torch.relu(self.output(self.head(state)))

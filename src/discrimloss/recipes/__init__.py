@@ -30,7 +30,8 @@ FOLDER = Path(__file__).parent
 
 def recipe_files() -> dict[str, Path]:
     """The recipes that come with the package, by name."""
-    return {file.stem: file for file in sorted(FOLDER.rglob("*.toml"))}
+    files = sorted(FOLDER.rglob("*.toml"), key=lambda file: file.stem)
+    return {file.stem: file for file in files}
 
 
 def find_recipe(name_or_file: str) -> Path:

@@ -60,14 +60,21 @@ def truth_is_known(config: NoiseConfig, task: TaskData) -> bool:
 def _human_labels(config: NoiseConfig, task: TaskData) -> Tensor:
     name = config.labels
     assert name is not None
-    if Path(name).is_file():
-        labels = label_noise.read_label_file(Path(name))
-        return labels if task.chosen is None else labels[task.chosen]
+    if Path(name).suffix and Path(name).is_file():  # a bare word is a name that the dataset knows
+        return _chosen_labels(label_noise.read_label_file(Path(name)), task, name)
     if task.human_labels is None:
         raise DataError(
             f"noise.labels = {name!r} is not a file, and this dataset has no human labels"
         )
     return task.human_labels(name)
+
+
+def _chosen_labels(labels: Tensor, task: TaskData, name: str) -> Tensor:
+    if task.chosen is None:
+        return labels
+    if len(labels) <= int(task.chosen.max()):
+        raise DataError(f"{name} must have a label for every published training sample")
+    return labels[task.chosen]
 
 
 def _features(task: TaskData) -> Tensor:

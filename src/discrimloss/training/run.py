@@ -132,8 +132,6 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
 
     def build_network() -> torch.nn.Module:
         network: torch.nn.Module = models.get(config.model.name)(shape, **config.model.options)
-        if len(shape.input_shape) == 3:  # convolutions are faster so, on CPU and GPU
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
     setting = Setting(
