@@ -153,7 +153,7 @@ def test_missing_training_questions_are_explained(tmp_path: Path) -> None:
         load_wikihow(tmp_path)
     assert "train_on_benchmark" not in str(nothing.value)
     write_wikihow(tmp_path, train=0)
-    with pytest.raises(DataError, match="set train_on_benchmark"):
+    with pytest.raises(DataError, match=r"set data\.train_on_benchmark=true"):
         load_wikihow(tmp_path)
 
 

@@ -173,7 +173,7 @@ def _no_training_file(train_files: Sequence[Path], benchmark_file: Path | None) 
     if benchmark_file is None:
         return missing
     return (
-        f"{missing}, or set train_on_benchmark to train on a part of {benchmark_file} "
+        f"{missing}, or set data.train_on_benchmark=true to train on a part of {benchmark_file} "
         "as a substitute"
     )
 

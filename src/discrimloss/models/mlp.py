@@ -21,6 +21,10 @@ class MLP(nn.Module):
 
     def __init__(self, shape: TaskShape, *, hidden: int = 256) -> None:
         super().__init__()
+        if not shape.input_shape:
+            raise ValueError("mlp needs numbers as inputs; this dataset has texts")
+        if hidden < 1:
+            raise ValueError(f"hidden must be 1 or more, not {hidden}")
         self.network = nn.Sequential(
             nn.Flatten(),
             nn.Linear(math.prod(shape.input_shape), hidden),

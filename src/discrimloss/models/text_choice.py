@@ -64,6 +64,8 @@ class TextChoice(nn.Module):
         super().__init__()
         if shape.num_classes is None:
             raise ValueError("text_choice answers a multiple choice; this dataset has numbers")
+        if shape.input_shape:
+            raise ValueError("text_choice reads texts; this dataset has numbers as inputs")
         configuration = load_configuration(pretrained, architecture, hidden_size, num_layers)
         self.num_choices = shape.num_classes
         self.reads_pairs = head == "cross"

@@ -108,7 +108,7 @@ def _choose_device(name: str) -> None:
 
 def prepare_run(config: RunConfig, data: Path, process_index: int = 0) -> Prepared:
     """Read the data, make the labels noisy and build the method."""
-    task: TaskData = datasets.get(config.data.name)(data, **config.data.options)
+    task = load_data(config, data)
     task = task.limited(config.train_size, derived_generator(0, "train_size"))
     labels = make_labels(config.noise, task, derived_generator(config.seed, "noise"))
     method = build_method(config, task, labels.target)
@@ -118,6 +118,17 @@ def prepare_run(config: RunConfig, data: Path, process_index: int = 0) -> Prepar
     tokenize = getattr(method.networks[0], "tokenize", None)
     parts = Parts(train, task.test, task.validation, task.prepare, tokenize)
     return Prepared(task, labels, method, parts)
+
+
+def load_data(config: RunConfig, data: Path) -> TaskData:
+    """The dataset that the config names."""
+    try:
+        task: TaskData = datasets.get(config.data.name)(data, **config.data.options)
+    except OptionError:
+        raise
+    except ValueError as error:
+        raise OptionError(f"[data] cannot be used: {error}") from error
+    return task
 
 
 def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Method:
@@ -146,8 +157,9 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
     torch.manual_seed(derived_seed(config.seed, "model"))
     try:
         method: Method = methods.get(config.method)(setting, **config.options)
-    except ValueError as error:
-        raise OptionError(str(error)) from error
+    except (ValueError, RuntimeError) as error:  # torch refuses odd sizes with either
+        reason = str(error).strip().partition("\n")[0]
+        raise OptionError(f"cannot build this method and model: {reason}") from error
     return method
 
 
