@@ -336,7 +336,7 @@ def test_check_takes_the_options_of_the_dataset(
         "rows=many": "rows must be a whole number, not 'many'",
         "rows=true": "rows must be a whole number, not True",
         "cols=7": "unknown key cols for dataset 'toy'",
-        "rows": "options are given as KEY=VALUE, not 'rows'",
+        "rows": "'rows' is not a setting: write key=value",
     }.items():
         assert says in refused(capsys, "check", "toy", setting, "--data", tmp_path)
 

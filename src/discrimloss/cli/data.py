@@ -164,20 +164,6 @@ def _sizes(name: str, loaded: Any) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise CommandError(f"options are given as KEY=VALUE, not {text!r}")
-    if value in ("true", "false"):
-        return key, value == "true"
-    for number in (int, float):
-        try:
-            return key, number(value)
-        except ValueError:
-            continue
-    return key, value
-
-
 def _loader(name: str) -> Callable[..., Any]:
     from discrimloss.data import datasets
 
@@ -189,9 +175,11 @@ def _loader(name: str) -> Callable[..., Any]:
 
 def _options(name: str, settings: list[str]) -> dict[str, Any]:
     from discrimloss.data import datasets
+    from discrimloss.recipes.settings import parse_setting
 
     try:
-        return datasets.check(name, dict(map(_setting, settings)), where="")
+        given = {key: value for text in settings for key, value in parse_setting(text).items()}
+        return datasets.check(name, given, where="")
     except ValueError as error:
         raise CommandError(str(error)) from error
 

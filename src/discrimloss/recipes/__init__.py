@@ -7,7 +7,6 @@ count where ``hyperparameters = "paper"``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ import tomlkit.exceptions
 
 from discrimloss.options import OptionError, did_you_mean
 from discrimloss.recipes.cases import apply_cases, apply_paper_rows, look_up, merge
+from discrimloss.recipes.settings import parse_setting
 from discrimloss.training.config import (
     RunConfig,
     Table,
     read_config,
     require_tables,
-    valid_keys,
 )
 
 FOLDER = Path(__file__).parent
@@ -58,7 +57,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
     table = _read_toml(path)
     changes: Table = {}
     for override in overrides:
-        merge(changes, _parse_override(override))
+        merge(changes, parse_setting(override))
     try:
         cases, rows = (_pop_tables(table, name) for name in ("case", "paper"))
         for settings in (table, changes):
@@ -133,24 +132,3 @@ def _with_changes(table: Mapping[str, Any], changes: Table) -> Table:
         if name is not None and name != table.get(section, {}).get("name"):
             merged[section] = dict(changes[section])
     return merged
-
-
-def _parse_override(override: str) -> Table:
-    key, equals, value = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        likely = difflib.get_close_matches(override, valid_keys(), n=1)
-        example = f"{likely[0]}=…" if likely else "noise.rate=0.4"
-        raise OptionError(f"{override!r} is not a setting: write key=value, e.g. {example}")
-    table: Any = _parse_value(value.strip())
-    for part in reversed(parts):
-        table = {part: table}
-    return table  # type: ignore[no-any-return]
-
-
-def _parse_value(text: str) -> Any:
-    """A TOML value; anything else is a text: ``method=plain`` needs no quotes."""
-    try:
-        return tomlkit.parse(f"value = {text}").unwrap()["value"]
-    except tomlkit.exceptions.TOMLKitError:
-        return text
