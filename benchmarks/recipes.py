@@ -43,7 +43,9 @@ EXPERIMENTS = [
     Experiment("digitsum-40", "digitsum", ("noise.rate=0.4",)),
     Experiment("cifar10-clean", "cifar10-small", ("noise.kind=none",), ("plain",)),
     Experiment("cifar10-40", "cifar10-small", ("noise.rate=0.4",)),
-    Experiment("cifar10-worse", "cifar10-small", ("noise.kind=human", "noise.labels=worse")),
+    Experiment(
+        "cifar10-worse", "cifar10-small", ("noise.kind=human", "noise.labels=worse", "epochs=6")
+    ),
     Experiment("utkface-40", "utkface-small", ("noise.rate=0.4",)),
     Experiment("wikihow-40", "wikihow-small", ("noise.rate=0.4",)),
 ]

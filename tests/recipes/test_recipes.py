@@ -552,3 +552,50 @@ def test_they_fit_one_setting_only(resolved: Path, override: str) -> None:
 def test_read_config_alone_reads_the_config_of_a_run(resolved: Path) -> None:
     table = RunDirectory(resolved.parent).config()
     assert read_config(table, recipe="x") == load_recipe(str(resolved))
+
+
+# Small recipes, and settings that meet the paper's.
+
+
+@pytest.mark.parametrize(
+    ("small", "full", "settings"),
+    [
+        ("cifar10-small", "cifar10", ()),
+        ("cifar100-small", "cifar100", ("noise.rate=0.6",)),
+        ("utkface-small", "utkface", ("loss=mse", "noise.rate=0.8")),
+        ("clothing1m-small", "clothing1m", ()),
+        ("wikihow-small", "wikihow-goal", ()),
+    ],
+)
+def test_a_small_recipe_takes_the_paper_s_row_stretched_to_its_epochs(
+    small: str, full: str, settings: tuple[str, ...]
+) -> None:
+    ours = load_recipe(small, ["hyperparameters=paper", *settings])
+    theirs = load_recipe(full, ["hyperparameters=paper", *settings])
+    assert set(ours.options) == set(theirs.options)
+    ratio = ours.epochs / theirs.epochs
+    assert ours.options["switch_epoch"] == pytest.approx(theirs.options["switch_epoch"] * ratio)
+    assert ours.options["switch_rate"] == pytest.approx(theirs.options["switch_rate"] / ratio)
+    for name in ("switch_gain", "suppressed_epochs", "regularization", "threshold"):
+        assert ours.options[name] == theirs.options[name]
+
+
+def test_the_step_of_the_weights_follows_the_batch_size_that_is_used() -> None:
+    paper = load_recipe("digitsum", ["hyperparameters=paper"])
+    smaller = load_recipe("digitsum", ["hyperparameters=paper", "batch_size=64"])
+    assert (paper.batch_size, smaller.batch_size) == (512, 64)
+    assert smaller.options["weight_lr"] == pytest.approx(8 * paper.options["weight_lr"], rel=1e-4)
+
+
+def test_human_labels_do_not_take_the_row_of_the_recipe_s_rate() -> None:
+    human = ["hyperparameters=paper", "noise.kind=human", "noise.labels=worse"]
+    with pytest.raises(OptionError, match=r"only for noise\.rate=0\.0"):
+        load_recipe("cifar10", human)
+    assert load_recipe("cifar10", [*human, "noise.rate=0"]).options["switch_epoch"] == 81
+    assert load_recipe("cifar10", human[1:]).noise.rate == 0.0
+
+
+@pytest.mark.parametrize("setting", ["noise.labels=worse", "noise.mapping={1 = 7}"])
+def test_a_setting_of_another_kind_of_noise_is_refused(setting: str) -> None:
+    with pytest.raises(OptionError, match=r"is for noise\.kind"):
+        load_recipe("cifar10", [setting])

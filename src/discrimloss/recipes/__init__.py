@@ -2,7 +2,8 @@
 
 A recipe opens with the command that runs it. It may hold settings for some cases, ``[[case]]``,
 which count where their ``when`` fits, and the rows of the paper's appendix, ``[[paper]]``, which
-count where ``hyperparameters = "paper"``.
+count where ``hyperparameters = "paper"``; a small recipe names its full-sized sibling instead,
+``paper_of``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tomlkit
 import tomlkit.exceptions
 
 from discrimloss.options import OptionError, did_you_mean
-from discrimloss.recipes.cases import apply_cases, apply_paper_rows, look_up, merge
+from discrimloss.recipes.cases import apply_cases, apply_paper_rows, look_up, merge, stretched
 from discrimloss.recipes.settings import parse_setting
 from discrimloss.training.config import (
     RunConfig,
@@ -59,6 +60,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
     for override in overrides:
         merge(changes, parse_setting(override))
     try:
+        full_sized = table.pop("paper_of", None)
         cases, rows = (_pop_tables(table, name) for name in ("case", "paper"))
         for settings in (table, changes):
             require_tables(settings)
@@ -69,7 +71,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
         table = apply_cases(table, cases)
         if table.get("hyperparameters") == "paper" and not is_resolved:
             read_config(table, recipe=path.stem)  # the rows are chosen by values of the right types
-            table = apply_paper_rows(table, rows)
+            table = apply_paper_rows(table, rows or _rows_of(full_sized, table), changes)
         table = _with_changes(table, changes)  # what a person says outranks cases and the paper
         return read_config(table, recipe=path.stem)
     except OptionError as error:
@@ -104,6 +106,15 @@ def _pop_tables(table: Table, name: str) -> list[Table]:
     return rows
 
 
+def _rows_of(full_sized: Any, table: Table) -> list[Table]:
+    """The paper's rows for the full-sized sibling of a small recipe, stretched to its epochs."""
+    if full_sized is None:
+        return []
+    full = _read_toml(find_recipe(str(full_sized)))
+    rows = [row for row in _pop_tables(full, "paper") if "when" in row]
+    return stretched(rows, table["epochs"], full["epochs"])
+
+
 def _require_paper_still_fits(table: Table, changes: Table) -> None:
     """The config of a run has the values of one row of the paper, and no other rows."""
     changed = _with_changes(table, changes)
@@ -125,8 +136,8 @@ def _with_changes(table: Mapping[str, Any], changes: Table) -> Table:
     if changes.get("method", table.get("method")) != table.get("method"):
         merged["options"] = dict(changes.get("options", {}))
     noise = changes.get("noise", {})
-    if noise.get("kind") == "none" and "rate" not in noise:
-        merged["noise"] = {**noise, "rate": 0.0}
+    if "rate" not in noise and noise.get("kind") in ("none", "human"):  # another kind's rate
+        merged["noise"] = {**noise, "rate": 0.0} if noise["kind"] == "none" else dict(noise)
     for section in ("data", "model"):
         name = changes.get(section, {}).get("name")
         if name is not None and name != table.get(section, {}).get("name"):

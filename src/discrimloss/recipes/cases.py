@@ -28,8 +28,29 @@ def apply_cases(table: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) ->
     return merged
 
 
-def apply_paper_rows(table: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The recipe with every row on top whose ``when`` fits.
+def stretched(
+    rows: Sequence[Mapping[str, Any]], epochs: int, full_epochs: int
+) -> list[dict[str, Any]]:
+    """The rows of a longer run, with the switch at the same part of a shorter one."""
+    result: list[dict[str, Any]] = []
+    for row in rows:
+        copy: dict[str, Any] = {}
+        merge(copy, row)
+        options = copy.get("options", {})
+        if "switch_epoch" in options:
+            options["switch_epoch"] = round(options["switch_epoch"] * epochs / full_epochs, 6)
+        if "switch_rate" in options:
+            options["switch_rate"] = round(options["switch_rate"] * full_epochs / epochs, 6)
+        result.append(copy)
+    return result
+
+
+def apply_paper_rows(
+    table: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    changes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The recipe with every row on top whose ``when`` fits; `changes` outrank those without one.
 
     Raises:
         OptionError: the paper has rows for this method, but none for this noise rate or loss.
@@ -41,6 +62,7 @@ def apply_paper_rows(table: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
     for row in rows:
         if "when" not in row:
             merge(merged, row)
+    merge(merged, changes or {})
     method = table.get("method")
     own = [row for row in rows if "when" in row and _method_of(row) == method]
     fitting = [row for row in own if _conditions_hold(_without_method(row), merged)]

@@ -39,6 +39,10 @@ class NoiseConfig:
             raise OptionError(
                 "noise.kind = 'human' needs noise.labels: a name the dataset knows, or a file"
             )
+        if self.labels is not None and self.kind != "human":
+            raise OptionError(f"noise.labels is for noise.kind = 'human', not {self.kind!r}")
+        if self.mapping is not None and self.kind not in ("asymmetric", "pair"):
+            raise OptionError(f"noise.mapping is for noise.kind = 'asymmetric', not {self.kind!r}")
         for source, goal in (self.mapping or {}).items():
             if not source.isdecimal() or not isinstance(goal, int) or isinstance(goal, bool):
                 raise OptionError(
