@@ -16,9 +16,8 @@ class DigitLSTM(nn.Module):
 
     An embedding of 11 symbols (ten digits and padding), one layer of LSTM without peepholes, and a
     linear head with ReLU on the state at the last digit. The paper does not say how the head
-    starts. Ours answers in units of the targets' spread and starts at their mean: from zero, a
-    large first step leaves every output below zero, where the ReLU passes no gradient and nothing
-    is learned ever after.
+    starts. Ours answers in units of the targets' spread and starts at their mean, so that small
+    steps suffice and outputs are not below zero at first, where the ReLU passes no gradient.
 
     Args:
         shape: of the task, for the mean and the spread of its targets.
