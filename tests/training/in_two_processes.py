@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+import lively_task
 from discrimloss import verdicts
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
@@ -55,6 +56,8 @@ def main(directory: Path) -> None:
 
     for method in ("plain", "discrimloss"):
         train(method, f"method={method}")
+    with lively_task.registered():
+        train("batch_norm", *lively_task.SETTINGS, "train_size=150", "batch_size=30")
     try:
         train("resumed", observer=AsksToStop())
     except Interrupted as stopped:

@@ -87,6 +87,17 @@ def test_all_stop_when_one_is_asked_to_and_go_on_together(runs: Path) -> None:
         assert row["test_accuracy"] == expected["test_accuracy"]
 
 
+def test_the_figures_are_those_of_the_saved_network(runs: Path) -> None:
+    # Each process has running means of its own; the first one's are saved, and must be judged by.
+    ends = [torch.load(runs / f"batch_norm-{rank}.pt") for rank in range(2)]
+    saved = load_file(runs / "batch_norm" / "checkpoint" / "model.safetensors")
+    means = [key for key in saved if key.endswith("running_mean")]
+    assert means
+    for key in means:
+        for end in ends:
+            assert torch.equal(end[key], saved[key]), key
+
+
 def test_a_batch_too_small_to_share_is_refused(runs: Path) -> None:
     for rank in range(2):
         assert (

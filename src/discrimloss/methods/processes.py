@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def process_count() -> int:
     """How many processes train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def share_buffers(module: nn.Module) -> None:
+    """Give every process the buffers of the first, such as batch normalisation's running means."""
+    if process_count() > 1:
+        for buffer in module.buffers():
+            dist.broadcast(buffer, src=0)
 
 
 def gather_rows(rows: Tensor) -> Tensor:

@@ -23,6 +23,8 @@ class CompactResNet(nn.Module):
 
     def __init__(self, shape: TaskShape, *, width: int = 32) -> None:
         super().__init__()
+        if width < 1:
+            raise ValueError(f"width must be 1 or more, not {width}")
         image_channels, _, _ = image_size(shape, "compact_resnet", smallest=8)
         self.features = nn.Sequential(
             halved(image_channels, width),

@@ -64,6 +64,10 @@ class TextChoice(nn.Module):
         super().__init__()
         if shape.num_classes is None:
             raise ValueError("text_choice answers a multiple choice; this dataset has numbers")
+        sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "max_length": max_length}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} must be 1 or more, not {size}")
         if shape.input_shape:
             raise ValueError("text_choice reads texts; this dataset has numbers as inputs")
         configuration = load_configuration(pretrained, architecture, hidden_size, num_layers)

@@ -11,7 +11,7 @@ from torch import Tensor
 from discrimloss.data.base import Part, Prepare
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.methods.base import Method
-from discrimloss.methods.processes import process_count
+from discrimloss.methods.processes import process_count, share_buffers
 from discrimloss.training.batches import load_batches
 from discrimloss.verdicts import UNSEEN, Verdicts
 
@@ -44,6 +44,7 @@ def evaluate(
     workers: int = 0,
 ) -> float:
     """Mean score of the predictions on some samples, shared out among the processes."""
+    share_buffers(method.networks)  # or else each process judges its samples by its own
     was_training = method.training
     method.eval()
     rank = torch.distributed.get_rank() if process_count() > 1 else 0

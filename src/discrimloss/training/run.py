@@ -23,6 +23,7 @@ from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import Nobody, Observer, Parts, TrainingLoop
 from discrimloss.training.records import Row, versions
 from discrimloss.training.run_directory import (
+    ENVIRONMENT,
     SUMMARY,
     VERDICTS,
     RunDirectory,
@@ -82,6 +83,8 @@ def run_training(request: RunRequest, observer: Observer | None = None) -> dict[
             if not request.resume:
                 directory.clear()
             directory.write_config(config.as_table())
+            circumstances = _circumstances(request, prepared, accelerator)
+            directory.write(ENVIRONMENT, json.dumps(circumstances, indent=1) + "\n")
             return _train(request, prepared, accelerator, directory, stop, observer or Nobody())
 
 
@@ -109,6 +112,10 @@ def _choose_device(name: str) -> None:
 def prepare_run(config: RunConfig, data: Path, process_index: int = 0) -> Prepared:
     """Read the data, make the labels noisy and build the method."""
     task = load_data(config, data)
+    if config.train_size is not None and config.train_size > len(task.train):
+        raise OptionError(
+            f"train_size = {config.train_size} is more than the {len(task.train)} training samples"
+        )
     task = task.limited(config.train_size, derived_generator(0, "train_size"))
     labels = make_labels(config.noise, task, derived_generator(config.seed, "noise"))
     method = build_method(config, task, labels.target)
@@ -157,7 +164,7 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
     torch.manual_seed(derived_seed(config.seed, "model"))
     try:
         method: Method = methods.get(config.method)(setting, **config.options)
-    except (ValueError, RuntimeError) as error:  # torch refuses odd sizes with either
+    except (ValueError, RuntimeError, ArithmeticError) as error:  # libraries refuse sizes so
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(f"cannot build this method and model: {reason}") from error
     return method
@@ -193,9 +200,22 @@ def _train(
     verdicts = prepared.method.verdicts()
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
     summary = summarize(config, history, fit, verdicts, truth)
-    summary |= {
-        "seconds": round(loop.seconds, 1),
-        "seed": config.seed,
+    summary["seconds"] = round(loop.seconds, 1)
+    summary |= _circumstances(request, prepared, accelerator)
+    if accelerator.is_main_process:
+        if verdicts is not None:
+            write_verdicts(verdicts, prepared.labels.target, directory)
+        directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    accelerator.wait_for_everyone()
+    return summary
+
+
+def _circumstances(
+    request: RunRequest, prepared: Prepared, accelerator: Accelerator
+) -> dict[str, Any]:
+    """What a run is made with, known before its first step."""
+    return {
+        "seed": request.config.seed,
         "method_hyperparameters": prepared.method.hyperparameters(),
         "versions": versions(),
         "device": str(accelerator.device),
@@ -203,12 +223,6 @@ def _train(
         "command": request.command,
         "notes": list(prepared.task.notes),
     }
-    if accelerator.is_main_process:
-        if verdicts is not None:
-            write_verdicts(verdicts, prepared.labels.target, directory)
-        directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    accelerator.wait_for_everyone()
-    return summary
 
 
 def summarize(

@@ -16,6 +16,7 @@ import tomlkit.exceptions
 from discrimloss.options import OptionError
 
 CONFIG = "config.toml"
+ENVIRONMENT = "environment.json"
 HISTORY = "history.csv"
 HISTORY_LINES = "history.jsonl"
 SUMMARY = "summary.json"
@@ -25,7 +26,17 @@ TENSORBOARD = "tensorboard"
 LOCK = ".lock"
 UNFINISHED = ".unfinished"
 OLD = ".old"
-FILES = (CONFIG, HISTORY, HISTORY_LINES, SUMMARY, VERDICTS, CHECKPOINT, TENSORBOARD, LOCK)
+FILES = (
+    CONFIG,
+    ENVIRONMENT,
+    HISTORY,
+    HISTORY_LINES,
+    SUMMARY,
+    VERDICTS,
+    CHECKPOINT,
+    TENSORBOARD,
+    LOCK,
+)
 
 
 class RunDirectoryError(Exception):
