@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from typing_extensions import Self
 
@@ -22,10 +22,9 @@ class TrainDisplay:
         console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
-            BarColumn(),
+            BarColumn(bar_width=12),  # all of it fits into 80 columns
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
@@ -63,11 +62,8 @@ class TrainDisplay:
 
     def on_epoch(self, row: dict[str, Any]) -> None:
         """Show the figures of an epoch."""
-        figures = ", ".join(
-            f"{name.replace('_', ' ')} {value:.2f}"
-            for name, value in row.items()
-            if name in ("train_loss", "test_accuracy", "test_mae")
-        )
+        test = row["test_accuracy"] if "test_accuracy" in row else row["test_mae"]
+        figures = f"test {test:.2f}"
         self._progress.update(self._task, completed=float(row["epoch"]), figures=figures)
 
 
