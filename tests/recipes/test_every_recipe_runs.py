@@ -26,7 +26,7 @@ from tiny_data import (
 )
 from tiny_text_data import write_tiny_encoder, write_wikihow
 
-SAMPLES, EPOCHS = 24, 2
+SAMPLES, EPOCHS = 20, 2
 SMALLER = (
     f"train_size={SAMPLES}",
     f"epochs={EPOCHS}",
