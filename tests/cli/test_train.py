@@ -19,7 +19,14 @@ from discrimloss.training.run_directory import RunDirectory
 from tiny_data import write_mnist
 
 SMALL = ("digits", "epochs=2", "train_size=48", "batch_size=16", "tensorboard=false", "threads=1")
-FILES = {"config.toml", "history.csv", "history.jsonl", "summary.json", "verdicts.parquet"}
+FILES = {
+    "config.toml",
+    "environment.json",
+    "history.csv",
+    "history.jsonl",
+    "summary.json",
+    "verdicts.parquet",
+}
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

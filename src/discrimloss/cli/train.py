@@ -41,8 +41,10 @@ def train(
 ) -> None:
     """Run an experiment, and write all that came of it to a directory.
 
-    The directory gets config.toml (every setting), history.csv (a row per epoch), summary.json (the
-    figures), verdicts.parquet (what the method says of each label), tensorboard/ and checkpoint/.
+    The directory gets config.toml (every setting), environment.json (versions), history.csv (a row
+    per epoch), summary.json (the figures), verdicts.parquet (what the method says of each label),
+    tensorboard/ and checkpoint/.
+
     Ctrl-C stops between two steps; --resume goes on from there, with the same result to the last
     bit as if the run had never been stopped.
     """

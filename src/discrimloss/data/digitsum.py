@@ -75,7 +75,7 @@ def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
     """`count` lengths in ascending order, each as often as the others, give or take one.
 
     >>> even_lengths(5, 2, 4)
-    tensor([2, 2, 3, 4, 4])
+    tensor([2, 2, 3, 3, 4])
     """
     steps = torch.arange(count) * (longest - shortest + 1)
     return shortest + torch.div(steps, count, rounding_mode="floor")

@@ -164,7 +164,9 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
     torch.manual_seed(derived_seed(config.seed, "model"))
     try:
         method: Method = methods.get(config.method)(setting, **config.options)
-    except (ValueError, RuntimeError, ArithmeticError) as error:  # libraries refuse sizes so
+    except ValueError as error:
+        raise OptionError(str(error).strip().partition("\n")[0]) from error
+    except (RuntimeError, ArithmeticError) as error:  # how libraries refuse odd sizes
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(f"cannot build this method and model: {reason}") from error
     return method
