@@ -15,6 +15,7 @@ from torch import Tensor
 
 from discrimloss.calibration import calibrate
 from discrimloss.state import NOT_KNOWN, YES
+from discrimloss.whole_file import whole_file
 
 if TYPE_CHECKING:
     import pandas
@@ -95,13 +96,8 @@ class Verdicts:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_pandas()` to a Parquet file, all of it or nothing."""
-        path = Path(path)
-        unfinished = path.with_name(path.name + ".unfinished")
-        try:
+        with whole_file(Path(path)) as unfinished:
             self.to_pandas().to_parquet(unfinished)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     def __repr__(self) -> str:
         counts = ", ".join(

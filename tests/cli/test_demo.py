@@ -17,6 +17,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import discrimloss
+from command_line import refused, snapshot
 from discrimloss.cli import main
 
 SMALL = ("demo", "--seeds", "2", "--epochs", "6", "--seed", "1")
@@ -70,22 +71,6 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("trained")
 
     monkeypatch.setattr("discrimloss.demo.experiment.run_experiment", refuse)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one sentence on stderr of a command that must fail with exit code 2."""
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert re.fullmatch(r"discrimloss: [^\n]+\n", captured.err)
-    return captured.err.removeprefix("discrimloss: ").rstrip("\n")
-
-
-def snapshot(directory: Path) -> dict[str, bytes | None]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
-        for path in sorted(directory.rglob("*"))
-    }
 
 
 # What it writes and prints.

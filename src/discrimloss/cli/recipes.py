@@ -11,6 +11,7 @@ from rich.table import Table
 
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.train import needs_extra
+from discrimloss.whole_file import whole_file
 
 
 def ls() -> None:
@@ -60,9 +61,8 @@ def cp(
     if file.exists() and not overwrite:
         raise CommandError(f"{file} is there already: pass --overwrite, or name another file")
     try:
-        unfinished = file.with_name(file.name + ".unfinished")
-        unfinished.write_bytes(source.read_bytes())
-        unfinished.replace(file)
+        with whole_file(file) as unfinished:
+            unfinished.write_bytes(source.read_bytes())
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise CommandError(f"cannot write {file} ({reason}): name another file") from error

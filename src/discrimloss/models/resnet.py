@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from discrimloss.models.base import TaskShape, models
 from discrimloss.models.layers import TaskOutput, channels_last, image_size, images_channels_last
+from discrimloss.models.text_encoder import transformers_library
 
 ARCHITECTURES: dict[int, dict[str, Any]] = {
     18: {
@@ -55,17 +56,6 @@ class ResNet(nn.Module):
         """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
         prediction: Tensor = self.output(self.network(images_channels_last(images)).logits)
         return prediction
-
-
-def transformers_library() -> Any:
-    """The transformers library, imported at first use; or a sentence on how to get it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise ValueError(
-            "the model resnet needs the transformers library: pip install transformers"
-        ) from error
-    return transformers
 
 
 def from_scratch(shape: TaskShape, layers: int) -> Any:

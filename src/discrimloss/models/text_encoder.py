@@ -24,7 +24,7 @@ def transformers_library() -> Any:
         import transformers
     except ImportError as error:
         raise ValueError(
-            "the model text_choice needs the transformers library: pip install transformers"
+            "this model needs the transformers library: pip install transformers"
         ) from error
     return transformers
 

@@ -270,10 +270,10 @@ class TrainingLoop:
             "epoch": progress.epoch,
             "train_loss": loss_sum / max(rows, 1),
             f"train_{metric}": score / max(rows, 1),
-            f"test_{metric}": self._evaluate(self.parts.test),
+            f"test_{metric}": self.evaluate(self.parts.test),
         }
         if self.parts.validation is not None:
-            row[f"validation_{metric}"] = self._evaluate(self.parts.validation)
+            row[f"validation_{metric}"] = self.evaluate(self.parts.validation)
         row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
@@ -292,7 +292,8 @@ class TrainingLoop:
         loss_sum, score, rows = totals.tolist()
         return loss_sum, score, int(rows)
 
-    def _evaluate(self, part: Part) -> float:
+    def evaluate(self, part: Part) -> float:
+        """Mean score of what the method answers now."""
         with self.accelerator.autocast():
             return evaluate(
                 self.method,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
 from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
-from discrimloss.training.evaluation import evaluate, is_better, judge_verdicts, metric_name
+from discrimloss.training.evaluation import is_better, judge_verdicts, metric_name
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import Nobody, Observer, Parts, TrainingLoop
@@ -32,6 +32,7 @@ from discrimloss.training.run_directory import (
 from discrimloss.training.seeds import derived_generator, derived_seed
 from discrimloss.training.task_losses import task_losses
 from discrimloss.verdicts import Verdicts
+from discrimloss.whole_file import whole_file
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def prepare_run(config: RunConfig, data: Path, process_index: int = 0) -> Prepar
     method = build_method(config, task, labels.target)
     # Processes drop different units of a network, from the same initial weights.
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
-    train = type(task.train)(task.train.inputs, labels.target)
+    train = replace(task.train, target=labels.target)
     tokenize = getattr(method.networks[0], "tokenize", None)
     parts = Parts(train, task.test, task.validation, task.prepare, tokenize)
     return Prepared(task, labels, method, parts)
@@ -189,16 +190,7 @@ def _train(
     if checkpoint is not None:
         loop.resume(checkpoint)
     history = loop.run()
-    with accelerator.autocast():
-        fit = evaluate(
-            prepared.method,
-            parts.train,
-            parts.prepare,
-            config.eval_batch_size,
-            accelerator.device,
-            parts.tokenize,
-            config.workers,
-        )
+    fit = loop.evaluate(parts.train)
     verdicts = prepared.method.verdicts()
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
     summary = summarize(config, history, fit, verdicts, truth)
@@ -263,9 +255,5 @@ def write_verdicts(verdicts: Verdicts, target: torch.Tensor, directory: RunDirec
     """What the method says of every training label, beside the label as given."""
     frame = verdicts.to_pandas()
     frame.insert(0, "target", target.cpu().numpy())
-    unfinished = directory / (VERDICTS + ".unfinished")
-    try:
+    with whole_file(directory / VERDICTS) as unfinished:
         frame.to_parquet(unfinished)
-        unfinished.replace(directory / VERDICTS)
-    finally:
-        unfinished.unlink(missing_ok=True)

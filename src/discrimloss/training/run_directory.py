@@ -14,6 +14,7 @@ import tomlkit
 import tomlkit.exceptions
 
 from discrimloss.options import OptionError
+from discrimloss.whole_file import whole_file
 
 CONFIG = "config.toml"
 ENVIRONMENT = "environment.json"
@@ -119,12 +120,8 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> None:
         """Write a file, all of it or nothing."""
-        unfinished = self / (name + UNFINISHED)
-        try:
+        with whole_file(self / name) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(self / name)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     def write_config(self, table: dict[str, Any]) -> None:
         """Write the settings of the run."""
