@@ -78,6 +78,7 @@ def differ(state: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return any(not torch.equal(state[name], other[name]) for name in state)
 
 
+@pytest.mark.usefixtures("quick_verdicts")
 @pytest.mark.parametrize("name", methods.names())
 class TestContract:
     def test_the_result_of_a_step(self, name: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lively_task
-from run_host import FORKED_PROCESSES, RunHost, quick_calibration
+from run_host import FORKED_PROCESSES, RunHost
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +48,3 @@ class WholeRuns:
 def whole_runs(run_host: RunHost, tmp_path_factory: pytest.TempPathFactory) -> WholeRuns:
     """For comparison."""
     return WholeRuns(run_host, tmp_path_factory.mktemp("whole"))
-
-
-@pytest.fixture
-def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The calibration takes longer than the runs of most tests."""
-    monkeypatch.setattr("discrimloss.verdicts.calibrate", quick_calibration)

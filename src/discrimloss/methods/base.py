@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from discrimloss.loss import DiscrimLoss
+from discrimloss.methods.processes import gather_rows
 from discrimloss.registry import Registry
 from discrimloss.verdicts import Verdicts
 
@@ -56,6 +58,15 @@ class Setting:
     difficulty: Tensor | None = None
     """Shape (num_samples,): how hard each sample is, where the dataset knows."""
 
+    def require_classes(self, method: str, why: str) -> int:
+        """The number of classes, or a `ValueError` that says why `method` needs some."""
+        if self.num_classes is None:
+            raise ValueError(
+                f"method {method!r} does not fit a regression: it {why}; "
+                "methods for any task are plain, discrimloss and superloss"
+            )
+        return self.num_classes
+
 
 class Method(nn.Module, ABC):
     """A way to learn from a batch. Keyword-only arguments are the keys of ``[options]``.
@@ -66,12 +77,21 @@ class Method(nn.Module, ABC):
     Args:
         setting: what may be known of the task.
         num_networks: how many networks are trained side by side.
+        keeps_history: whether to look on at the samples' losses, which costs little and tells wrong
+            labels from right ones as far as the losses can.
     """
 
-    def __init__(self, setting: Setting, num_networks: int = 1) -> None:
+    def __init__(
+        self, setting: Setting, num_networks: int = 1, *, keeps_history: bool = True
+    ) -> None:
         super().__init__()
         self.setting = setting
+        self.epoch = 1
+        """The epoch at work. Not state: `begin_epoch` sets it, also after a resume."""
         self.networks = nn.ModuleList(setting.build_network() for _ in range(num_networks))
+        self.history: DiscrimLoss | None = None
+        if keeps_history:  # weights that cannot move: it looks on
+            self.history = DiscrimLoss(setting.num_samples, setting.epochs, weight_range=(1.0, 1.0))
 
     @abstractmethod
     def training_step(self, batch: Batch) -> StepResult:
@@ -79,10 +99,19 @@ class Method(nn.Module, ABC):
 
     def forward(self, batch: Batch) -> StepResult:
         """The training step: it goes through the module's call, where wrappers hook in."""
-        return self.training_step(batch)
+        result = self.training_step(batch)
+        if self.history is not None:
+            self.history(gather_rows(result.losses), gather_rows(batch.index))
+        return result
 
     def begin_epoch(self, epoch: int) -> None:
-        """Called before the first step of an epoch, and again when one is resumed half-way."""
+        """Called before the first step of an epoch, and again when one is resumed half-way.
+
+        What overrides it calls this one first.
+        """
+        self.epoch = epoch
+        if self.history is not None:
+            self.history.set_epoch(epoch)
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
         """Which samples to visit in an epoch, in which order: all of them, shuffled."""
@@ -104,7 +133,15 @@ class Method(nn.Module, ABC):
         return output
 
     def verdicts(self) -> Verdicts | None:
-        """What the method thinks of each label, if it does."""
+        """What to think of each label: from the loss history, if it is kept."""
+        return None if self.history is None else self.history.verdicts()
+
+    def sample_scores(self) -> Tensor | None:
+        """How much the method itself distrusts each label, shape (num_samples,).
+
+        Higher is more suspicious; NaN for a sample that was never in a batch. None for a method
+        that forms no opinion on samples.
+        """
         return None
 
     def hyperparameters(self) -> dict[str, Any]:

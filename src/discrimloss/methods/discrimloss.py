@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.methods.processes import (
@@ -39,7 +42,7 @@ class DiscrimLossMethod(Method):
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(setting)
+        super().__init__(setting, keeps_history=False)  # it has one of its own
         self.criterion = DiscrimLoss(
             setting.num_samples,
             setting.epochs,
@@ -68,11 +71,17 @@ class DiscrimLossMethod(Method):
 
     def begin_epoch(self, epoch: int) -> None:
         """Tell the criterion which epoch it is."""
+        super().begin_epoch(epoch)
         self.criterion.set_epoch(epoch)
 
     def verdicts(self) -> Verdicts:
         """What the criterion says of every sample."""
         return self.criterion.verdicts()
+
+    def sample_scores(self) -> Tensor:
+        """The learned weights: large is distrusted."""
+        weights = self.criterion.sample_weights
+        return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Those of the criterion."""

@@ -35,3 +35,25 @@ def gather_rows_with_gradient(rows: Tensor) -> Tensor:
     gathered = gather_rows(rows.detach())
     start = dist.get_rank() * len(rows)
     return torch.cat([gathered[:start], rows, gathered[start + len(rows) :]])
+
+
+def own_rows(everyones: Tensor) -> Tensor:
+    """This process's rows of what `gather_rows` gathered."""
+    if process_count() == 1:
+        return everyones
+    return everyones.chunk(process_count())[dist.get_rank()]
+
+
+def weighted_mean(losses: Tensor, everyones_weights: Tensor) -> Tensor:
+    """This process's part of ``sum(weights * losses) / sum(weights)`` over the whole batch.
+
+    The parts are scaled so that the mean over the processes, which is what becomes of their
+    gradients, is the whole. It is 0, with a gradient of 0, if no weight is above 0.
+
+    Args:
+        losses: shape (batch,), of this process.
+        everyones_weights: shape (processes * batch,), detached: equal in all processes.
+    """
+    total = everyones_weights.sum()
+    total = torch.where(total > 0, total, torch.ones_like(total))
+    return (own_rows(everyones_weights) * losses).sum() / total * process_count()

@@ -74,8 +74,6 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
     }
     if noise is None:
         return found
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
     is_wrong = noise.is_wrong.cpu().numpy()
     found["noise_true"] = float(is_wrong.mean())
     seen = verdicts.code != UNSEEN
@@ -85,8 +83,33 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
     if is_wrong.any() and not is_wrong.all():
         # The probability says little about the order of what is surely wrong: the loss decides.
         score = verdicts.average_loss[seen]
-        found["auroc"] = float(roc_auc_score(is_wrong, score))
-        found["average_precision"] = float(average_precision_score(is_wrong, score))
+        found |= _ranking(score, is_wrong)
     found["precision"] = hits / int(flagged.sum()) if flagged.any() else None
     found["recall"] = hits / int(is_wrong.sum()) if is_wrong.any() else None
     return found
+
+
+def judge_scores(scores: Tensor, noise: NoisyLabels | None) -> dict[str, Any]:
+    """How well a method's own scores, higher where it distrusts more, rank the wrong labels first.
+
+    Args:
+        scores: shape (num_samples,); NaN for samples without one.
+        noise: what is true of the labels; None where nobody knows.
+    """
+    seen = ~scores.isnan()
+    if noise is None or not seen.any():
+        return {}
+    is_wrong = noise.is_wrong.cpu()[seen.cpu()].numpy()
+    if not is_wrong.any() or is_wrong.all():
+        return {}
+    ranking = _ranking(scores[seen].double().cpu().numpy(), is_wrong)
+    return {f"score_{name}": value for name, value in ranking.items()}
+
+
+def _ranking(score: Any, is_wrong: Any) -> dict[str, float]:
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    return {
+        "auroc": float(roc_auc_score(is_wrong, score)),
+        "average_precision": float(average_precision_score(is_wrong, score)),
+    }

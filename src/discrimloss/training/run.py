@@ -17,7 +17,7 @@ from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
 from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
-from discrimloss.training.evaluation import is_better, judge_verdicts, metric_name
+from discrimloss.training.evaluation import is_better, judge_scores, judge_verdicts, metric_name
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import Nobody, Observer, Parts, TrainingLoop
@@ -193,12 +193,13 @@ def _train(
     fit = loop.evaluate(parts.train)
     verdicts = prepared.method.verdicts()
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
-    summary = summarize(config, history, fit, verdicts, truth)
+    scores = prepared.method.sample_scores()
+    summary = summarize(config, history, fit, verdicts, scores, truth)
     summary["seconds"] = round(loop.seconds, 1)
     summary |= _circumstances(request, prepared, accelerator)
     if accelerator.is_main_process:
         if verdicts is not None:
-            write_verdicts(verdicts, prepared.labels.target, directory)
+            write_verdicts(verdicts, scores, prepared.labels.target, directory)
         directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
     accelerator.wait_for_everyone()
     return summary
@@ -224,6 +225,7 @@ def summarize(
     history: list[Row],
     fit: float,
     verdicts: Verdicts | None,
+    scores: torch.Tensor | None,
     truth: NoisyLabels | None,
 ) -> dict[str, Any]:
     """The figures of a run: the last epoch first, the best epoch second."""
@@ -248,12 +250,24 @@ def summarize(
         summary["noise_true"] = float(truth.is_wrong.double().mean())
     if verdicts is not None:
         summary |= judge_verdicts(verdicts, truth)
+    if scores is not None:
+        summary |= judge_scores(scores, truth)
     return summary
 
 
-def write_verdicts(verdicts: Verdicts, target: torch.Tensor, directory: RunDirectory) -> None:
-    """What the method says of every training label, beside the label as given."""
+def write_verdicts(
+    verdicts: Verdicts,
+    scores: torch.Tensor | None,
+    target: torch.Tensor,
+    directory: RunDirectory,
+) -> None:
+    """What is to be thought of every training label, beside the label as given.
+
+    `scores` are the method's own, `Method.sample_scores`.
+    """
     frame = verdicts.to_pandas()
     frame.insert(0, "target", target.cpu().numpy())
+    if scores is not None:
+        frame["score"] = scores.detach().float().cpu().numpy()
     with whole_file(directory / VERDICTS) as unfinished:
         frame.to_parquet(unfinished)

@@ -1,0 +1,61 @@
+"""The share of wrong labels that some methods must know: given by a person, or estimated."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discrimloss.loss import DiscrimLoss
+
+FIRST_ESTIMATE, LAST_ESTIMATE = 0.15, 0.3
+"""Parts of the run after which the rate is estimated first and last. Before, the losses do not tell
+enough; after, a method that acts on the rate would only see its own doing."""
+HIGHEST_ESTIMATE = 0.9
+
+
+class NoiseRate(nn.Module):
+    """A noise rate that is given, or estimated from the samples' loss history.
+
+    The estimate is 0 at first, so a method trusts every label; then it is the one of the calibrated
+    verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while.
+
+    Args:
+        given: the share of wrong labels, in [0, 1); None to estimate it.
+        epochs: length of the run.
+    """
+
+    value: Tensor
+    estimated_in: Tensor
+
+    def __init__(self, given: float | None, epochs: int) -> None:
+        super().__init__()
+        if given is not None and not 0.0 <= given < 1.0:
+            raise ValueError(
+                f"noise_rate must be a share of the labels, at least 0 and below 1, not {given}"
+            )
+        self.is_given = given is not None
+        self.first = 1 + math.ceil(FIRST_ESTIMATE * epochs)
+        self.last = max(self.first, math.ceil(LAST_ESTIMATE * epochs))
+        self.register_buffer("value", torch.tensor(given or 0.0, dtype=torch.float64))
+        self.register_buffer("estimated_in", torch.tensor(0))
+
+    def begin_epoch(self, epoch: int, history: DiscrimLoss | None) -> None:
+        """Estimate the rate, if it is time; an epoch resumed half-way keeps its estimate."""
+        is_due = self.first <= epoch <= self.last and epoch > int(self.estimated_in)
+        if self.is_given or history is None or not is_due:
+            return
+        estimate = history.verdicts().estimated_noise_rate
+        if not math.isnan(estimate):
+            self.value.fill_(min(estimate, HIGHEST_ESTIMATE))
+        self.estimated_in.fill_(epoch)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def record(self) -> dict[str, Any]:
+        """The rate in use and where it is from, for the summary."""
+        source = "given" if self.is_given else "estimated"
+        return {"noise_rate": float(self), "noise_rate_source": source}
