@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# A process per core, four at most, each with the tests of whole files.
+WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: help demo test test-slow lint types pytest format clean
 .DEFAULT_GOAL := help
@@ -40,7 +42,7 @@ types: $(VENV)/installed-dev
 
 pytest: $(VENV)/installed-dev
 	@echo "== pytest: tests, docstrings and the README"
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
 
 test-slow: $(VENV)/installed-dev
 	@$(BIN)/python -m pytest -m slow

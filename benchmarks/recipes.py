@@ -10,18 +10,13 @@ all summaries in results/recipes.json. One thread for each of `--jobs` runs.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
-import statistics
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).parent
+from runs import Run, Summary, collect, column, spread, table, train_all, versions, write
+
 METHODS = ("plain", "discrimloss")
 ABOUT = """\
 `python benchmarks/recipes.py --data DIR --runs DIR`. Accuracy in %, or mean absolute error for
@@ -35,6 +30,9 @@ class Experiment:
     recipe: str
     settings: tuple[str, ...]
     methods: tuple[str, ...] = METHODS
+
+    def group(self, method: str) -> str:
+        return f"{self.name}/{method}"
 
 
 EXPERIMENTS = [
@@ -51,80 +49,35 @@ EXPERIMENTS = [
 ]
 
 
-@dataclass(frozen=True)
-class Run:
-    experiment: Experiment
-    method: str
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        return f"{self.experiment.name}/{self.method}-{self.seed}"
-
-    @property
-    def settings(self) -> list[str]:
-        return [*self.experiment.settings, f"method={self.method}", f"seed={self.seed}"]
-
-
-def train(run: Run, data: Path, runs: Path) -> None:
-    out = runs / run.folder
-    if (out / "summary.json").exists():
-        return
-    command = [sys.executable, "-m", "discrimloss.cli", "train", run.experiment.recipe]
-    command += [*run.settings, "threads=1", "--data", str(data), "--out", str(out), "--resume"]
-    finished = subprocess.run(
-        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True
-    )
-    if finished.returncode != 0:
-        raise SystemExit(f"{run.folder}: {finished.stderr.strip()}")
-    print(f"{run.folder}: done", flush=True)
+def row(experiment: Experiment, method: str, summaries: list[Summary]) -> list[str]:
+    command = shlex.join(["discrimloss", "train", experiment.recipe, *experiment.settings])
+    metric = summaries[0]["metric"]
+    noise = [spread(column(key)(summaries), 1, 100) for key in ("noise_true", "noise_estimated")]
+    return [
+        f"`{command}`",
+        f"`{method}`",
+        f"**{spread(s['test']['last'] for s in summaries)}**",
+        spread(s["test"]["best"] for s in summaries),
+        spread(column(f"train_{metric}_noisy")(summaries)),
+        " / ".join(noise),
+        *(spread(column(key)(summaries), 3) for key in ("auroc", "precision", "recall")),
+        " ".join(str(s["seed"]) for s in summaries),
+        spread(column("seconds")(summaries), 1, 1 / 60),
+    ]
 
 
-def spread(values: list[float], digits: int = 2, factor: float = 1.0) -> str:
-    values = [factor * value for value in values if value is not None]
-    if not values:
-        return "–"
-    mean = f"{statistics.mean(values):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
-
-
-def render(results: dict[str, list[dict[str, Any]]]) -> str:
+def render(results: dict[str, list[Summary]]) -> str:
     titles = ["command", "method", "test, last epoch", "best epoch", "fit of the given labels"]
     titles += ["noise true / estimated, %", "AUROC", "precision", "recall", "seeds", "minutes"]
-    lines = [
-        "# The recipes that fit two CPU cores",
-        "",
-        ABOUT,
-        "",
-        f"| {' | '.join(titles)} |",
-        "|---" * len(titles) + "|",
+    rows = [
+        row(experiment, method, results[experiment.group(method)])
+        for experiment in EXPERIMENTS
+        for method in experiment.methods
+        if experiment.group(method) in results
     ]
-    for experiment in EXPERIMENTS:
-        command = shlex.join(["discrimloss", "train", experiment.recipe, *experiment.settings])
-        for method in experiment.methods:
-            summaries = results.get(f"{experiment.name}/{method}", [])
-            if not summaries:
-                continue
-
-            def column(key: str, summaries: list[dict[str, Any]] = summaries) -> list[Any]:
-                return [summary.get(key) for summary in summaries]
-
-            metric = summaries[0]["metric"]
-            noise = [spread(column(key), 1, 100) for key in ("noise_true", "noise_estimated")]
-            row = [f"`{command}`", f"`{method}`"]
-            row += [f"**{spread([s['test']['last'] for s in summaries])}**"]
-            row += [spread([s["test"]["best"] for s in summaries])]
-            row += [spread(column(f"train_{metric}_noisy")), " / ".join(noise)]
-            row += [spread(column(key), 3) for key in ("auroc", "precision", "recall")]
-            row += [" ".join(str(s["seed"]) for s in summaries)]
-            row += [spread(column("seconds"), 1, 1 / 60)]
-            lines.append(f"| {' | '.join(row)} |")
-    versions = {json.dumps(s["versions"]) for group in results.values() for s in group}
-    for text in sorted(versions):
-        lines += [
-            "",
-            "Made with " + ", ".join(f"{k} {v}" for k, v in json.loads(text).items()) + ".",
-        ]
+    lines = ["# The recipes that fit two CPU cores", "", ABOUT, "", *table(titles, rows)]
+    for made_with in versions(results):
+        lines += ["", made_with]
     return "\n".join(lines) + "\n"
 
 
@@ -141,26 +94,26 @@ def main() -> None:
     if options.data is None:
         parser.error("say where the data is: --data DIR, or DISCRIMLOSS_DATA")
 
-    runs = [
-        Run(experiment, method, seed)
+    made = [
+        (
+            experiment,
+            Run(
+                experiment.group(method),
+                experiment.recipe,
+                (*experiment.settings, f"method={method}"),
+                seed,
+            ),
+        )
         for seed in range(1, options.seeds + 1)
         for experiment in EXPERIMENTS
         for method in experiment.methods
     ]
-    chosen = [run for run in runs if not options.only or run.experiment.name in options.only]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(lambda run: train(run, options.data, options.runs), chosen))
-
-    results: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        summary = options.runs / run.folder / "summary.json"
-        if summary.exists():
-            key = f"{run.experiment.name}/{run.method}"
-            results.setdefault(key, []).append(json.loads(summary.read_text(encoding="utf-8")))
-    report = render(results)
-    (HERE / "results" / "recipes.json").write_text(json.dumps(results, indent=1) + "\n")
-    (HERE / "results" / "recipes.md").write_text(report)
-    print(report)
+    chosen = [
+        run for experiment, run in made if not options.only or experiment.name in options.only
+    ]
+    train_all(chosen, options.data, options.runs, options.jobs)
+    results = collect([run for _, run in made], options.runs)
+    write("recipes", render(results), results)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """What all tests share: one thread, and examples that are the same in every run."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from run_host import quick_calibration
+from run_host import FORKED_PROCESSES, RunHost, quick_calibration
 
 torch.set_num_threads(1)
 
@@ -23,3 +25,13 @@ settings.load_profile("suite")
 def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calibration takes longer than the runs of most tests."""
     monkeypatch.setattr("discrimloss.verdicts.calibrate", quick_calibration)
+
+
+@pytest.fixture(scope="session")
+def run_host() -> Iterator[RunHost]:
+    """Starts runs in processes of their own."""
+    if not FORKED_PROCESSES:
+        pytest.skip("this system cannot fork processes")
+    host = RunHost()
+    yield host
+    host.close()

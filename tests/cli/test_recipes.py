@@ -1,6 +1,7 @@
 """`discrimloss ls` and `discrimloss cp` from outside."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from discrimloss.data.base import datasets
 from discrimloss.methods.base import methods
 from discrimloss.models.base import models
 from discrimloss.recipes import load_recipe, recipe_files
+from discrimloss.registry import Registry
 
 
 def test_ls_lists_everything_that_can_be_named(
@@ -28,8 +30,32 @@ def test_ls_lists_everything_that_can_be_named(
     assert "discrimloss train RECIPE" in captured.out
 
 
-def test_ls_takes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, "ls", "more").endswith("see `discrimloss ls --help`")
+@pytest.mark.parametrize("registry", [methods, datasets, models], ids=lambda r: r.kind)
+def test_ls_tells_all_about_one(
+    registry: Registry[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {"method": "options", "dataset": "data", "model": "model"}[registry.kind]
+    for name in registry.names():
+        assert main(["ls", name]) == 0
+        said = capsys.readouterr().out
+        assert f"{registry.kind} {name}" in said
+        assert registry.summary(name) in said
+        for key in registry.options(name):
+            assert f"\n{table}.{key}: " in said
+
+
+def test_ls_shows_a_recipe_and_all_else_of_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "digits"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(recipe_files()["digits"].read_text(encoding="utf-8"))
+    assert "dataset digits" in said
+
+
+def test_ls_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "ls", "co_teachin")
+    assert said.startswith("there is nothing named 'co_teachin': did you mean 'co_teaching'?")
+    assert said.count(" digits,") == 1
+    assert refused(capsys, "ls", "digits", "more").endswith("see `discrimloss ls --help`")
 
 
 @pytest.mark.parametrize("name", sorted(recipe_files()))

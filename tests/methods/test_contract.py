@@ -1,202 +1,116 @@
-"""What every method must hold to, whatever it does inside."""
+"""Every registered method holds to the contract, on clean digits and in two processes too."""
 
 from __future__ import annotations
 
-import copy
 import json
-from typing import Any
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from safetensors.torch import load_file
 
-from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
-from discrimloss.training.task_losses import cross_entropy
+from discrimloss.methods.base import methods
+from discrimloss.recipes import load_recipe
+from discrimloss.training.run import RunRequest, run_training
+from method_contract import MethodContract
+from run_comparison import assert_same_run, history_of
+from run_host import RunHost
+from two_processes import GLOO, SETTINGS, run_in_two_processes
 
-NUM_SAMPLES, FEATURES, CLASSES, EPOCHS, BATCH_SIZE = 24, 5, 3, 4, 8
-STEPS = NUM_SAMPLES // BATCH_SIZE
-
-
-def network() -> nn.Module:
-    return nn.Sequential(nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, CLASSES))
-
-
-class Training:
-    """A method and its optimizer; every batch follows from the number of the step."""
-
-    def __init__(self, name: str, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-        generator = torch.Generator().manual_seed(1)
-        self.inputs = torch.randn(NUM_SAMPLES, FEATURES, generator=generator).to(dtype)
-        self.target = torch.randint(CLASSES, (NUM_SAMPLES,), generator=generator)
-        setting = Setting(
-            build_network=lambda: network().to(dtype),
-            task_losses=cross_entropy,
-            num_samples=NUM_SAMPLES,
-            num_classes=CLASSES,
-            epochs=EPOCHS,
-            target=self.target,
-            difficulty=torch.arange(NUM_SAMPLES).float(),
-        )
-        torch.manual_seed(seed)
-        self.method: Method = methods.get(name)(setting)
-        self.optimizer = torch.optim.SGD(self.method.trainable_parameters(), 0.3, momentum=0.9)
-
-    def batch(self, index: Tensor) -> Batch:
-        return Batch(self.inputs[index], self.target[index], index)
-
-    def step(self, index: Tensor) -> StepResult:
-        result: StepResult = self.method(self.batch(index))
-        result.loss.backward()
-        self.method.after_backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.method.after_step()
-        return result
-
-    def run(self, first: int, last: int, order: Tensor | None = None) -> list[float]:
-        """Steps `first` to `last`, counted from 0; the losses. Rows of a batch in any `order`."""
-        losses = []
-        for number in range(first, last):
-            epoch, step = 1 + number // STEPS, number % STEPS
-            if step == 0 or number == first:
-                self.method.begin_epoch(epoch)
-            index = torch.randperm(NUM_SAMPLES, generator=torch.Generator().manual_seed(epoch))
-            index = index[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
-            result = self.step(index if order is None else index[order])
-            losses.append(float(result.loss.detach()))
-        return losses
-
-    def state(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self.method.state_dict().items()}
+SEEDS = (1, 2)
+CLEAN = ("noise.kind=none", "noise.rate=0", "epochs=20", "batch_size=16", "tensorboard=false")
 
 
-def assert_equal(state: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    torch.testing.assert_close(state, expected, rtol=0, atol=0, equal_nan=True)
+@cache
+def accuracy_on_clean_digits(name: str, directory: Path) -> float:
+    """Mean over two seeds, last epoch, with the method's defaults."""
+    total = 0.0
+    for seed in SEEDS:
+        config = load_recipe("digits", [*CLEAN, f"method={name}", f"seed={seed}"])
+        request = RunRequest(config, Path(), directory / f"{name}-{seed}")
+        total += run_training(request)["test"]["last"]
+    return total / len(SEEDS)
 
 
-def differ(state: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return any(not torch.equal(state[name], other[name]) for name in state)
+@pytest.fixture(scope="module")
+def clean_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("clean")
 
 
-@pytest.mark.usefixtures("quick_verdicts")
+@pytest.fixture(scope="module")
+def runs_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("two")
+    run_in_two_processes("every_method", directory)
+    return directory
+
+
 @pytest.mark.parametrize("name", methods.names())
-class TestContract:
-    def test_the_result_of_a_step(self, name: str) -> None:
-        training = Training(name)
-        training.method.begin_epoch(1)
-        before = training.state()
-        result = training.step(torch.arange(BATCH_SIZE))
-        assert result.loss.shape == ()
-        assert result.loss.isfinite()
-        assert result.losses.shape == (BATCH_SIZE,)
-        assert result.output.shape == (BATCH_SIZE, CLASSES)
-        assert not result.losses.requires_grad
-        assert not result.output.requires_grad
-        assert differ(training.state(), before)
-        with torch.no_grad():  # the records are of the task loss
-            expected = cross_entropy(result.output, training.target[:BATCH_SIZE])
-        torch.testing.assert_close(result.losses, expected)
+class TestContract(MethodContract):
+    def test_a_stopped_run_goes_on_as_if_nothing_had_been(
+        self, name: str, run_host: RunHost, tmp_path: Path
+    ) -> None:
+        method = f"method={name}"
+        assert run_host.run(tmp_path / "whole", method)["ended"] == "finished"
+        stopped = run_host.run(tmp_path / "cut", method, signals=["SIGINT"], epoch=2, step=3)
+        assert stopped["ended"] == "error"
+        assert run_host.run(tmp_path / "cut", method, resume=True)["began"] == [2, 4]
+        assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
-    @pytest.mark.parametrize("cut", [0, 1, STEPS, STEPS + 2, 3 * STEPS, 4 * STEPS - 1])
-    def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(self, name: str, cut: int) -> None:
-        whole = Training(name)
-        losses = whole.run(0, EPOCHS * STEPS)
+    @pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
+    def test_two_processes_do_what_one_does(
+        self, name: str, runs_of_two: Path, tmp_path: Path
+    ) -> None:
+        first, second = (torch.load(runs_of_two / f"{name}-{rank}.pt") for rank in range(2))
+        assert first.keys() == second.keys()
+        torch.testing.assert_close(second, first, rtol=0, atol=0, equal_nan=True)
 
-        stopped = Training(name)
-        stopped.run(0, cut)
-        resumed = Training(name, seed=7)
-        resumed.method.load_state_dict(stopped.state())
-        resumed.optimizer.load_state_dict(copy.deepcopy(stopped.optimizer.state_dict()))
-        # As the loop does it: what a step draws comes from the generator as it was then.
-        assert resumed.run(cut, EPOCHS * STEPS) == losses[cut:]
-        assert_equal(resumed.state(), whole.state())
-        assert resumed.method.log_values() == whole.method.log_values()
+        config = load_recipe("digits", [*SETTINGS, f"method={name}"])
+        summary = run_training(RunRequest(config, Path(), tmp_path / "one"))
+        alone = load_file(tmp_path / "one" / "checkpoint" / "model.safetensors")
+        torch.testing.assert_close(first, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
 
-    def test_all_state_is_tensors(self, name: str) -> None:
-        for key, value in Training(name).state().items():
-            assert type(value) is Tensor, key
-
-    def test_a_batch_of_one(self, name: str) -> None:
-        training = Training(name)
-        training.method.begin_epoch(1)
-        for index in range(NUM_SAMPLES):
-            result = training.step(torch.tensor([index]))
-            assert result.loss.isfinite()
-            assert result.losses.shape == (1,)
-        for key, value in training.state().items():
-            assert value.isfinite().all(), key
-
-    def test_rows_in_any_order(self, name: str) -> None:
-        straight, shuffled = Training(name), Training(name)
-        order = torch.randperm(BATCH_SIZE, generator=torch.Generator().manual_seed(5))
-        losses = straight.run(0, 2 * STEPS)
-        assert shuffled.run(0, 2 * STEPS, order) == pytest.approx(losses, rel=1e-4, abs=1e-6)
-        torch.testing.assert_close(shuffled.state(), straight.state(), rtol=1e-4, atol=1e-5)
-
-    def test_the_seed_decides(self, name: str) -> None:
-        one, same, other = Training(name, 3), Training(name, 3), Training(name, 4)
-        assert_equal(one.state(), same.state())
-        assert differ(one.state(), other.state())
-        losses = [training.run(0, STEPS) for training in (one, same, other)]
-        assert losses[0] == losses[1] != losses[2]
-        assert_equal(one.state(), same.state())
-
-    def test_a_copy_lives_on_its_own(self, name: str) -> None:
-        training = Training(name)
-        training.run(0, STEPS)
-        before = training.state()
-        copied = copy.deepcopy(training)
-        losses = copied.run(STEPS, 2 * STEPS)
-        assert_equal(training.state(), before)
-        assert training.run(STEPS, 2 * STEPS) == losses
-        assert_equal(training.state(), copied.state())
-
-    def test_a_double_network(self, name: str) -> None:
-        training = Training(name, dtype=torch.float64)
-        training.run(0, STEPS)
-        dtypes = {key: value.dtype for key, value in training.state().items()}
-        for key, value in Training(name).state().items():
-            if not key.startswith("networks."):
-                assert dtypes[key] == value.dtype, key
-
-    def test_prediction_changes_nothing(self, name: str) -> None:
-        training = Training(name)
-        training.run(0, STEPS)
-        before = training.state()
-        training.method.eval()
-        with torch.no_grad():
-            answer = training.method.predict(training.inputs)
-        assert answer.shape == (NUM_SAMPLES, CLASSES)
-        assert_equal(training.state(), before)
-
-    def test_the_order_of_samples(self, name: str) -> None:
-        method = Training(name).method
-        for epoch in (1, EPOCHS):
-            one, same = (
-                method.sample_order(epoch, torch.Generator().manual_seed(epoch)) for _ in range(2)
-            )
-            assert one.dtype == torch.int64
-            assert one.dim() == 1
-            assert len(one) > 0
-            assert 0 <= int(one.min()) <= int(one.max()) < NUM_SAMPLES
-            assert torch.equal(one, same)
-
-    def test_what_it_says(self, name: str) -> None:
-        training = Training(name)
-        training.run(0, EPOCHS * STEPS)
-        verdicts = training.method.verdicts()
-        assert verdicts is None or len(verdicts) == NUM_SAMPLES
-        said: dict[str, Any] = {
-            **training.method.hyperparameters(),
-            **training.method.log_values(),
-        }
-        json.dumps(said, allow_nan=False)
-        assert all(isinstance(value, float) for value in training.method.log_values().values())
-
-    def test_it_is_described(self, name: str) -> None:
-        assert len(methods.summary(name)) > 10
-        assert all(not option.is_required for option in methods.options(name).values())
+        two = json.loads((runs_of_two / name / "summary.json").read_text())
+        assert (summary["processes"], two["processes"]) == (1, 2)
+        assert two["test"]["last"] == pytest.approx(summary["test"]["last"], abs=0.5)
+        assert two["noise_true"] == summary["noise_true"]
+        rows = zip(history_of(runs_of_two / name), history_of(tmp_path / "one"), strict=True)
+        for row, expected in rows:
+            for column in ("epoch", "train_loss", "learning_rate"):
+                assert float(row[column]) == pytest.approx(float(expected[column]), rel=1e-4)
+            accuracy = float(expected["train_accuracy"])
+            assert float(row["train_accuracy"]) == pytest.approx(accuracy, abs=0.5)
 
 
-def test_ours_are_found() -> None:
-    assert {"plain", "discrimloss"} <= set(methods.names())
+@pytest.mark.parametrize("name", methods.names())
+class TestOnCleanDigits:
+    """With the real calibration: who estimates the noise rate must find that there is none."""
+
+    def test_clean_digits_are_learned_as_well_as_with_the_plain_loss(
+        self, name: str, clean_runs: Path
+    ) -> None:
+        plain = accuracy_on_clean_digits("plain", clean_runs)
+        assert plain > 95.0
+        assert accuracy_on_clean_digits(name, clean_runs) > plain - 1.0
+
+
+def test_the_methods_of_the_paper_are_found() -> None:
+    assert {
+        "baby_steps",
+        "backward",
+        "cdr",
+        "co_teaching",
+        "co_teaching_plus",
+        "curriculum_loss",
+        "data_parameters",
+        "discrimloss",
+        "elr",
+        "forward",
+        "gce",
+        "jocor",
+        "mentornet",
+        "plain",
+        "sln",
+        "superloss",
+        "superloss_discrimloss",
+    } <= set(methods.names())

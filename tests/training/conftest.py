@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 
 import lively_task
-from run_host import FORKED_PROCESSES, RunHost
-
-
-@pytest.fixture(scope="session")
-def run_host() -> Iterator[RunHost]:
-    """Starts runs in processes of their own."""
-    if not FORKED_PROCESSES:
-        pytest.skip("this system cannot fork processes")
-    host = RunHost()
-    yield host
-    host.close()
+from run_host import RunHost
 
 
 @pytest.fixture

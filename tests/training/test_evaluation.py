@@ -16,6 +16,7 @@ from discrimloss.methods.plain import Plain
 from discrimloss.training.evaluation import (
     evaluate,
     is_better,
+    judge_scores,
     judge_verdicts,
     metric_name,
     score_sum,
@@ -152,3 +153,27 @@ def test_samples_that_were_never_seen_do_not_count() -> None:
 def test_nobody_knows_the_truth() -> None:
     found = judge_verdicts(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), None)
     assert found.keys() == {"noise_estimated", "verdicts"}
+
+
+def test_a_methods_own_scores_are_judged_by_their_order() -> None:
+    wrong = labels_with([True, False, False, True])
+    found = judge_scores(torch.tensor([-0.1, -0.2, -0.3, -0.4]), wrong)
+    assert found["score_auroc"] == 0.5  # of the four pairs, two are in order
+    assert found["score_average_precision"] == pytest.approx((1 / 1 + 2 / 4) / 2)
+    assert judge_scores(torch.tensor([2.0, 1.0, 0.0, 3.0]), wrong)["score_auroc"] == 1.0
+
+
+def test_samples_without_a_score_do_not_count() -> None:
+    nan = math.nan
+    found = judge_scores(
+        torch.tensor([nan, 1.0, 0.0, nan]), labels_with([True, True, False, False])
+    )
+    assert found["score_auroc"] == 1.0
+    assert judge_scores(torch.tensor([nan, nan]), labels_with([True, False])) == {}
+
+
+def test_scores_cannot_be_judged_without_right_and_wrong_labels() -> None:
+    scores = torch.tensor([1.0, 2.0])
+    assert judge_scores(scores, None) == {}
+    assert judge_scores(scores, labels_with([False, False])) == {}
+    assert judge_scores(scores, labels_with([True, True])) == {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,11 +13,18 @@ from rich.table import Table
 
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.train import needs_extra
+from discrimloss.options import describe_type, did_you_mean
+from discrimloss.registry import Registry
 from discrimloss.whole_file import whole_file
 
 
-def ls() -> None:
-    """List the recipes, methods and datasets."""
+def ls(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this recipe, method, dataset or model: all about it."),
+    ] = None,
+) -> None:
+    """List the recipes, methods, datasets and models, or tell all about one."""
     try:
         from discrimloss.data.base import datasets
         from discrimloss.methods.base import methods
@@ -24,19 +33,53 @@ def ls() -> None:
     except ModuleNotFoundError as error:
         raise needs_extra(error) from error
     console = Console(highlight=False)
-    recipes = [(name, summary_of(path)) for name, path in recipe_files().items()]
+    registries = ((methods, "options"), (datasets, "data"), (models, "model"))
+    if name is not None:
+        _tell_about(name, recipe_files(), registries, console)
+        return
+    recipes = [(recipe, summary_of(path)) for recipe, path in recipe_files().items()]
     sections = [("recipe", recipes)]
-    for registry in (methods, datasets, models):
+    for registry, _ in registries:
         sections.append((registry.kind, [(n, registry.summary(n)) for n in registry.names()]))
     for kind, rows in sections:
         table = Table(show_edge=False, box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column(kind, no_wrap=True, min_width=24)
         table.add_column("")
-        for name, about in rows:
-            table.add_row(name, about)
+        for entry, about in rows:
+            table.add_row(entry, about)
         console.print(table)
         console.print()
+    console.print("All about one: discrimloss ls NAME")
     console.print("Run one: discrimloss train RECIPE [KEY=VALUE ...] --data DIR --out DIR")
+
+
+def _tell_about(
+    name: str,
+    recipes: Mapping[str, Path],
+    registries: Iterable[tuple[Registry[Any], str]],
+    console: Console,
+) -> None:
+    """The text of a recipe; the docstring and the options of everything else of this name."""
+    known = [*recipes]
+    is_known = name in recipes
+    if is_known:
+        console.print(recipes[name].read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+    for registry, table in registries:
+        known += registry.names()
+        if name not in registry.names():
+            continue
+        is_known = True
+        console.print(f"{registry.kind} {name}\n", markup=False)
+        console.print(inspect.getdoc(registry.get(name)) or "", markup=False, soft_wrap=True)
+        console.print()
+        for key, option in registry.options(name).items():
+            default = "" if option.is_required else f" (default {option.default!r})"
+            about = f"{table}.{key}: {describe_type(option.type)}{default}"
+            console.print(about, markup=False, soft_wrap=True)
+        console.print()
+    if not is_known:
+        names = dict.fromkeys(known)  # a recipe may have the name of its dataset
+        raise CommandError(f"there is nothing named {name!r}: {did_you_mean(name, names)}")
 
 
 def cp(

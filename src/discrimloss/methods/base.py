@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +80,9 @@ class Method(nn.Module, ABC):
         keeps_history: whether to look on at the samples' losses, which costs little and tells wrong
             labels from right ones as far as the losses can.
     """
+
+    needs: ClassVar[str] = "nothing"
+    """What must be known in advance beyond the labels as given, for the table of the methods."""
 
     def __init__(
         self, setting: Setting, num_networks: int = 1, *, keeps_history: bool = True

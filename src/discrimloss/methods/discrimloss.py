@@ -63,11 +63,15 @@ class DiscrimLossMethod(Method):
         """The weighted loss of the whole batch, which every process sees."""
         output = self.networks[0](batch.inputs)
         losses = self.setting.task_losses(output, batch.target)
-        everyone = gather_rows_with_gradient(losses)
+        everyone = gather_rows_with_gradient(self.inner_losses(losses))
         # Each process differentiates its own rows of the mean over all; the processes' gradients
         # are averaged afterwards, which divides once too often.
         loss = self.criterion(everyone, gather_rows(batch.index)) * process_count()
         return StepResult(loss, losses.detach(), output.detach())
+
+    def inner_losses(self, task_losses: Tensor) -> Tensor:
+        """What the criterion is put on, shape (batch,): here the task loss as it is."""
+        return task_losses
 
     def begin_epoch(self, epoch: int) -> None:
         """Tell the criterion which epoch it is."""

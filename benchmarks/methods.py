@@ -1,0 +1,149 @@
+"""Every method on the same wrong labels: digits over several seeds, MNIST once each.
+
+    python benchmarks/methods.py --data DIR --runs DIR
+
+The same network, optimizer, schedule, epochs and labels for all; each method's options are its
+defaults. One that takes a noise rate is run twice: told the true one, as its authors do, and left
+to estimate it. Every run is a `discrimloss train` in its own directory below RUNS: finished ones
+are not run again, stopped ones go on. The tables are made from their summaries and written to
+results/methods.md, with all summaries in results/methods.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from discrimloss.methods import methods
+from runs import Run, Summary, collect, column, spread, table, train_all, versions, write
+
+RATE = 0.4
+FIRST = ["plain", "discrimloss"]
+ABOUT = """\
+`python benchmarks/methods.py --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
+over the seeds; the last epoch is what a person without clean labels gets, the best epoch is chosen
+on test labels and stands here for comparison only. *Fit* is the accuracy on the training labels as
+given, 40 % of them wrong: above about 60 the network has learned wrong labels by heart. *Noise* is
+the rate that the method was told, or estimated by itself. The AUROC says how well wrong labels are
+told from right ones: by the average task loss of the samples, and by the method's own score."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    title: str
+    recipe: str
+    seeds: int
+
+
+EXPERIMENTS = [
+    Experiment("digits-40", "Digits, a small MLP, 40 epochs", "digits", 5),
+    Experiment("mnist-40", "MNIST, LeNet, 20 epochs", "mnist", 1),
+]
+
+
+@dataclass(frozen=True)
+class Variant:
+    method: str
+    is_told: bool = False
+    """Whether the true noise rate is given."""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        told = (f"options.noise_rate={RATE}",) if self.is_told else ()
+        return (f"method={self.method}", *told)
+
+    def group(self, experiment: Experiment) -> str:
+        return f"{experiment.name}/{self.method}{'-told' * self.is_told}"
+
+
+def variants() -> list[Variant]:
+    names = FIRST + [name for name in methods.names() if name not in FIRST]
+    return [
+        Variant(name, is_told)
+        for name in names
+        for is_told in (True, False)
+        if not is_told or "noise_rate" in methods.options(name)
+    ]
+
+
+def noise(summaries: list[Summary]) -> str:
+    """What the method took the noise rate to be."""
+    used = [summary["method_hyperparameters"] for summary in summaries]
+    if "noise_rate" not in used[0]:
+        return ""
+    source = "told" if used[0]["noise_rate_source"] == "given" else "estimated"
+    return f"{source}: {spread((each['noise_rate'] for each in used), 1, 100)}"
+
+
+def row(variant: Variant, summaries: list[Summary]) -> list[str]:
+    return [
+        f"`{variant.method}`",
+        noise(summaries),
+        f"**{spread(s['test']['last'] for s in summaries)}**",
+        spread(s["test"]["best"] for s in summaries),
+        spread(column("train_accuracy_noisy")(summaries), 1),
+        spread(column("auroc")(summaries), 3),
+        spread(column("score_auroc")(summaries), 3),
+    ]
+
+
+def render(results: dict[str, list[Summary]]) -> str:
+    lines = ["# Every method at 40 % symmetric noise", "", ABOUT]
+    titles = ["method", "noise, %", "test, last epoch", "best epoch", "fit", "AUROC, loss"]
+    titles += ["AUROC, own score"]
+    for experiment in EXPERIMENTS:
+        groups = [(variant, variant.group(experiment)) for variant in variants()]
+        rows = [row(variant, results[group]) for variant, group in groups if group in results]
+        command = f"discrimloss train {experiment.recipe} noise.rate={RATE} method=NAME"
+        seeds = f"seeds 1 to {experiment.seeds}" if experiment.seeds > 1 else "seed 1: no spread"
+        lines += ["", f"## {experiment.title}", "", f"`{command}`, {seeds}.", ""]
+        lines += table(titles, rows)
+    for made_with in versions(results):
+        lines += ["", made_with]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=os.environ.get("DISCRIMLOSS_DATA"))
+    parser.add_argument("--runs", type=Path, required=True, help="where the runs are kept")
+    parser.add_argument("--only", nargs="+", choices=[e.name for e in EXPERIMENTS])
+    parser.add_argument("--methods", nargs="+", choices=methods.names())
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    if options.data is None:
+        parser.error("say where the data is: --data DIR, or DISCRIMLOSS_DATA")
+
+    made = [
+        (
+            experiment,
+            variant,
+            Run(
+                variant.group(experiment),
+                experiment.recipe,
+                ("noise.kind=symmetric", f"noise.rate={RATE}", *variant.settings),
+                seed,
+            ),
+        )
+        for experiment in EXPERIMENTS
+        for variant in variants()
+        for seed in range(1, experiment.seeds + 1)
+    ]
+    chosen = [
+        run
+        for experiment, variant, run in made
+        if (not options.only or experiment.name in options.only)
+        and (not options.methods or variant.method in options.methods)
+    ]
+    train_all(chosen, options.data, options.runs, options.jobs)
+    results = collect([run for _, _, run in made], options.runs)
+    write("methods", render(results), results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The Lambert W function in torch, on whatever device its argument is."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+BRANCH_POINT = -math.exp(-1.0)
+"""Where the principal branch begins, with ``W = -1``."""
+HALLEY_STEPS = 4
+"""Each triples the number of right digits; from the guesses below, four fill a float64."""
+
+_BRANCH_POINT_REST = 1.2428753672788363e-17  # -1/e less its float64
+_NEAR_BRANCH_POINT = 0.03  # in p, below which the series is right to the last digit
+# W = -1 + p - p^2/3 + ..., p = sqrt(2 (e x + 1)): what w exp(w) = x says of the powers of p.
+_SERIES = (
+    -1.0,
+    1.0,
+    -1 / 3,
+    11 / 72,
+    -43 / 540,
+    769 / 17280,
+    -221 / 8505,
+    680863 / 43545600,
+    -1963 / 204120,
+)
+
+
+@torch.no_grad()
+def lambert_w(x: Tensor) -> Tensor:
+    """The ``w >= -1`` with ``w exp(w) = x``, elementwise, for ``x >= -1/e``; NaN below.
+
+    Float32 at least. The operations are the same whatever the values are, so no device is waited
+    for. Without a gradient: what is made of it here is held constant.
+
+    >>> lambert_w(torch.tensor([BRANCH_POINT, 0.0, 1.0, math.e]))
+    tensor([-1.0000,  0.0000,  0.5671,  1.0000])
+    """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    p = torch.sqrt(2.0 * math.e * _above_branch_point(x))
+    series = _polynomial(p.clamp(max=1.5))
+    # Elsewhere a guess and steps: the series again, or log x - log log x where x is large.
+    log = torch.log1p(x.clamp(min=0.0))
+    w = torch.where(x < 0.5, series, log - torch.log1p(log))
+    for _ in range(HALLEY_STEPS):
+        w = w - _halley_step(w, x)
+    w = torch.where(p < _NEAR_BRANCH_POINT, series, w)  # where the steps divide by p
+    return torch.where(x == torch.inf, x, w)
+
+
+def _above_branch_point(x: Tensor) -> Tensor:
+    """``x + 1/e``, exact for x near -1/e, where rounding 1/e would cost half of W's digits."""
+    rounded = torch.tensor(BRANCH_POINT, dtype=x.dtype).item()
+    rest = (BRANCH_POINT - rounded) + _BRANCH_POINT_REST
+    above = (x - rounded) - rest
+    # The number next to -1/e may lie just below it, and means it.
+    return torch.where(x == rounded, above.clamp(min=0.0), above)
+
+
+def _polynomial(p: Tensor) -> Tensor:
+    value = _SERIES[-1] * p
+    for coefficient in _SERIES[-2:0:-1]:
+        value = (value + coefficient) * p
+    return value + _SERIES[0]
+
+
+def _halley_step(w: Tensor, x: Tensor) -> Tensor:
+    """Of ``w exp(w) - x``, divided by ``exp(w)`` throughout, so that nothing overflows."""
+    residual = w - x * torch.exp(-w)
+    slope = w + 1.0
+    return residual / (slope - (w + 2.0) * residual / (2.0 * slope))

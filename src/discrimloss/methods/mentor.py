@@ -1,0 +1,159 @@
+"""The mentor of MentorNet: a predefined curriculum, and a small network that imitates it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PERCENTAGES = 100
+"""How far a run is, from 0 to 99: as the mentor is told."""
+LARGEST_LOSS = 30.0
+"""Losses above are cut: where the synthetic cross-entropies of the authors' code end."""
+WIDEST_DIFFERENCE = 5.0
+"""Differences to the threshold beyond are cut, as there. The curriculum is constant beyond."""
+NARROWEST_DIFFERENCE = 0.01
+"""The scale below which a difference to the threshold is hardly seen."""
+LABEL_FEATURES, EPOCH_FEATURES, LSTM_UNITS, HIDDEN_UNITS = 2, 5, 4, 20
+TRAINING_SEED, TRAINING_STEPS, TRAINING_BATCH, LEARNING_RATE = 2018, 400, 512, 0.1
+
+
+def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Tensor:
+    """Weights in [0, 1] that minimise the weighted loss plus the regulariser G (section 3).
+
+    ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2`` cut to [0, 1].
+
+    Args:
+        losses: l, shape (batch,).
+        threshold: lambda1, of a shape that fits.
+        ramp: lambda2, of a shape that fits: how far above the threshold the weight reaches 0.
+    """
+    selected = (losses <= threshold).to(losses.dtype)
+    is_ramp = ramp > 0
+    width = torch.where(is_ramp, ramp, torch.ones_like(ramp))
+    sloped = (1.0 - (losses - threshold) / width).clamp(0.0, 1.0)
+    return torch.where(is_ramp, sloped, selected)
+
+
+def ramp_at(percentage: Tensor, ramp: float, ramp_from: float) -> Tensor:
+    """lambda2 when so much of the run is over: 0 at first, `ramp` from a part of the run on."""
+    return ramp * (percentage >= ramp_from * PERCENTAGES).float()
+
+
+def compressed(values: Tensor) -> Tensor:
+    """Logarithmic away from 0, odd, 1 at 1: so losses of any scale are told apart."""
+    scaled = torch.log1p(values.abs() / NARROWEST_DIFFERENCE)
+    return values.sign() * scaled / math.log1p(1.0 / NARROWEST_DIFFERENCE)
+
+
+class Mentor(nn.Module):
+    """A bidirectional LSTM, embeddings of label and epoch, two fully connected layers, a sigmoid.
+
+    The sizes are those of the authors' code but for the LSTM, which has four units in each
+    direction instead of one, because a few seconds of training then suffice with any number of
+    classes. As in that code its sequence is one step long, the loss and its difference to the
+    threshold: the predefined curriculum does not look at older losses. Ours are: both are cut and
+    compressed; labels are embedded, as in the paper (the code sets them all to 0); and the
+    epochs' embedding is trained, where the code leaves it as it was drawn.
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.label_embedding = nn.Embedding(num_classes, LABEL_FEATURES)
+        self.epoch_embedding = nn.Embedding(PERCENTAGES, EPOCH_FEATURES)
+        self.lstm = nn.LSTM(2, LSTM_UNITS, batch_first=True, bidirectional=True)
+        self.hidden = nn.Linear(2 * LSTM_UNITS + LABEL_FEATURES + EPOCH_FEATURES, HIDDEN_UNITS)
+        self.answer = nn.Linear(HIDDEN_UNITS, 1)
+
+    def logits(
+        self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor
+    ) -> Tensor:
+        """What the sigmoid is taken of, shape (batch,)."""
+        difference = (losses - threshold).clamp(-WIDEST_DIFFERENCE, WIDEST_DIFFERENCE)
+        pair = torch.stack([losses.clamp(max=LARGEST_LOSS), difference], dim=1)
+        _, (last, _) = self.lstm(compressed(pair).unsqueeze(1))
+        features = [last[0], last[1], self.label_embedding(label), self.epoch_embedding(percentage)]
+        hidden = torch.tanh(self.hidden(torch.cat(features, dim=1)))
+        answer: Tensor = self.answer(hidden).squeeze(1)
+        return answer
+
+    def forward(
+        self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor
+    ) -> Tensor:
+        """The weights of some samples, in [0, 1].
+
+        Args:
+            losses: shape (batch,), float32.
+            threshold: the moving percentile, of a shape that fits.
+            label: shape (batch,): the labels as given.
+            percentage: shape (batch,): how much of the run is over, from 0 to 99.
+        """
+        return self.logits(losses, threshold, label, percentage).sigmoid()
+
+
+def synthetic_samples(
+    count: int, num_classes: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Losses, thresholds, labels and percentages that cover what a run may meet.
+
+    Losses and thresholds are spread evenly, or evenly in their logarithm from 1e-4 on. Half of the
+    losses are drawn by themselves, half by their distance from the threshold.
+    """
+
+    def spread() -> Tensor:
+        exponents = torch.empty(count).uniform_(-4, math.log10(LARGEST_LOSS), generator=generator)
+        even = torch.empty(count).uniform_(0, LARGEST_LOSS / 3, generator=generator)
+        return torch.where(coin(), 10**exponents, even)
+
+    def coin() -> Tensor:
+        return torch.rand(count, generator=generator) < 0.5
+
+    threshold = spread()
+    distance = torch.where(coin(), 1.0, -1.0) * spread()
+    losses = torch.where(coin(), spread(), (threshold + distance).clamp(min=0.0))
+    label = torch.randint(num_classes, (count,), generator=generator)
+    percentage = torch.randint(PERCENTAGES, (count,), generator=generator)
+    return losses, threshold, label, percentage
+
+
+def trained_mentor(num_classes: int, ramp: float, ramp_from: float) -> Mentor:
+    """A mentor of one's own that imitates the curriculum; it cannot learn any further.
+
+    Trained once in a process, in about two seconds, always from the same seed: a mentor is a tool,
+    and the seed of a run does not bear on it. The global generator stays as it is.
+    """
+    return copy.deepcopy(_train(num_classes, ramp, ramp_from))
+
+
+@lru_cache(maxsize=16)
+def _train(num_classes: int, ramp: float, ramp_from: float) -> Mentor:
+    generator = torch.Generator().manual_seed(TRAINING_SEED)
+    with torch.random.fork_rng(devices=[]):  # modules draw from the global generator
+        mentor = Mentor(num_classes)
+    _initialize(mentor, generator)
+    optimizer = torch.optim.Adam(mentor.parameters(), LEARNING_RATE, foreach=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, TRAINING_STEPS)
+    with torch.enable_grad():
+        for _ in range(TRAINING_STEPS):
+            samples = synthetic_samples(TRAINING_BATCH, num_classes, generator)
+            losses, threshold, _, percentage = samples
+            ramps = ramp_at(percentage, ramp, ramp_from)
+            weights = predefined_curriculum(losses, threshold, ramps)
+            error = F.binary_cross_entropy_with_logits(mentor.logits(*samples), weights)
+            optimizer.zero_grad()
+            error.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+    optimizer.zero_grad()
+    return mentor.requires_grad_(False)
+
+
+@torch.no_grad()
+def _initialize(mentor: Mentor, generator: torch.Generator) -> None:
+    for name, parameter in mentor.named_parameters():
+        scale = 1.0 if "embedding" in name else parameter.shape[-1] ** -0.5
+        parameter.normal_(0.0, scale, generator=generator)
