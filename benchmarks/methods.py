@@ -4,7 +4,8 @@
 
 The same network, optimizer, schedule, epochs and labels for all; each method's options are its
 defaults. One that takes a noise rate is run twice: told the true one, as its authors do, and left
-to estimate it. Every run is a `discrimloss train` in its own directory below RUNS: finished ones
+to estimate it. One that diverges at the recipes' learning rate is run at a tenth of it as well.
+Every run is a `discrimloss train` in its own directory below RUNS: finished ones
 are not run again, stopped ones go on. The tables are made from their summaries and written to
 results/methods.md, with all summaries in results/methods.json.
 """
@@ -20,6 +21,9 @@ from discrimloss.methods import methods
 from runs import Run, Summary, collect, column, spread, table, train_all, versions, write
 
 RATE = 0.4
+UNSTABLE = ("backward", "jocor")
+"""Their gradients do not vanish, or have no bound: at a learning rate of 0.1 they diverge."""
+LOWER_LEARNING_RATE = 0.01
 FIRST = ["plain", "discrimloss"]
 ABOUT = """\
 `python benchmarks/methods.py --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
@@ -49,23 +53,32 @@ class Variant:
     method: str
     is_told: bool = False
     """Whether the true noise rate is given."""
+    is_slow: bool = False
+    """Whether the learning rate is a tenth of the recipe's."""
 
     @property
     def settings(self) -> tuple[str, ...]:
         told = (f"options.noise_rate={RATE}",) if self.is_told else ()
-        return (f"method={self.method}", *told)
+        slow = (f"optimizer.learning_rate={LOWER_LEARNING_RATE}",) if self.is_slow else ()
+        return (f"method={self.method}", *told, *slow)
+
+    @property
+    def title(self) -> str:
+        return f"`{self.method}`{', learning rate 0.01' * self.is_slow}"
 
     def group(self, experiment: Experiment) -> str:
-        return f"{experiment.name}/{self.method}{'-told' * self.is_told}"
+        return f"{experiment.name}/{self.method}{'-told' * self.is_told}{'-slow' * self.is_slow}"
 
 
 def variants() -> list[Variant]:
     names = FIRST + [name for name in methods.names() if name not in FIRST]
     return [
-        Variant(name, is_told)
+        Variant(name, is_told, is_slow)
         for name in names
+        for is_slow in (False, True)
         for is_told in (True, False)
-        if not is_told or "noise_rate" in methods.options(name)
+        if (not is_told or "noise_rate" in methods.options(name))
+        and (not is_slow or name in UNSTABLE)
     ]
 
 
@@ -80,7 +93,7 @@ def noise(summaries: list[Summary]) -> str:
 
 def row(variant: Variant, summaries: list[Summary]) -> list[str]:
     return [
-        f"`{variant.method}`",
+        variant.title,
         noise(summaries),
         f"**{spread(s['test']['last'] for s in summaries)}**",
         spread(s["test"]["best"] for s in summaries),

@@ -106,15 +106,13 @@ def gradient_of(expected: Tensor, network: nn.Module) -> Tensor:
         ({}, [0, 1, 2], SOFT),  # no estimate yet: as at a rate of 0
     ],
 )
-def test_the_loss_is_the_mean_over_the_selected(
+def test_the_loss_is_that_of_the_selected_over_the_whole_batch(
     options: dict[str, Any], rows: list[int], values: list[float]
 ) -> None:
     trained = method(**options, warmup=0.1)
     trained.begin_epoch(3)
     result = trained(Batch(LOGITS, TARGET, torch.arange(4)))
-    assert float(result.loss.detach()) == pytest.approx(
-        sum(values[row] for row in rows) / len(rows)
-    )
+    assert float(result.loss.detach()) == pytest.approx(sum(values[row] for row in rows) / 4)
     torch.testing.assert_close(result.losses, cross_entropy(LOGITS, TARGET))
     result.loss.backward()
 
@@ -125,7 +123,7 @@ def test_the_loss_is_the_mean_over_the_selected(
     else:
         hinges = hard_hinge(margins(output, TARGET[rows]))
     torch.testing.assert_close(
-        trained.networks[0].weight.grad, gradient_of(hinges.mean(), reference)
+        trained.networks[0].weight.grad, gradient_of(hinges.sum() / 4, reference)
     )
 
 
@@ -140,7 +138,7 @@ def test_at_first_all_are_selected_then_the_score_tells_the_worst() -> None:
         trained.begin_epoch(3)
         # C = 0.25 * 3 + 0.5 * 2 = 1.75: sums 0.7, 2.7, 6.7 against 1.75, 0.75, -0.25
         result = trained(Batch(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3])))
-        assert float(result.loss.detach()) == pytest.approx(SOFT[1])
+        assert float(result.loss.detach()) == pytest.approx(SOFT[1] / 3)
     scores = trained.sample_scores()
     assert scores[1:].tolist() == [0.0, 0.5, 0.5]
     assert math.isnan(scores[0])
@@ -197,7 +195,7 @@ def test_a_rate_that_was_estimated_before_a_resume_counts() -> None:
     resumed.load_state_dict(trained.state_dict())
     resumed.begin_epoch(4)
     result = resumed(Batch(LOGITS, TARGET, torch.arange(4)))
-    assert float(result.loss.detach()) == pytest.approx((SOFT[0] + SOFT[1]) / 2)
+    assert float(result.loss.detach()) == pytest.approx((SOFT[0] + SOFT[1]) / 4)
 
 
 def test_losses_of_half_precision_are_taken_in_single() -> None:
@@ -205,7 +203,7 @@ def test_losses_of_half_precision_are_taken_in_single() -> None:
     trained.begin_epoch(4)
     result = trained(Batch(LOGITS.bfloat16(), TARGET, torch.arange(4)))
     assert result.loss.dtype == torch.float32
-    assert float(result.loss.detach()) == pytest.approx(sum(SOFT[:3]) / 3, rel=1e-2)
+    assert float(result.loss.detach()) == pytest.approx(sum(SOFT[:3]) / 4, rel=1e-2)
 
 
 def test_a_regression_is_refused() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.methods.noise_rate import NoiseRate
-from discrimloss.methods.processes import gather_rows, own_rows, weighted_mean
+from discrimloss.methods.processes import gather_rows, own_rows
 from discrimloss.methods.sample_mean import SampleMean
 
 
@@ -63,10 +63,11 @@ class CurriculumLoss(Method):
     """Curriculum loss, noise-pruned (NPCL): a selection that bounds the 0-1 loss (Lyu, Tsang 2020).
 
     Every batch is learned from in part: `selection` finds the samples for which the bound is
-    tightest, and the loss is the mean of their hinge losses. At a noise rate of 0 this is the
-    paper's CL, above it NPCL. The selection is made by the hard hinge and the gradient is that of
-    the soft one, as in the authors' released code; that code also adds one sample more where the
-    count outweighs the sum of losses (a footnote), which we leave out: it is not in the minimum.
+    tightest, and the loss is the sum of their hinge losses, divided by the size of the batch. At a
+    noise rate of 0 this is the paper's CL, above it NPCL. The selection is made by the hard hinge
+    and the gradient is that of the soft one, as in the authors' released code; that code also adds
+    one sample more where the count outweighs the sum of losses (a footnote), which we leave out: it
+    is not in the minimum.
 
     Args:
         setting: what may be known of the task; it must have classes.
@@ -111,7 +112,7 @@ class CurriculumLoss(Method):
         self._rate_now = float(rate)  # follows from the state: no step waits for the device
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The mean hinge loss of the selected samples of the whole batch."""
+        """The hinge losses of the selected samples, divided by the size of the batch."""
         output = self.networks[0](batch.inputs)
         logits = output if output.dtype == torch.float64 else output.float()
         margin = margins(logits, batch.target)
@@ -126,7 +127,10 @@ class CurriculumLoss(Method):
         if self.hinge_history is not None:
             self.hinge_history(gather_rows(hinges.detach()), gather_rows(batch.index))
         losses = self.setting.task_losses(output, batch.target)
-        return StepResult(weighted_mean(hinges, selected), losses.detach(), output.detach())
+        # By the size of the batch, as the bound has it: a mean over the selected ones alone makes
+        # long steps of few samples, and large learning rates diverge.
+        loss = (own_rows(selected) * hinges).mean()
+        return StepResult(loss, losses.detach(), output.detach())
 
     def begin_epoch(self, epoch: int) -> None:
         """Estimate the noise rate, unless it is given; not again once the selection follows it.
