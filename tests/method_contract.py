@@ -25,7 +25,14 @@ def network() -> nn.Module:
 class Training:
     """A method and its optimizer; every batch follows from the number of the step."""
 
-    def __init__(self, name: str, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        name: str,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        epochs: int = EPOCHS,
+        knows_difficulty: bool = True,
+    ) -> None:
         generator = torch.Generator().manual_seed(1)
         self.inputs = torch.randn(NUM_SAMPLES, FEATURES, generator=generator).to(dtype)
         self.target = torch.randint(CLASSES, (NUM_SAMPLES,), generator=generator)
@@ -34,9 +41,9 @@ class Training:
             task_losses=cross_entropy,
             num_samples=NUM_SAMPLES,
             num_classes=CLASSES,
-            epochs=EPOCHS,
+            epochs=epochs,
             target=self.target,
-            difficulty=torch.arange(NUM_SAMPLES).float(),
+            difficulty=torch.arange(NUM_SAMPLES).float() if knows_difficulty else None,
         )
         torch.manual_seed(seed)
         self.method: Method = methods.get(name)(setting)
@@ -121,17 +128,28 @@ class MethodContract:
         assert_equal(resumed.state(), whole.state())
         assert resumed.method.log_values() == whole.method.log_values()
 
+    @pytest.mark.parametrize("epochs", [1, 2, 3])
+    def test_runs_may_be_short(self, name: str, epochs: int) -> None:
+        training = Training(name, epochs=epochs, knows_difficulty=False)
+        for epoch in range(1, epochs + 1):
+            training.method.begin_epoch(epoch)
+            order = training.method.sample_order(epoch, torch.Generator().manual_seed(epoch))
+            for index in order.split(BATCH_SIZE):
+                assert training.step(index).loss.isfinite()
+        json.dumps(training.method.hyperparameters(), allow_nan=False)
+
     def test_all_state_is_tensors(self, name: str) -> None:
         for key, value in Training(name).state().items():
             assert type(value) is Tensor, key
 
     def test_a_batch_of_one(self, name: str) -> None:
         training = Training(name)
-        training.method.begin_epoch(1)
-        for index in range(NUM_SAMPLES):
-            result = training.step(torch.tensor([index]))
-            assert result.loss.isfinite()
-            assert result.losses.shape == (1,)
+        for epoch in range(1, EPOCHS + 1):
+            training.method.begin_epoch(epoch)
+            for index in range(NUM_SAMPLES):
+                result = training.step(torch.tensor([index]))
+                assert result.loss.isfinite()
+                assert result.losses.shape == (1,)
         for key, value in training.state().items():
             assert value.isfinite().all(), key
 

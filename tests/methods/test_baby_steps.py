@@ -60,6 +60,7 @@ def test_buckets_open_one_after_the_other() -> None:
     opened = [buckets_open(epoch, 3, 11, 5) for epoch in range(1, 14)]
     assert opened == [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5]
     assert buckets_open(1, 1, 1, 5) == 5
+    assert [buckets_open(epoch, 2, 2, 5) for epoch in (1, 2)] == [1, 5]
 
 
 def test_a_known_difficulty_grows_the_pool() -> None:

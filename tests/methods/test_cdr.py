@@ -115,7 +115,7 @@ def test_the_rate_in_the_state_is_the_one_that_counts() -> None:
         of.after_backward()
         return [p.grad.clone() for p in of.parameters() if p.grad is not None]
 
-    assert method.hyperparameters() == {"noise_rate": 0.0, "noise_rate_source": "estimated"}
+    assert method.hyperparameters()["noise_rate_source"] == "not estimated yet"
     torch.testing.assert_close(gradients(method, 1), gradients(plain, 1), rtol=0, atol=0)
     method.noise_rate.value.fill_(0.4)
     method.noise_rate.estimated_in.fill_(EPOCHS)

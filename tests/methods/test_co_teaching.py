@@ -194,8 +194,8 @@ def test_without_a_noise_rate_it_trusts_all_until_it_has_an_estimate() -> None:
     torch.testing.assert_close(result.loss.detach(), plain.detach())
     assert method.sample_scores().tolist() == [0.0] * SAMPLES
     assert method.hyperparameters() == {
-        "noise_rate": 0.0,
-        "noise_rate_source": "estimated",
+        "noise_rate": None,
+        "noise_rate_source": "not estimated yet",
         "gradual_epochs": 1,
         "exponent": 1.0,
     }
@@ -206,7 +206,7 @@ def test_without_a_noise_rate_it_trusts_all_until_it_has_an_estimate() -> None:
     [
         ({"noise_rate": 1.0}, "noise_rate must be a share of the labels"),
         ({"gradual_epochs": 0}, "gradual_epochs must be at least 1, not 0"),
-        ({"exponent": 0.0}, "exponent must be above 0, not 0.0"),
+        ({"exponent": 0.0}, "exponent must be a finite number above 0, not 0.0"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, float], message: str) -> None:

@@ -162,8 +162,8 @@ def test_the_second_schedule_goes_on_to_twice_the_noise_rate() -> None:
 )
 def test_what_is_recorded(noise_rate: float | None, warmup_epochs: int) -> None:
     assert CoTeachingPlus(SETTING, noise_rate=noise_rate).hyperparameters() == {
-        "noise_rate": noise_rate or 0.0,
-        "noise_rate_source": "estimated" if noise_rate is None else "given",
+        "noise_rate": noise_rate,
+        "noise_rate_source": "not estimated yet" if noise_rate is None else "given",
         "gradual_epochs": 2,  # a quarter of 8
         "warmup_epochs": warmup_epochs,
         "late_schedule": "level",

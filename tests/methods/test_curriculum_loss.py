@@ -103,7 +103,7 @@ def gradient_of(expected: Tensor, network: nn.Module) -> Tensor:
         ({"noise_rate": 0.0}, [0, 1, 2], SOFT),
         ({"noise_rate": 0.5}, [0, 1], SOFT),
         ({"noise_rate": 0.0, "hinge": "hard"}, [0, 1, 2], HARD),
-        ({}, [0, 1, 2], SOFT),  # no estimate yet: as at a rate of 0
+        ({}, [0, 1, 2, 3], SOFT),  # no estimate yet: all of them
     ],
 )
 def test_the_loss_is_that_of_the_selected_over_the_whole_batch(
@@ -157,9 +157,7 @@ def test_where_nothing_is_selected_nothing_moves() -> None:
 @pytest.mark.parametrize(
     ("warmup", "expected"),
     [
-        (0.05, [0.0, 0.4, 0.4, 0.4, 0.4]),  # due in epochs 4 to 6
-        (0.15, [0.0, 0.4, 0.4, 0.4, 0.4]),
-        (0.2, [0.0, 0.4, 0.5, 0.5, 0.5]),
+        (0.05, [0.0, 0.4, 0.5, 0.6, 0.6]),  # due in epochs 4 to 6
         (0.5, [0.0, 0.4, 0.5, 0.6, 0.6]),
     ],
 )
@@ -174,6 +172,8 @@ def test_the_rate_is_estimated_until_the_selection_follows_it(
         trained.begin_epoch(epoch)
         rates.append(trained.log_values()["noise_rate"])
     assert rates == expected
+    # All are learned from until the last estimate.
+    assert trained.hyperparameters()["warmup_epochs"] == max(5, 20 * warmup)
     assert trained.hyperparameters()["noise_rate_source"] == "estimated"
 
 
@@ -190,10 +190,10 @@ def test_what_is_estimated_from_are_the_hinge_losses() -> None:
 def test_a_rate_that_was_estimated_before_a_resume_counts() -> None:
     trained = method()
     trained.noise_rate.value.fill_(0.5)
-    trained.noise_rate.estimated_in.fill_(4)
+    trained.noise_rate.estimated_in.fill_(6)
     resumed = method()
     resumed.load_state_dict(trained.state_dict())
-    resumed.begin_epoch(4)
+    resumed.begin_epoch(6)
     result = resumed(Batch(LOGITS, TARGET, torch.arange(4)))
     assert float(result.loss.detach()) == pytest.approx((SOFT[0] + SOFT[1]) / 4)
 

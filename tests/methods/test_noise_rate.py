@@ -34,10 +34,10 @@ def test_a_given_rate_stays() -> None:
 
 def test_an_estimate_comes_from_the_losses() -> None:
     rate = NoiseRate(None, epochs=20)
-    assert rate.record() == {"noise_rate": 0.0, "noise_rate_source": "estimated"}
+    assert rate.record() == {"noise_rate": None, "noise_rate_source": "not estimated yet"}
     rate.begin_epoch(4, history_with(0.25))
     assert float(rate) == pytest.approx(0.25, abs=0.03)
-    assert rate.record()["noise_rate"] == float(rate)
+    assert rate.record() == {"noise_rate": float(rate), "noise_rate_source": "estimated"}
 
 
 def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +60,7 @@ def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing_known = NoiseRate(None, epochs=20)
     nothing_known.begin_epoch(4, history)
     assert float(nothing_known) == 0.0
+    assert nothing_known.record()["noise_rate_source"] == "not estimated yet"
     Answer.estimated_noise_rate = 0.98  # too early, or too short a run
     unbelievable = NoiseRate(None, epochs=20)
     unbelievable.begin_epoch(4, history)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -82,6 +83,22 @@ def test_what_does_not_fit_is_one_sentence(
     said = refused(capsys, "train", recipe, f"method={walked}", setting, "--out", str(out))
     assert sentence in said
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "place"),
+    [(0, f"src/discrimloss/methods/{NAME}.py"), (1, f"tests/methods/test_{NAME}.py")],
+)
+def test_it_passes_the_linter(number: int, place: str) -> None:
+    for command in (["check"], ["format", "--check"]):
+        linted = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--stdin-filename", place, "-"],
+            input=code_blocks()[number],
+            cwd=GUIDE.parent,
+            capture_output=True,
+            text=True,
+        )
+        assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
 def test_its_test_passes(walked: str) -> None:

@@ -33,10 +33,12 @@ def into_buckets(difficulty: Tensor, most: int) -> Tensor:
 
 
 def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
-    """How many buckets are learned from: 1 in epoch `first`, all of them from `last` on."""
+    """How many buckets are learned from: 1 until epoch `first`, all of them from `last` on."""
     if epoch >= last:
         return buckets
-    return 1 + max(epoch - first, 0) * (buckets - 1) // (last - first)
+    if epoch <= first:
+        return 1
+    return 1 + (epoch - first) * (buckets - 1) // (last - first)
 
 
 @methods.register("baby_steps")

@@ -63,7 +63,7 @@ class Setting:
         if self.num_classes is None:
             raise ValueError(
                 f"method {method!r} does not fit a regression: it {why}; "
-                "methods for any task are plain, discrimloss and superloss"
+                "docs/methods.md says which ones do"
             )
         return self.num_classes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from discrimloss.methods.base import Batch, Setting, StepResult, methods
@@ -38,8 +39,8 @@ class CoTeaching(SmallLossMethod):
         gradual_epochs: int | None = None,
         exponent: float = 1.0,
     ) -> None:
-        if exponent <= 0:
-            raise ValueError(f"exponent must be above 0, not {exponent}")
+        if not 0.0 < exponent < math.inf:
+            raise ValueError(f"exponent must be a finite number above 0, not {exponent}")
         super().__init__(setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs)
         self.exponent = exponent
 

@@ -76,7 +76,7 @@ class CurriculumLoss(Method):
         warmup: part of the run in which all samples are learned from. The paper begins to select in
             epoch 10 of 200 on CIFAR, and 5 of 200 on MNIST, after thousands of steps. The same part
             of a short run is too little: a class that is not yet learned is left out for good. Ours
-            ends where `NoiseRate` makes its first estimate.
+            ends where `NoiseRate` makes its first estimate or, if it makes any, its last.
         hinge: ``"soft"`` or ``"hard"``: which loss of the selected samples is minimised. The
             released code has the soft one; the hard one has a gradient for two classes only.
     """
@@ -101,6 +101,10 @@ class CurriculumLoss(Method):
         self.noise_rate = rate
         self.hinge = hinge
         self.warmup_epochs = math.ceil(warmup * setting.epochs)
+        if not rate.is_given:
+            # Not before the last estimate: what is left out is not learned, so that each further
+            # estimate would confirm the one before.
+            self.warmup_epochs = max(self.warmup_epochs, rate.last - 1)
         self.left_out = SampleMean(setting.num_samples)
         # The cross-entropy does not tell enough here: a label that is learned to a margin of 1,
         # where the hinge ends, still has a good part of the loss it had at first.
@@ -133,14 +137,11 @@ class CurriculumLoss(Method):
         return StepResult(loss, losses.detach(), output.detach())
 
     def begin_epoch(self, epoch: int) -> None:
-        """Estimate the noise rate, unless it is given; not again once the selection follows it.
-
-        What is left out is not learned, so that a later estimate would confirm the earlier one.
-        """
+        """Estimate the noise rate, unless it is given, until the selection begins."""
         super().begin_epoch(epoch)
         if self.hinge_history is not None:
             self.hinge_history.set_epoch(epoch)
-        if epoch <= max(self.warmup_epochs + 1, self.noise_rate.first):
+        if epoch <= self.warmup_epochs + 1:
             self.noise_rate.begin_epoch(epoch, self.hinge_history)
         self._rate_now = float(self.noise_rate)
 

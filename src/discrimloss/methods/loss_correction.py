@@ -68,6 +68,11 @@ class LossCorrection(Method):
             )
         if warm_up_epochs is not None and warm_up_epochs < 1:
             raise ValueError(f"warm_up_epochs must be 1 or more, not {warm_up_epochs}")
+        if warm_up_epochs is not None and warm_up_epochs >= setting.epochs:
+            raise ValueError(
+                f"warm_up_epochs must be below the {setting.epochs} epochs of the run, "
+                f"not {warm_up_epochs}: nothing would be corrected"
+            )
         source, matrix = "estimated", torch.eye(num_classes, dtype=torch.float64)
         if transition is not None:
             source = "given"
@@ -145,13 +150,18 @@ class LossCorrection(Method):
         is_known = self.source != "estimated" or bool(self.is_estimated)
         wrong = 1.0 - self.transition.diagonal()[self.setting.target.to(self.transition.device)]
         return {
-            "noise_rate": float(wrong.mean()) if is_known else 0.0,
-            "noise_rate_source": "estimated" if self.source == "estimated" else "given",
+            "noise_rate": round(float(wrong.mean()), 6) if is_known else None,
+            "noise_rate_source": self._source_of_rate(is_known),
             "transition": self.transition.tolist() if is_known else None,
             "transition_source": self.source,
             "anchor_percentile": self.anchor_percentile,
             "warm_up_epochs": self.warm_up_epochs,
         }
+
+    def _source_of_rate(self, is_known: bool) -> str:
+        if self.source != "estimated":
+            return "given"
+        return "estimated" if is_known else "not estimated yet"
 
     def log_values(self) -> dict[str, float]:
         """How likely a label is right, by T: 1 as long as T is not known."""

@@ -53,7 +53,8 @@ class MentorNet(Method):
             few are wrong; None, our default, is 1 minus the noise rate.
         noise_rate: the share of wrong labels, for `percentile`; None estimates it from the losses.
         percentile_decay: of the moving average of the percentile; 0.5 as in the authors' program.
-        burn_in: the part of the run without the mentor; 0.2 as in section 3 of the paper.
+        burn_in: the part of the run without the mentor; 0.2 as in section 3 of the paper. (The
+            authors' commands for MentorNet PD have none; their dropout in that part remains.)
         burn_in_drop_rate: how many samples are left out in the burn-in; the 0.5 of the authors'
             commands for MentorNet PD.
         drop_rate: the same after the burn-in, whatever the mentor says; 0.05 in these commands.

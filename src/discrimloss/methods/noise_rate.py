@@ -28,6 +28,7 @@ class NoiseRate(nn.Module):
     """
 
     value: Tensor
+    is_estimated: Tensor
     estimated_in: Tensor
 
     def __init__(self, given: float | None, epochs: int) -> None:
@@ -40,6 +41,7 @@ class NoiseRate(nn.Module):
         self.first = 1 + math.ceil(FIRST_ESTIMATE * epochs)
         self.last = max(self.first, math.ceil(LAST_ESTIMATE * epochs))
         self.register_buffer("value", torch.tensor(given or 0.0, dtype=torch.float64))
+        self.register_buffer("is_estimated", torch.tensor(False))
         self.register_buffer("estimated_in", torch.tensor(0))
 
     def begin_epoch(self, epoch: int, history: DiscrimLoss | None) -> None:
@@ -50,12 +52,16 @@ class NoiseRate(nn.Module):
         estimate = history.verdicts().estimated_noise_rate
         if not math.isnan(estimate):
             self.value.fill_(min(estimate, HIGHEST_ESTIMATE))
+            self.is_estimated.fill_(True)
         self.estimated_in.fill_(epoch)
 
     def __float__(self) -> float:
         return float(self.value)
 
     def record(self) -> dict[str, Any]:
-        """The rate in use and where it is from, for the summary."""
-        source = "given" if self.is_given else "estimated"
-        return {"noise_rate": float(self), "noise_rate_source": source}
+        """The rate and where it is from, for the summary: None as long as nobody knows it."""
+        if self.is_given:
+            return {"noise_rate": float(self), "noise_rate_source": "given"}
+        if not bool(self.is_estimated):
+            return {"noise_rate": None, "noise_rate_source": "not estimated yet"}
+        return {"noise_rate": float(self), "noise_rate_source": "estimated"}

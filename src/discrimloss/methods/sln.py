@@ -90,6 +90,11 @@ class StochasticLabelNoise(Method):
             raise ValueError(
                 f"correction_epoch must be 2 or more, after predictions, not {correction_epoch}"
             )
+        if correction_epoch is not None and correction_epoch > setting.epochs:
+            raise ValueError(
+                f"correction_epoch must be one of the run's {setting.epochs} epochs, "
+                f"not {correction_epoch}"
+            )
         super().__init__(setting)
         self.sigma, self.momentum_decay = sigma, momentum_decay
         self.draws = EpochDraws()
