@@ -96,23 +96,29 @@ class TestOnCleanDigits:
         assert accuracy_on_clean_digits(name, clean_runs) > plain - 1.0
 
 
-def test_the_methods_of_the_paper_are_found() -> None:
-    assert {
-        "baby_steps",
-        "backward",
-        "cdr",
-        "co_teaching",
-        "co_teaching_plus",
-        "curriculum_loss",
-        "data_parameters",
-        "discrimloss",
-        "elr",
-        "forward",
-        "gce",
-        "jocor",
-        "mentornet",
-        "plain",
-        "sln",
-        "superloss",
-        "superloss_discrimloss",
-    } <= set(methods.names())
+PAPERS = [
+    "baby_steps",
+    "backward",
+    "cdr",
+    "co_teaching",
+    "co_teaching_plus",
+    "curriculum_loss",
+    "data_parameters",
+    "discrimloss",
+    "elr",
+    "forward",
+    "gce",
+    "jocor",
+    "mentornet",
+    "plain",
+    "sln",
+    "superloss",
+    "superloss_discrimloss",
+]
+
+
+def test_the_methods_of_the_papers_are_found_and_documented() -> None:
+    assert set(PAPERS) <= set(methods.names())
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+    for name in PAPERS:
+        assert f"\n| `{name}` | {methods.summary(name).rstrip('.')} |" in page
