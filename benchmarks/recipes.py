@@ -9,13 +9,21 @@ all summaries in results/recipes.json. One thread for each of `--jobs` runs.
 
 from __future__ import annotations
 
-import argparse
-import os
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 
-from runs import Run, Summary, collect, column, spread, table, train_all, versions, write
+from runs import (
+    Run,
+    Summary,
+    argument_parser,
+    collect,
+    column,
+    spread,
+    table,
+    train_all,
+    versions,
+    write,
+)
 
 METHODS = ("plain", "discrimloss")
 ABOUT = """\
@@ -82,18 +90,9 @@ def render(results: dict[str, list[Summary]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=os.environ.get("DISCRIMLOSS_DATA"))
-    parser.add_argument("--runs", type=Path, required=True, help="where the runs are kept")
-    parser.add_argument("--only", nargs="+", choices=[e.name for e in EXPERIMENTS])
+    parser = argument_parser(__doc__ or "", (e.name for e in EXPERIMENTS))
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    if options.data is None:
-        parser.error("say where the data is: --data DIR, or DISCRIMLOSS_DATA")
-
     made = [
         (
             experiment,

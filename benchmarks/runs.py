@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -28,6 +29,21 @@ class Run:
     @property
     def folder(self) -> str:
         return f"{self.group}-{self.seed}"
+
+
+def argument_parser(about: str, experiments: Iterable[str]) -> argparse.ArgumentParser:
+    """What every such program takes."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    data = os.environ.get("DISCRIMLOSS_DATA")
+    parser.add_argument(
+        "--data", type=Path, default=data, required=data is None, help="or DISCRIMLOSS_DATA"
+    )
+    parser.add_argument("--runs", type=Path, required=True, help="where the runs are kept")
+    parser.add_argument("--only", nargs="+", choices=list(experiments))
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser
 
 
 def train(run: Run, data: Path, runs: Path) -> None:
