@@ -1,5 +1,6 @@
 """What all tests share: one thread, and examples that are the same in every run."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from run_host import FORKED_PROCESSES, RunHost, quick_calibration
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the workers of pytest-xdist
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests press Ctrl-C
 
 settings.register_profile(
     "suite",

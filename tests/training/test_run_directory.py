@@ -113,7 +113,8 @@ def test_all_records_of_a_run(tmp_path: Path) -> None:
     )
 
     frame = pd.read_parquet(out / "verdicts.parquet")
-    assert frame.columns.tolist() == ["target", "label", "p_incorrect", "weight", "average_loss"]
+    columns = ["target", "label", "p_incorrect", "weight", "average_loss", "score"]
+    assert frame.columns.tolist() == columns
     assert len(frame) == DIGITS
     assert len(list((out / "tensorboard").iterdir())) == 1
 
