@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import runs
 from discrimloss.methods import Batch, Method, Setting, methods
 from discrimloss.models.base import TaskShape, models
 from discrimloss.training.task_losses import cross_entropy, mse
@@ -129,15 +130,19 @@ def measure(rounds: int, steps: int) -> tuple[Group, list[dict[str, Any]]]:
 
 
 def table(facts: list[dict[str, Any]]) -> str:
-    lines = [
-        "| method | idea | step, of `plain`'s | memory | needs to know in advance | tasks |",
-        "|---|---|---|---|---|---|",
+    titles = ["method", "idea", "step, of `plain`'s", "memory", "needs to know in advance", "tasks"]
+    rows = [
+        [
+            f"`{fact['method']}`",
+            fact["idea"],
+            f"{fact['ratio']:.2f}",
+            f"{fact['networks']}, {fact['bytes_per_sample']:.0f} bytes a sample",
+            fact["needs"],
+            fact["tasks"],
+        ]
+        for fact in facts
     ]
-    for fact in facts:
-        memory = f"{fact['networks']}, {fact['bytes_per_sample']:.0f} bytes a sample"
-        row = [f"`{fact['method']}`", fact["idea"], f"{fact['ratio']:.2f}"]
-        lines.append(f"| {' | '.join([*row, memory, fact['needs'], fact['tasks']])} |")
-    return "\n".join(lines)
+    return "\n".join(runs.table(titles, rows))
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ class Variant:
 
     @property
     def title(self) -> str:
-        return f"`{self.method}`{', learning rate 0.01' * self.is_slow}"
+        return f"`{self.method}`{f', learning rate {LOWER_LEARNING_RATE}' * self.is_slow}"
 
     def group(self, experiment: Experiment) -> str:
         return f"{experiment.name}/{self.method}{'-told' * self.is_told}{'-slow' * self.is_slow}"
@@ -105,9 +105,9 @@ def row(variant: Variant, summaries: list[Summary]) -> list[str]:
         noise(summaries),
         f"**{spread(s['test']['last'] for s in summaries)}**",
         spread(s["test"]["best"] for s in summaries),
-        spread(column("train_accuracy_noisy")(summaries), 1),
-        spread(column("auroc")(summaries), 3),
-        spread(column("score_auroc")(summaries), 3),
+        spread(column("train_accuracy_noisy", summaries), 1),
+        spread(column("auroc", summaries), 3),
+        spread(column("score_auroc", summaries), 3),
         " ".join(str(s["seed"]) for s in summaries),
     ]
 

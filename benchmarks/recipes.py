@@ -60,17 +60,17 @@ EXPERIMENTS = [
 def row(experiment: Experiment, method: str, summaries: list[Summary]) -> list[str]:
     command = shlex.join(["discrimloss", "train", experiment.recipe, *experiment.settings])
     metric = summaries[0]["metric"]
-    noise = [spread(column(key)(summaries), 1, 100) for key in ("noise_true", "noise_estimated")]
+    noise = [spread(column(key, summaries), 1, 100) for key in ("noise_true", "noise_estimated")]
     return [
         f"`{command}`",
         f"`{method}`",
         f"**{spread(s['test']['last'] for s in summaries)}**",
         spread(s["test"]["best"] for s in summaries),
-        spread(column(f"train_{metric}_noisy")(summaries)),
+        spread(column(f"train_{metric}_noisy", summaries)),
         " / ".join(noise),
-        *(spread(column(key)(summaries), 3) for key in ("auroc", "precision", "recall")),
+        *(spread(column(key, summaries), 3) for key in ("auroc", "precision", "recall")),
         " ".join(str(s["seed"]) for s in summaries),
-        spread(column("seconds")(summaries), 1, 1 / 60),
+        spread(column("seconds", summaries), 1, 1 / 60),
     ]
 
 

@@ -8,7 +8,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +93,8 @@ def spread(values: Iterable[float | None], digits: int = 2, factor: float = 1.0)
     return f"{mean} ± {statistics.stdev(numbers):.{digits}f}" if len(numbers) > 1 else mean
 
 
-def column(key: str) -> Callable[[list[Summary]], list[Any]]:
-    return lambda summaries: [summary.get(key) for summary in summaries]
+def column(key: str, summaries: list[Summary]) -> list[Any]:
+    return [summary.get(key) for summary in summaries]
 
 
 def table(titles: list[str], rows: Iterable[list[str]]) -> list[str]:

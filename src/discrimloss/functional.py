@@ -17,6 +17,11 @@ Reduction = Literal["mean", "sum", "none"]
 LARGEST_LOSS = 1e15  # larger ones count as this much, so that sums of squares stay finite
 
 
+def at_least_float32(values: Tensor) -> Tensor:
+    """`values` in single precision, or in the wider one that they have."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def early_suppression(epoch: int, suppressed_epochs: int) -> float:
     """``ES(e) = e / e_s`` for ``e < e_s``, else 1: mutes the first, unreliable epochs.
 

@@ -214,7 +214,7 @@ class DiscrimLoss(FixedDtypeModule):
         value, slope = self._visit(losses.detach().to(home, torch.float32), rows)
         # Value of the averaged loss, derivative of the fresh one: the bracket is zero, or NaN where
         # the loss is not finite, which lets a gradient scaler see it.
-        fresh = losses.to(torch.promote_types(losses.dtype, torch.float32))
+        fresh = F.at_least_float32(losses)
         value, slope = value.to(fresh), slope.to(fresh)
         return F.reduce(value + slope * (fresh - fresh.detach()), self.reduction)
 

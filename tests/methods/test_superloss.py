@@ -14,6 +14,7 @@ from discrimloss.methods.base import Batch, Setting
 from discrimloss.methods.confidence import SuperLoss, log_confidences, super_losses
 from discrimloss.methods.superloss import SuperLossMethod
 from discrimloss.training.task_losses import cross_entropy, mse
+from flat_network import Flat
 
 LOG_2 = math.log(2.0)
 NUM_SAMPLES, CLASSES, EPOCHS = 12, 3, 3
@@ -79,18 +80,6 @@ def test_the_gradient_is_that_of_the_whole_value() -> None:
 
 def network() -> nn.Module:
     return nn.Linear(4, CLASSES)
-
-
-class Flat(nn.Module):
-    """A regression's answer, shape (batch,)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 1)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        output: Tensor = self.linear(inputs)[:, 0]
-        return output
 
 
 def setting(regression: bool = False) -> Setting:

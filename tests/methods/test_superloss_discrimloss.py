@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from discrimloss import DiscrimLoss
 from discrimloss.methods.base import Batch, Setting, methods
@@ -15,21 +15,10 @@ from discrimloss.methods.confidence import SuperLoss
 from discrimloss.methods.superloss_discrimloss import SuperLossDiscrimLossMethod
 from discrimloss.recipes import load_recipe
 from discrimloss.training.task_losses import cross_entropy, mse
+from flat_network import Flat
 
 NUM_SAMPLES, CLASSES, EPOCHS = 30, 3, 4
 PAPER = {"threshold": "ema", "switch_gain": 0.16, "switch_rate": 1.07, "switch_epoch": 3.0}
-
-
-class Flat(nn.Module):
-    """A regression's answer, shape (batch,)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 1)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        output: Tensor = self.linear(inputs)[:, 0]
-        return output
 
 
 def task(regression: bool) -> Setting:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
+from discrimloss.methods.base import Setting, methods
+from discrimloss.methods.plain import Plain
 
 
 def into_buckets(difficulty: Tensor, most: int) -> Tensor:
@@ -42,7 +43,7 @@ def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
 
 
 @methods.register("baby_steps")
-class BabySteps(Method):
+class BabySteps(Plain):
     """Baby steps: growing buckets by difficulty, the easiest first (Spitkovsky et al. 2010).
 
     Training starts on the easiest bucket; stage by stage the next one joins, the earlier ones stay.
@@ -97,12 +98,6 @@ class BabySteps(Method):
             bucket = into_buckets(setting.difficulty.cpu(), most_buckets)
         self.register_buffer("bucket", bucket)
         self.register_buffer("is_sorted", torch.tensor(not self.is_self_taught))
-
-    def training_step(self, batch: Batch) -> StepResult:
-        """The mean task loss; what is special is who is in the batch."""
-        output = self.networks[0](batch.inputs)
-        losses = self.setting.task_losses(output, batch.target)
-        return StepResult(losses.mean(), losses.detach(), output.detach())
 
     def begin_epoch(self, epoch: int) -> None:
         """Sort the samples by their losses, once, when the first epochs are over."""

@@ -68,6 +68,11 @@ class Setting:
         return self.num_classes
 
 
+def loss_history(setting: Setting) -> DiscrimLoss:
+    """The samples' average losses, kept by a criterion that looks on: its weights cannot move."""
+    return DiscrimLoss(setting.num_samples, setting.epochs, weight_range=(1.0, 1.0))
+
+
 class Method(nn.Module, ABC):
     """A way to learn from a batch. Keyword-only arguments are the keys of ``[options]``.
 
@@ -93,8 +98,8 @@ class Method(nn.Module, ABC):
         """The epoch at work. Not state: `begin_epoch` sets it, also after a resume."""
         self.networks = nn.ModuleList(setting.build_network() for _ in range(num_networks))
         self.history: DiscrimLoss | None = None
-        if keeps_history:  # weights that cannot move: it looks on
-            self.history = DiscrimLoss(setting.num_samples, setting.epochs, weight_range=(1.0, 1.0))
+        if keeps_history:
+            self.history = loss_history(setting)
 
     @abstractmethod
     def training_step(self, batch: Batch) -> StepResult:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
+from discrimloss.methods.base import Setting, methods
 from discrimloss.methods.noise_rate import NoiseRate
+from discrimloss.methods.plain import Plain
 
 
 def critical_threshold(importance: Tensor, share: float) -> Tensor:
@@ -43,7 +44,7 @@ def keep_critical_gradients(weights: Sequence[Tensor], noise_rate: float) -> Non
 
 
 @methods.register("cdr")
-class CDR(Method):
+class CDR(Plain):
     """CDR: only the critical parameters follow the gradient (Xia et al. 2021).
 
     In every step the weights are ranked by ``|gradient * value|``, the paper's criterion. The
@@ -75,12 +76,6 @@ class CDR(Method):
         super().__init__(setting)
         self.noise_rate = rate
         self._rate_now = float(rate)  # follows from the state: no step waits for the device
-
-    def training_step(self, batch: Batch) -> StepResult:
-        """The mean task loss; what is special happens to its gradient."""
-        output = self.networks[0](batch.inputs)
-        losses = self.setting.task_losses(output, batch.target)
-        return StepResult(losses.mean(), losses.detach(), output.detach())
 
     def begin_epoch(self, epoch: int) -> None:
         """Renew the noise rate, if it is estimated."""

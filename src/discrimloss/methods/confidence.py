@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.lambert_w import BRANCH_POINT, lambert_w
 from discrimloss.methods.processes import gather_rows
 from discrimloss.state import FixedDtypeModule
@@ -100,7 +101,7 @@ class SuperLoss(FixedDtypeModule):
 
     def terms(self, losses: Tensor) -> SuperLossTerms:
         """With ``tau`` as it stands; float32 at least."""
-        losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
+        losses = at_least_float32(losses)
         tau, regularization = self.tau.to(losses), self.regularization_now.to(losses)
         log_confidence = log_confidences(losses, tau, regularization)
         values = super_losses(losses, log_confidence, tau, regularization)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.processes import gather_rows
 
 UNKNOWN = -1.0  # no loss is below 0
@@ -13,8 +14,7 @@ UNKNOWN = -1.0  # no loss is below 0
 
 def soft_losses(output: Tensor, soft_target: Tensor) -> Tensor:
     """``-sum(t log p)``, shape (batch,), of targets (batch, classes) that may be any numbers."""
-    wide = torch.promote_types(output.dtype, torch.float32)
-    return -(soft_target * F.log_softmax(output.to(wide), dim=1)).sum(1)
+    return -(soft_target * F.log_softmax(at_least_float32(output), dim=1)).sum(1)
 
 
 def label_weights(losses: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
 from discrimloss.loss import DiscrimLoss
-from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
+from discrimloss.methods.base import Batch, Method, Setting, StepResult, loss_history, methods
 from discrimloss.methods.noise_rate import NoiseRate
 from discrimloss.methods.processes import gather_rows, own_rows
 from discrimloss.methods.sample_mean import SampleMean
@@ -109,16 +110,14 @@ class CurriculumLoss(Method):
         # The cross-entropy does not tell enough here: a label that is learned to a margin of 1,
         # where the hinge ends, still has a good part of the loss it had at first.
         self.hinge_history: DiscrimLoss | None = None
-        if noise_rate is None:  # weights that cannot move: it looks on
-            self.hinge_history = DiscrimLoss(
-                setting.num_samples, setting.epochs, weight_range=(1.0, 1.0)
-            )
+        if noise_rate is None:
+            self.hinge_history = loss_history(setting)
         self._rate_now = float(rate)  # follows from the state: no step waits for the device
 
     def training_step(self, batch: Batch) -> StepResult:
         """The hinge losses of the selected samples, divided by the size of the batch."""
         output = self.networks[0](batch.inputs)
-        logits = output if output.dtype == torch.float64 else output.float()
+        logits = at_least_float32(output)
         margin = margins(logits, batch.target)
         hinges = soft_hinge(logits, batch.target) if self.hinge == "soft" else hard_hinge(margin)
 

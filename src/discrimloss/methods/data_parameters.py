@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.methods.processes import gather_rows
 
@@ -164,7 +165,7 @@ class DataParameters(Method):
     def training_step(self, batch: Batch) -> StepResult:
         """The mean cross-entropy of the divided logits; then the temperatures move."""
         output = self.networks[0](batch.inputs)
-        logits = output.to(torch.promote_types(output.dtype, torch.float32))
+        logits = at_least_float32(output)
         index = {"class": batch.target, "instance": batch.index}
         summands = [temperatures(index[name]) for name, temperatures in self._learned()]
         temperature = torch.stack(summands).sum(0)

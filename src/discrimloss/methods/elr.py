@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.methods.processes import gather_rows
 
@@ -72,7 +73,7 @@ class Elr(Method):
         """The mean of cross-entropy and penalty; the targets move first, as the authors do it."""
         output = self.networks[0](batch.inputs)
         losses = self.setting.task_losses(output, batch.target)
-        logits = output.to(torch.promote_types(output.dtype, torch.float32))
+        logits = at_least_float32(output)
         probabilities = F.softmax(logits, 1).clamp(LOWEST, 1.0 - LOWEST)
         self._move_targets(probabilities.detach(), batch.index)
         penalty = early_learning_penalty(probabilities, self.targets[batch.index])

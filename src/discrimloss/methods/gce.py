@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.methods.processes import gather_rows
 from discrimloss.methods.sample_mean import SampleMean
@@ -103,7 +104,7 @@ class Gce(Method):
         """The mean generalized cross-entropy, a constant for labels that are left out."""
         output = self.networks[0](batch.inputs)
         losses = self.setting.task_losses(output, batch.target)
-        precise = losses.to(torch.promote_types(losses.dtype, torch.float32))
+        precise = at_least_float32(losses)
         robust = generalized_cross_entropy(precise, self.exponent)
         self.distrust.add(self.exponent * robust, batch.index)
         if self.truncated:

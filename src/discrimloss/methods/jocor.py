@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.base import Batch, Setting, StepResult, methods
 from discrimloss.methods.processes import weighted_mean
 from discrimloss.methods.small_loss import SmallLossMethod
@@ -21,12 +21,10 @@ def symmetric_divergence(output: Tensor, other: Tensor) -> Tensor:
         output: logits of the first network, shape (batch, classes).
         other: logits of the second.
     """
-    log_first, log_second = (_wide(logits).log_softmax(dim=1) for logits in (output, other))
+    log_first, log_second = (
+        at_least_float32(logits).log_softmax(dim=1) for logits in (output, other)
+    )
     return ((log_first.exp() - log_second.exp()) * (log_first - log_second)).sum(dim=1)
-
-
-def _wide(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 @methods.register("jocor")

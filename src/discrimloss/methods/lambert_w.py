@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
+
 BRANCH_POINT = -math.exp(-1.0)
 """Where the principal branch begins, with ``W = -1``."""
 HALLEY_STEPS = 4
@@ -38,7 +40,7 @@ def lambert_w(x: Tensor) -> Tensor:
     >>> lambert_w(torch.tensor([BRANCH_POINT, 0.0, 1.0, math.e]))
     tensor([-1.0000,  0.0000,  0.5671,  1.0000])
     """
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    x = at_least_float32(x)
     p = torch.sqrt(2.0 * math.e * _above_branch_point(x))
     series = _polynomial(p.clamp(max=1.5))
     # Elsewhere a guess and steps: the series again, or log x - log log x where x is large.

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.base import Batch, Method, Setting, StepResult
 from discrimloss.methods.noise_rate import FIRST_ESTIMATE
 from discrimloss.methods.processes import gather_rows
@@ -110,8 +111,7 @@ class LossCorrection(Method):
         losses = self.setting.task_losses(output, batch.target)
         if self.epoch < self.warm_up_epochs:
             return StepResult(losses.mean(), losses.detach(), output.detach())
-        wide = torch.promote_types(output.dtype, torch.float32)
-        log_probabilities = F.log_softmax(output.to(wide), dim=1)
+        log_probabilities = F.log_softmax(at_least_float32(output), dim=1)
         if self.epoch == self.warm_up_epochs:
             everyones = gather_rows(log_probabilities.detach().exp().float())
             self.probabilities[gather_rows(batch.index)] = everyones
