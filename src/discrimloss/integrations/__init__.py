@@ -1,0 +1,1 @@
+"""DiscrimLoss inside the training libraries that people already use: one module for each."""

@@ -1,0 +1,19 @@
+"""What the integrations log about the samples."""
+
+from __future__ import annotations
+
+from discrimloss.loss import DiscrimLoss
+
+PREFIX = "discrimloss/"
+
+
+def sample_metrics(criterion: DiscrimLoss) -> dict[str, float]:
+    """``k_dyn``, the estimated noise rate and the share of each verdict, for a tracker.
+
+    One pass over the whole table and a calibration: ask once an epoch, not once a step.
+    """
+    verdicts = criterion.verdicts()
+    values = {"k_dyn": criterion.k_dyn, "noise_estimate": verdicts.estimated_noise_rate}
+    for label, number in verdicts.counts.items():
+        values[f"share_{label}"] = number / len(verdicts)
+    return {PREFIX + name: value for name, value in values.items()}
