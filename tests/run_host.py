@@ -197,7 +197,7 @@ class SendsItselfSignals:
         pass
 
 
-def quick_calibration(averages: Any, loss_scale: float) -> Any:
+def quick_calibration(averages: Any, loss_scale: float, shards: Any = None) -> Any:
     """Stands in for the calibration, which takes longer than these runs."""
     return lambda average: (average / (4 * loss_scale)).clamp(0, 1)
 

@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from discrimloss.shards import WHOLE_TABLE, Shards
+
 BINS = 256
 LEARNED_RATIO = 0.03  # losses below this share of the scale are learned
 LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)  # how a mass below is summed up
@@ -59,18 +61,25 @@ class Calibration:
         return torch.where(position < -0.5, 0.0, probability)  # below the first bin: learned
 
 
-def calibrate(averages: Callable[[], Iterable[Tensor]], scale: float) -> Calibration:
+def calibrate(
+    averages: Callable[[], Iterable[Tensor]], scale: float, shards: Shards = WHOLE_TABLE
+) -> Calibration:
     """Fit the mixture to average losses.
 
     Args:
         averages: gives the samples' average losses in chunks; called twice. NaN is left out.
         scale: the loss scale of the first epoch.
+        shards: how the samples are divided among processes, each of which fits the same to all.
     """
-    low, high = 0.0, 0.0
+    extremes = torch.zeros(2, dtype=torch.float64)
     for chunk in averages():
         chunk = chunk[chunk.isfinite()]
         if chunk.numel():
-            low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
+            extremes = torch.maximum(
+                extremes, torch.stack([-chunk.min(), chunk.max()]).double().cpu()
+            )
+    extremes = shards.largest(extremes)
+    low, high = -float(extremes[0]), float(extremes[1])
     start = math.log(LEARNED_RATIO)
     end = max(math.log(max((high - low) / scale, ANCHOR)), math.log(ANCHOR)) + 1.0
     width = (end - start) / BINS
@@ -80,6 +89,8 @@ def calibrate(averages: Callable[[], Iterable[Tensor]], scale: float) -> Calibra
         above = position[position >= 0].long().clamp_(max=BINS - 1)
         counts += torch.bincount(above, minlength=BINS).cpu()
         learned += position.numel() - above.numel()
+    *bins, learned = shards.total(torch.cat([counts, torch.tensor([learned])])).tolist()
+    counts = torch.tensor(bins)
     with torch.inference_mode(False), torch.enable_grad():
         centers = start + width * (torch.arange(BINS, dtype=torch.float64) + 0.5)
         mixture = _Mixture(centers, counts.clone().double(), float(learned), width)

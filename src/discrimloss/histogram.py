@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discrimloss.shards import WHOLE_TABLE, Shards
+
 BINS = 4096
 
 
@@ -45,19 +47,29 @@ class LossHistogram:
         return self.low + self.scale * torch.sinh(position * self.width)
 
 
-def loss_histogram(chunks: Iterable[Tensor], bins: int = BINS) -> LossHistogram | None:
+def loss_histogram(
+    chunks: Iterable[Tensor], shards: Shards = WHOLE_TABLE, bins: int = BINS
+) -> LossHistogram | None:
     """Count the finite values of all chunks; None where there is nothing to split.
 
-    The finite values are held while they are counted: four bytes a sample, for that long.
+    The finite values are held while they are counted: four bytes a sample, for that long. Where
+    the samples are divided among processes, all of them must ask, and all get the same answer.
     """
     chunks = [chunk[chunk.isfinite()] for chunk in chunks]
     chunks = [chunk for chunk in chunks if chunk.numel()]
-    if not chunks:
+    extremes = torch.full((2,), -math.inf, dtype=torch.float64)
+    for chunk in chunks:
+        extremes = torch.maximum(extremes, torch.stack([-chunk.min(), chunk.max()]).double().cpu())
+    extremes = shards.largest(extremes)
+    low, high = -float(extremes[0]), float(extremes[1])
+    if high < low:  # no values at all
         return None
-    low = min(float(chunk.min()) for chunk in chunks)
-    high = max(float(chunk.max()) for chunk in chunks)
-    number = sum(chunk.numel() for chunk in chunks)
-    scale = sum(float((chunk - low).sum()) for chunk in chunks) / number
+    sums = torch.zeros(2, dtype=torch.float64)
+    for chunk in chunks:
+        sums[0] += chunk.numel()
+        sums[1] += (chunk.double() - low).sum().cpu()
+    number, above_low = shards.total(sums).tolist()
+    scale = above_low / number
     if not (high > low and scale > 0):
         return None
     width = math.asinh((high - low) / scale) / bins
@@ -65,7 +77,7 @@ def loss_histogram(chunks: Iterable[Tensor], bins: int = BINS) -> LossHistogram 
     for chunk in chunks:
         position = torch.asinh((chunk - low) / scale) / width
         counts += torch.bincount(position.long().clamp_(0, bins - 1), minlength=bins).cpu()
-    return LossHistogram(counts.double(), low, scale, width)
+    return LossHistogram(shards.total(counts).double(), low, scale, width)
 
 
 def best_split(histogram: LossHistogram) -> float:

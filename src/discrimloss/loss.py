@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,27 +19,27 @@ from discrimloss.hyperparameters import (
     require_whole_number,
     resolve_hyperparameters,
 )
+from discrimloss.processes import Gathered, Processes
+from discrimloss.sample_ids import SampleIds
+from discrimloss.shards import Placement, Shards
 from discrimloss.state import (
     MAX_SAMPLES,
     MAX_VISITS,
     NO,
     NOT_KNOWN,
     YES,
-    FixedDtypeModule,
     SampleTable,
     as_sample_index,
     checked_index,
 )
 from discrimloss.thresholds import bounded_split_threshold, split_threshold
+from discrimloss.tracking import LossTracker
 from discrimloss.verdicts import Rule, Verdicts, judge_samples
 
-THRESHOLD_DECAY = 0.9  # rho' of the paper: the EMA behind threshold="ema"
 RELEASED_MOMENTUM = 0.9
-LARGEST_RATIO = 30.0  # of a loss to the usual one, in the loss scale of the first epoch
-SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
-class DiscrimLoss(FixedDtypeModule):
+class DiscrimLoss(LossTracker):
     """Weighs each sample's task loss, so that wrong labels lose their pull during training.
 
     Put it between an unreduced task loss and `backward()`, and tell it the epoch:
@@ -54,6 +55,11 @@ class DiscrimLoss(FixedDtypeModule):
     `num_samples` and `epochs` are enough; every other value has a default that follows from them
     (`docs/defaults.md`), and any of them may be given instead. In eval mode the module returns the
     task loss unchanged and learns nothing.
+
+    With `torch.distributed` initialised, every process calls it with its own part of the batch. One
+    small exchange makes the state what a single process would have, the same everywhere, and the
+    gradients' average over the processes what a single process would compute
+    (`docs/distributed.md`).
 
     Args:
         num_samples: rows of the table; indices run from 0 to ``num_samples - 1``.
@@ -72,23 +78,20 @@ class DiscrimLoss(FixedDtypeModule):
         weight_range: bounds of the weight ``delta``. A sample's gradient is divided by it.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         variant: ``"paper"``, or ``"released"`` for what the authors' released code does instead.
+        ids: names of the samples, in place of `num_samples`; batches then carry names instead of
+            positions, and the table grows as new ones appear.
+        sharded: whether each row of the table is kept by one process only, for tables too large
+            for every process; build the criterion after `torch.distributed` is initialised.
+        process_group: the processes that share the table; all of them unless given.
     """
 
     epoch_count: Tensor
-    k1: Tensor
-    visits_seen: Tensor
-    first_mean_abs: Tensor
-    first_mean_square: Tensor
-    past_first_epoch: Tensor
     suppression: Tensor
-    rise: Tensor
     gradient_share: Tensor
-    step_size: Tensor
-    threshold_now: Tensor
 
     def __init__(
         self,
-        num_samples: int,
+        num_samples: int | None = None,
         epochs: int | None = None,
         *,
         threshold: Threshold | None = None,
@@ -103,47 +106,50 @@ class DiscrimLoss(FixedDtypeModule):
         weight_range: tuple[float, float] | None = None,
         reduction: F.Reduction = "mean",
         variant: Variant = "paper",
+        ids: SampleIds | None = None,
+        sharded: bool = False,
+        process_group: Any = None,
     ) -> None:
-        super().__init__()
-        require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
+        if ids is None:
+            require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
+        elif num_samples is not None:
+            raise ValueError("give num_samples or ids, not both: ids count themselves")
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be one of mean, sum, none, not {reduction!r}")
-        self.hyperparameters = resolve_hyperparameters(
-            epochs,
-            variant,
-            {
-                "threshold": threshold,
-                "switch_gain": switch_gain,
-                "switch_rate": switch_rate,
-                "switch_epoch": switch_epoch,
-                "suppressed_epochs": suppressed_epochs,
-                "regularization": regularization,
-                "history_decay": history_decay,
-                "weight_lr": weight_lr,
-                "relative_weight_lr": relative_weight_lr,
-                "weight_range": weight_range,
-            },
+        super().__init__(
+            resolve_hyperparameters(
+                epochs,
+                variant,
+                {
+                    "threshold": threshold,
+                    "switch_gain": switch_gain,
+                    "switch_rate": switch_rate,
+                    "switch_epoch": switch_epoch,
+                    "suppressed_epochs": suppressed_epochs,
+                    "regularization": regularization,
+                    "history_decay": history_decay,
+                    "weight_lr": weight_lr,
+                    "relative_weight_lr": relative_weight_lr,
+                    "weight_range": weight_range,
+                },
+            )
         )
         self.epochs = epochs
         self.reduction = reduction
         self.variant = variant
-        self.table = SampleTable(int(num_samples), with_velocity=variant == "released")
-
-        constant = self.hyperparameters.threshold
-        start = 0.0 if isinstance(constant, str) else float(constant)
+        self.processes = Processes(process_group)
+        self.ids = ids
+        self.table = SampleTable(
+            int(num_samples or 0) if ids is None else len(ids),
+            with_velocity=variant == "released",
+            shards=Shards(self.processes, sharded=sharded),
+        )
         self.register_buffer("epoch_count", torch.tensor(1))
-        self.register_buffer("k1", torch.tensor(start, dtype=torch.float32))
-        self.register_buffer("visits_seen", torch.tensor(0))
-        self.register_buffer("first_mean_abs", torch.tensor(0.0, dtype=torch.float32))
-        self.register_buffer("first_mean_square", torch.tensor(0.0, dtype=torch.float32))
-        self.register_buffer("past_first_epoch", torch.tensor(False))
-        # Not saved, because they follow from the rest. Tensors, so that a compiled step need not be
-        # compiled again every epoch.
-        for name in ("suppression", "rise", "gradient_share", "step_size", "threshold_now"):
+        for name in ("suppression", "gradient_share"):  # follow from the epoch
             self.register_buffer(name, torch.tensor(0.0, dtype=torch.float32), persistent=False)
-        self._past_first_epoch = False
+        self.register_load_state_dict_post_hook(_make_room_for_known_ids)  # type: ignore[no-untyped-call]
         self._refresh_epoch_terms(1)
-        self._refresh_tracked_terms()
+        self.refresh_tracked_terms()
 
     @property
     def epoch(self) -> int:
@@ -167,18 +173,18 @@ class DiscrimLoss(FixedDtypeModule):
         if not isinstance(self.hyperparameters.threshold, str):
             self.k1.fill_(self.hyperparameters.threshold)
         self._refresh_epoch_terms(self.epoch)
-        self._refresh_tracked_terms()
+        self.refresh_tracked_terms()
 
     def _end_epoch(self, next_epoch: int) -> None:
         last_stage_one_epoch = max(math.floor(self.hyperparameters.switch_epoch), 1)
         if self.epoch <= last_stage_one_epoch < next_epoch:
             self._record_learned_early()
         self.past_first_epoch.fill_(True)
-        k1 = None
+        k1, shards = None, self.table.shards
         if self.hyperparameters.threshold == "split":
-            k1 = split_threshold(self._average_chunks())
+            k1 = split_threshold(self._average_chunks(), shards)
         elif self.hyperparameters.threshold == "bounded_split":
-            k1 = bounded_split_threshold(self._average_chunks(), float(self.loss_scale))
+            k1 = bounded_split_threshold(self._average_chunks(), float(self.loss_scale), shards)
         if k1 is not None:
             self.k1.fill_(k1)
 
@@ -195,62 +201,93 @@ class DiscrimLoss(FixedDtypeModule):
         self.rise.fill_(terms.rise)
         self.gradient_share.fill_(terms.gradient_share)
 
-    def forward(self, losses: Tensor, index: Tensor) -> Tensor:
+    def forward(self, losses: Tensor, index: Any) -> Tensor:
         """Weighted loss of a batch.
 
         Args:
             losses: shape (batch,), the task loss of each sample, not reduced.
-            index: shape (batch,), integer, which sample each row is.
+            index: shape (batch,), integer, which sample each row is; with `ids`, their names.
 
         Returns:
-            A scalar, or shape (batch,) with ``reduction="none"``; float32 at least.
+            A scalar, or shape (batch,) with ``reduction="none"``; float32 at least. In several
+            processes the scalars are scaled so that their mean is the loss of the whole batch.
         """
+        if self.ids is not None:
+            index = self._rows_of(index) if self.training else torch.arange(len(losses))
         index = as_sample_index(index, losses)
-        if not self.training or losses.shape[0] == 0:
+        if not self.training:
             return F.reduce(losses, self.reduction)
-        # The table stays where it was put; a batch from elsewhere visits it and comes back.
-        home = self.k1.device
-        rows = checked_index(index.to(home), len(self.table))
-        value, slope = self._visit(losses.detach().to(home, torch.float32), rows)
+        batch = self._whole_batch(losses, index)
+        if len(batch.losses) == 0:
+            return F.reduce(losses, self.reduction)
+        value, slope = self._visit(batch)
         # Value of the averaged loss, derivative of the fresh one: the bracket is zero, or NaN where
         # the loss is not finite, which lets a gradient scaler see it.
         fresh = F.at_least_float32(losses)
         value, slope = value.to(fresh), slope.to(fresh)
-        return F.reduce(value + slope * (fresh - fresh.detach()), self.reduction)
+        rows = value + slope * (fresh - fresh.detach())
+        if self.processes.count == 1 or self.reduction == "none":
+            return F.reduce(rows, self.reduction)
+        # The processes' gradients are averaged afterwards, which divides by their number.
+        divisor = len(batch.losses) if self.reduction == "mean" else 1
+        return rows.sum() * (self.processes.count / divisor)
+
+    def _rows_of(self, names: Any) -> Tensor:
+        assert self.ids is not None
+        rows = self.ids.rows(names, self.processes)
+        if len(self.ids) > self.num_samples:
+            self.table.resize(len(self.ids), with_room=True)
+        return rows
+
+    def _whole_batch(self, losses: Tensor, index: Tensor) -> Gathered:
+        """The batch of all processes, where the table is; its indices are checked."""
+        # The table stays where it was put; a batch from elsewhere visits it and comes back.
+        home, losses = self.k1.device, losses.detach()
+        self.table.shards.require_same_processes()
+        if self.processes.count == 1:
+            batch = Gathered(losses, index, [len(losses)], slice(None))
+        else:
+            batch = self.processes.gather_batch(losses, index, self.epoch, self.num_samples)
+            checked_index(index.to(home), self.num_samples)  # its positions mean something here
+        rows = checked_index(batch.index.to(home), self.num_samples)
+        return Gathered(batch.losses.to(home, torch.float32), rows, batch.numbers, batch.own)
 
     @torch.no_grad()
-    def _visit(self, losses: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Bring the state up to date with a batch; returns each row's value and ``dL/dl``."""
+    def _visit(self, batch: Gathered) -> tuple[Tensor, Tensor]:
+        """Bring the state up to date with a batch; gives the own rows' values and ``dL/dl``."""
         table, values = self.table, self.hyperparameters
-        visits = F.group_visits(losses, index)
+        visits = F.group_visits(batch.losses, batch.index)
+        place = table.shards.place(batch.index)
 
-        old_history = table.history.index_select(0, index)
-        old_count = table.visits.index_select(0, index)
-        history = F.update_history(old_history, visits.mean_loss, values.history_decay)
-        history = torch.where(visits.counts, history, old_history)
-        count = (old_count.float() + visits.counts).clamp(max=MAX_VISITS)
-        table.history.index_copy_(0, index, history)
-        table.visits.index_copy_(0, index, count.to(old_count.dtype))
+        old_history = table.history.index_select(0, place.rows)
+        old_count = table.visits.index_select(0, place.rows)
+        counts = place.take(visits.counts)
+        history = F.update_history(old_history, place.take(visits.mean_loss), values.history_decay)
+        history = torch.where(counts, history, old_history)
+        count = (old_count.float() + counts).clamp(max=MAX_VISITS)
+        table.history.index_copy_(0, place.rows, history)
+        table.visits.index_copy_(0, place.rows, count.to(old_count.dtype))
         average = self._average(history, count)
 
         if self.variant == "released":  # whose k1 follows the averages
-            visits = F.group_visits(torch.where(losses.isfinite(), average, losses), index)
-        # Eager steps skip what would change nothing. A compiled step must not: it would be compiled
-        # again, whole model and all, when the answer changes after the first epoch.
-        if torch.compiler.is_compiling() or self._tracks_losses:
-            self._track_losses(visits)
-        log_weight = table.log_weight.index_select(0, index)
+            averages = table.shards.whole_batch(average, place, len(batch.losses))
+            averages = torch.where(batch.losses.isfinite(), averages, batch.losses)
+            visits = F.group_visits(averages, batch.index)
+        self.track(visits)
+        log_weight = table.log_weight.index_select(0, place.rows)
         if self.variant == "released":
-            return self._released_rows(average, log_weight, visits, index)
-        terms = F.loss_terms(
-            average, log_weight, self.threshold_now, self.suppression, values.regularization
-        )
-        moved = log_weight - self.step_size * terms.weight_gradient
-        self._store_weights(log_weight, moved, visits, index)
-        return terms.value, terms.model_gradient
+            value, slope = self._released_rows(average, log_weight, visits, place)
+        else:
+            terms = F.loss_terms(
+                average, log_weight, self.threshold_now, self.suppression, values.regularization
+            )
+            moved = log_weight - self.step_size * terms.weight_gradient
+            self._store_weights(log_weight, moved, counts, place)
+            value, slope = terms.value, terms.model_gradient
+        return table.shards.own_answers(value, slope, place, batch)
 
     def _released_rows(
-        self, average: Tensor, log_weight: Tensor, visits: F.Visits, index: Tensor
+        self, average: Tensor, log_weight: Tensor, visits: F.Visits, place: Placement
     ) -> tuple[Tensor, Tensor]:
         """As the released code: momentum, the gradient of the batch mean, a summed regulariser."""
         number = visits.number.clamp(min=1)
@@ -260,64 +297,18 @@ class DiscrimLoss(FixedDtypeModule):
         terms = F.loss_terms(
             average, log_weight, self.threshold_now, self.suppression, regularization
         )
-        old_velocity = self.table.velocity.index_select(0, index)
+        counts = place.take(visits.counts)
+        old_velocity = self.table.velocity.index_select(0, place.rows)
         velocity = RELEASED_MOMENTUM * old_velocity + terms.weight_gradient / number
-        velocity = torch.where(visits.counts, velocity, old_velocity)
-        self.table.velocity.index_copy_(0, index, velocity)
-        self._store_weights(log_weight, log_weight - self.step_size * velocity, visits, index)
+        velocity = torch.where(counts, velocity, old_velocity)
+        self.table.velocity.index_copy_(0, place.rows, velocity)
+        self._store_weights(log_weight, log_weight - self.step_size * velocity, counts, place)
         return terms.value, terms.model_gradient * self.gradient_share
 
-    def _store_weights(self, old: Tensor, moved: Tensor, visits: F.Visits, index: Tensor) -> None:
+    def _store_weights(self, old: Tensor, moved: Tensor, counts: Tensor, place: Placement) -> None:
         lowest, highest = (math.log(bound) for bound in self.hyperparameters.weight_range)
-        log_weight = torch.where(visits.counts, moved.clamp(lowest, highest), old)
-        self.table.log_weight.index_copy_(0, index, log_weight)
-
-    @property
-    def _tracks_losses(self) -> bool:
-        """Whether ``k1`` or the loss scale still follow the batches."""
-        return not self._past_first_epoch or self.hyperparameters.threshold in ("ema", "mean")
-
-    def _track_losses(self, visits: F.Visits) -> None:
-        threshold = self.hyperparameters.threshold
-        number = visits.number
-        if threshold not in ("ema", "mean"):  # nothing to follow but the first epoch
-            number = torch.where(self.past_first_epoch, 0, number)
-        seen = self.visits_seen + number
-        share = number / seen.clamp(min=1)
-        if isinstance(threshold, str):
-            batch_mean = visits.batch_mean(visits.means)
-            if threshold == "mean":
-                k1 = torch.lerp(self.k1, batch_mean, share)
-            else:
-                k1 = torch.lerp(self.k1, batch_mean, 1.0 - THRESHOLD_DECAY)
-                k1 = torch.where(self.visits_seen == 0, batch_mean, k1)
-            self.k1.copy_(torch.where(number == 0, self.k1, k1))
-        self._track_loss_scale(visits, torch.where(self.past_first_epoch, 0.0, share))
-        self._refresh_tracked_terms()
-        self.visits_seen.copy_(seen)
-
-    def _track_loss_scale(self, visits: F.Visits, share: Tensor) -> None:
-        sizes = visits.means.abs()
-        # One absurd target among thousands must not set the scale for all of them: a loss counts
-        # for no more than a multiple of what is usual, which the first batch has yet to show.
-        median = visits.mean_loss.abs().median()
-        usual = torch.where(median > 0, median, visits.batch_mean(sizes))
-        usual = torch.where(self.visits_seen == 0, usual, self.first_mean_abs)
-        sizes = torch.minimum(sizes, LARGEST_RATIO * usual)
-        for tracker, seen_now in (
-            (self.first_mean_abs, visits.batch_mean(sizes)),
-            (self.first_mean_square, visits.batch_mean(sizes.square())),
-        ):
-            tracker.copy_(torch.lerp(tracker, seen_now, share))
-
-    def _refresh_tracked_terms(self) -> None:
-        """``k_dyn``; and ``tau``, absolute where given, else relative to the first epoch's loss."""
-        self.threshold_now.copy_(F.dynamic_threshold(self.k1, self.rise))
-        values = self.hyperparameters
-        if values.weight_lr is not None:
-            self.step_size.fill_(values.weight_lr)
-        else:
-            self.step_size.copy_(values.relative_weight_lr / self.loss_scale)
+        log_weight = torch.where(counts, moved.clamp(lowest, highest), old)
+        self.table.log_weight.index_copy_(0, place.rows, log_weight)
 
     def _average(self, history: Tensor, visits: Tensor) -> Tensor:
         decay = self.hyperparameters.history_decay
@@ -326,39 +317,19 @@ class DiscrimLoss(FixedDtypeModule):
         return F.average_loss(history, visits.float(), decay)
 
     @property
-    def loss_scale(self) -> Tensor:
-        """Size of the losses of the first epoch: their mean, each counted by its own size.
-
-        A plain mean would be small for a model that learns within its first epoch, and call its
-        ordinary losses large from then on; this one stays near what an untrained model loses.
-        """
-        scale = self.first_mean_square / self.first_mean_abs.clamp(min=SMALLEST_SCALE)
-        return scale.clamp(min=SMALLEST_SCALE)
-
-    @property
     def num_samples(self) -> int:
-        """Rows of the table."""
-        return len(self.table)
-
-    @property
-    def k_dyn(self) -> float:
-        """The threshold of the current epoch."""
-        return float(self.threshold_now)
-
-    @property
-    def k2(self) -> float:
-        """Where the threshold ends: ``k1 + 2 a |k1|``."""
-        return float(F.dynamic_threshold(self.k1, 2.0 * self.hyperparameters.switch_gain))
+        """Rows of the table, in all processes together."""
+        return self.table.num_samples
 
     @property
     def sample_weights(self) -> Tensor:
         """``delta`` of every sample, shape (num_samples,): 1 is neutral, large is distrusted."""
-        return self.table.log_weight.exp()
+        return self.table.whole(self.table.log_weight).exp()
 
     @property
     def average_losses(self) -> Tensor:
         """``Avg(l)`` of every sample, shape (num_samples,); NaN where never visited."""
-        return self._average_losses(slice(None))
+        return self.table.whole(self._average_losses(slice(None)))
 
     def _average_losses(self, rows: slice) -> Tensor:
         visits = self.table.visits[rows]
@@ -379,20 +350,25 @@ class DiscrimLoss(FixedDtypeModule):
                 "call set_epoch(epoch) at the start of every epoch",
                 stacklevel=2,
             )
-        return judge_samples(
+        verdicts = judge_samples(
             averages=self._average_chunks,
             learned_early=self.table.learned_early,
-            weights=self.sample_weights,
+            weights=self.table.log_weight.exp(),
             loss_scale=float(self.loss_scale),
             thresholds=(float(self.k1), self.k2),
             rule=rule,
+            shards=self.table.shards,
         )
+        verdicts = verdicts.completed(self.table.whole)
+        return verdicts if self.ids is None else replace(verdicts, ids=self.ids.names())
 
     def _average_chunks(self) -> Iterator[Tensor]:
         return (self._average_losses(rows) for rows in self.table.chunks())
 
     def resize(self, num_samples: int) -> None:
         """Make room for appended data: new samples start fresh, the others keep their state."""
+        if self.ids is not None:
+            raise ValueError("with ids the table grows by itself: add the new ones to `ids`")
         require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
         self.table.resize(int(num_samples))
 
@@ -408,7 +384,9 @@ class DiscrimLoss(FixedDtypeModule):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         saved = state_dict.get(prefix + "table.history")
-        if saved is not None and len(saved) != self.num_samples:  # before anything is overwritten
+        if saved is not None and self.ids is not None:
+            self.table.restart(len(saved))  # the saved names come with the saved rows
+        elif saved is not None and len(saved) != self.num_samples:  # before anything is overwritten
             grow = f", load, then resize({self.num_samples})"
             raise ValueError(
                 f"the saved state holds {len(saved)} samples, this DiscrimLoss {self.num_samples}: "
@@ -417,3 +395,9 @@ class DiscrimLoss(FixedDtypeModule):
             )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._refresh_derived()
+
+
+def _make_room_for_known_ids(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
+    """Names that are known here and were not when the state was saved: rows of their own."""
+    if criterion.ids is not None:
+        criterion.table.resize(len(criterion.ids))

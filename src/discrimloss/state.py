@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from discrimloss.shards import WHOLE_TABLE, Shards
+
 MAX_SAMPLES = (1 << 31) - 1  # an index and the bits of a loss share one 64-bit sort key
 MAX_VISITS = torch.iinfo(torch.int16).max
 ROWS_PER_CHUNK = 1 << 22
+GROWTH = 3  # halves: a table that grows as samples appear is half as large again each time
 
 # What `learned_early` holds: whether the loss was below k1 when stage 1 ended.
 NOT_KNOWN, NO, YES = -1, 0, 1
@@ -56,13 +59,20 @@ class SampleTable(FixedDtypeModule):
         "learned_early": (torch.int8, NOT_KNOWN),
     }
 
-    def __init__(self, num_samples: int, *, with_velocity: bool = False) -> None:
+    def __init__(
+        self, num_samples: int, *, with_velocity: bool = False, shards: Shards | None = None
+    ) -> None:
         super().__init__()
+        self.shards = shards or WHOLE_TABLE
+        self.num_samples = num_samples
+        """Of all processes; this one holds `len` of them."""
+        self._with_room: dict[str, Tensor] = {}
         columns = dict(self.COLUMNS)
         if with_velocity:
             columns["velocity"] = (torch.float32, 0)
+        length = self.shards.length(num_samples)
         for name, (dtype, default) in columns.items():
-            self.register_buffer(name, torch.full((num_samples,), default, dtype=dtype))
+            self.register_buffer(name, torch.full((length,), default, dtype=dtype))
 
     def __len__(self) -> int:
         return self.history.shape[0]
@@ -72,26 +82,70 @@ class SampleTable(FixedDtypeModule):
         """Bytes of state that one more sample costs."""
         return sum(column.element_size() for column in self.buffers())
 
-    def resize(self, num_samples: int) -> None:
-        """Append rows in their initial state; existing rows keep theirs."""
-        added = num_samples - len(self)
-        if added < 0:
+    def resize(self, num_samples: int, *, with_room: bool = False) -> None:
+        """Append rows in their initial state; existing rows keep theirs.
+
+        With room, some more is set aside, so that growing sample by sample copies each of them a
+        few times and not every time.
+        """
+        if num_samples < self.num_samples:
             raise ValueError(
-                f"cannot resize from {len(self)} to {num_samples} samples: that would throw away "
-                "what is known of the last ones; build a new DiscrimLoss to start over"
+                f"cannot resize from {self.num_samples} to {num_samples} samples: that would throw "
+                "away what is known of the last ones; build a new DiscrimLoss to start over"
             )
+        length = self.shards.length(num_samples)
         for name, column in list(self.named_buffers()):
-            default = 0 if name == "velocity" else self.COLUMNS[name][1]
-            setattr(self, name, torch.cat([column, column.new_full((added,), default)]))
+            roomy = self._with_room.get(name)
+            if roomy is None or len(roomy) < length or roomy.data_ptr() != column.data_ptr():
+                room = max(length, GROWTH * len(column) // 2) if with_room else length
+                roomy = column.new_full((room,), self._default(name))
+                roomy[: len(column)] = column
+                self._with_room[name] = roomy
+            setattr(self, name, roomy[:length])
+        self.num_samples = num_samples
+
+    def restart(self, num_samples: int) -> None:
+        """Forget everything, with another number of samples."""
+        length = self.shards.length(num_samples)
+        self._with_room = {}
+        for name, column in list(self.named_buffers()):
+            setattr(self, name, column.new_full((length,), self._default(name)))
+        self.num_samples = num_samples
+
+    @classmethod
+    def _default(cls, name: str) -> int:
+        return 0 if name == "velocity" else cls.COLUMNS[name][1]
+
+    def whole(self, column: Tensor) -> Tensor:
+        """A column with the rows of all processes. All of them must ask for it."""
+        return self.shards.whole_column(column, self.num_samples)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, column in self.named_buffers():
+            if self.shards.several:
+                column = self.whole(column)
+            elif len(self._with_room.get(name, column)) > len(column):
+                column = column.clone()  # a part of a storage is saved as all of it
+            destination[prefix + name] = column
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        own = {
+            name: self.shards.own_part(value) if name.startswith(prefix) else value
+            for name, value in state_dict.items()
+        }
+        super()._load_from_state_dict(own, prefix, *args, **kwargs)
 
     def all_visited_twice(self) -> bool:
-        """Whether there are visits, and no sample has just one."""
+        """Whether there are visits, and no sample of this process has just one."""
         seen = self.visits[self.visits > 0]
         return len(seen) > 0 and int(seen.min()) > 1
 
     def chunks(self) -> Iterator[slice]:
         """Slices that cover the table, so that whole-table work needs little extra memory."""
-        for start in range(0, len(self), ROWS_PER_CHUNK):
+        for start in range(0, max(len(self), 1), ROWS_PER_CHUNK):  # one, if empty, of an empty one
             yield slice(start, min(start + ROWS_PER_CHUNK, len(self)))
 
 
@@ -147,7 +201,7 @@ def _(index: Tensor, num_samples: int) -> Tensor:
 
 
 def checked_index(index: Tensor, num_samples: int) -> Tensor:
-    """A non-empty `index` itself, or an `IndexError` that names the first one outside the table.
+    """An `index` itself, or an `IndexError` that names the first one outside the table.
 
     Under `torch.compile` the check is an operator whose output everything else depends on, so it
     still comes before any state moves, and it needs no graph break.
@@ -155,5 +209,7 @@ def checked_index(index: Tensor, num_samples: int) -> Tensor:
     if torch.compiler.is_compiling():
         checked: Tensor = _checked_index(index, num_samples)
         return checked
+    if len(index) == 0:
+        return index
     _raise_if_outside(index, num_samples)
     return index

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from discrimloss.functional import squash, unsquash
 from discrimloss.histogram import best_split, loss_histogram, separability
+from discrimloss.shards import WHOLE_TABLE, Shards
 
 # A uniform distribution has separability 0.75: no more than that is one group.
 ONE_GROUP, TWO_GROUPS = 0.75, 0.85
@@ -16,19 +17,21 @@ ONE_GROUP, TWO_GROUPS = 0.75, 0.85
 FLOOR_OF_ONE_GROUP, FLOOR_OF_TWO_GROUPS = 1.0, 0.5
 
 
-def split_threshold(averages: Iterable[Tensor]) -> float | None:
+def split_threshold(averages: Iterable[Tensor], shards: Shards = WHOLE_TABLE) -> float | None:
     """The value that best splits the losses in two; None where they are all the same."""
-    histogram = loss_histogram(averages)
+    histogram = loss_histogram(averages, shards)
     return None if histogram is None else best_split(histogram)
 
 
-def bounded_split_threshold(averages: Iterable[Tensor], loss_scale: float) -> float | None:
+def bounded_split_threshold(
+    averages: Iterable[Tensor], loss_scale: float, shards: Shards = WHOLE_TABLE
+) -> float | None:
     """The best split of the losses squashed into (-1, 1), where no long tail can dominate it.
 
     Until the losses fall into two groups a split only cuts off what is not learned yet, so it stays
     above the loss scale of the first epoch; where they do, above half of it.
     """
-    histogram = loss_histogram(squash(average, loss_scale) for average in averages)
+    histogram = loss_histogram((squash(average, loss_scale) for average in averages), shards)
     if histogram is None:
         return None
     cut = float(unsquash(torch.tensor(best_split(histogram)), loss_scale))

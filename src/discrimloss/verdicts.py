@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from discrimloss.calibration import calibrate
+from discrimloss.sample_ids import SampleId
+from discrimloss.shards import WHOLE_TABLE, Shards
 from discrimloss.state import NOT_KNOWN, YES
 from discrimloss.whole_file import whole_file
 
@@ -44,6 +46,8 @@ class Verdicts:
     average_loss: npt.NDArray[np.float32]
     """``Avg(l)``."""
     rule: Rule
+    ids: Sequence[SampleId] | None = None
+    """Names of the samples, where they have any."""
 
     def __len__(self) -> int:
         return len(self.code)
@@ -65,6 +69,14 @@ class Verdicts:
         seen = self.p_incorrect[self.code != UNSEEN]
         return float(seen.mean(dtype=np.float64)) if len(seen) else float("nan")
 
+    def completed(self, whole: Callable[[Tensor], Tensor]) -> Verdicts:
+        """Those of all processes, from what makes a process's column the whole one."""
+        columns = ("code", "p_incorrect", "weight", "average_loss")
+        found: dict[str, Any] = {
+            name: whole(torch.from_numpy(getattr(self, name))).numpy() for name in columns
+        }
+        return replace(self, **found)
+
     def most_suspicious(self, number: int) -> npt.NDArray[np.int64]:
         """Indices of the samples whose labels are most likely incorrect, worst first."""
         if number < 0:
@@ -82,7 +94,7 @@ class Verdicts:
         return worst
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame with one row per sample, indexed by sample index."""
+        """A data frame with one row per sample, indexed by sample index, or by name if it has."""
         pd = _import_pandas()
         columns = {
             "label": pd.Categorical.from_codes(self.code, categories=list(LABELS)),
@@ -91,6 +103,8 @@ class Verdicts:
             "average_loss": self.average_loss,
         }
         index = pd.RangeIndex(len(self), name="index")
+        if self.ids is not None:
+            index = pd.Index(self.ids, name="id")
         frame: pandas.DataFrame = pd.DataFrame(columns, index=index)
         return frame
 
@@ -116,6 +130,7 @@ def judge_samples(
     loss_scale: float,
     thresholds: tuple[float, float],
     rule: Rule = "calibrated",
+    shards: Shards = WHOLE_TABLE,
 ) -> Verdicts:
     """Verdicts of all samples, in one pass after the calibration.
 
@@ -126,11 +141,12 @@ def judge_samples(
         loss_scale: of the first epoch.
         thresholds: ``k1`` and ``k2``.
         rule: see `DiscrimLoss.verdicts`.
+        shards: how the samples are divided among processes; each gets the verdicts of its own.
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     k1, k2 = thresholds
-    calibration = calibrate(averages, loss_scale)
+    calibration = calibrate(averages, loss_scale, shards)
     codes: list[Any] = []
     probabilities: list[Any] = []
     losses: list[Any] = []

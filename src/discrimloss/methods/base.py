@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from discrimloss.loss import DiscrimLoss
-from discrimloss.methods.processes import gather_rows
 from discrimloss.registry import Registry
 from discrimloss.verdicts import Verdicts
 
@@ -109,7 +108,7 @@ class Method(nn.Module, ABC):
         """The training step: it goes through the module's call, where wrappers hook in."""
         result = self.training_step(batch)
         if self.history is not None:
-            self.history(gather_rows(result.losses), gather_rows(batch.index))
+            self.history(result.losses, batch.index)
         return result
 
     def begin_epoch(self, epoch: int) -> None:

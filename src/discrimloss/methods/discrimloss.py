@@ -10,11 +10,6 @@ from torch import Tensor
 
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
-from discrimloss.methods.processes import (
-    gather_rows,
-    gather_rows_with_gradient,
-    process_count,
-)
 from discrimloss.verdicts import Verdicts
 
 
@@ -60,13 +55,10 @@ class DiscrimLossMethod(Method):
         )
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The weighted loss of the whole batch, which every process sees."""
+        """The weighted loss; the criterion sees the batch of all processes."""
         output = self.networks[0](batch.inputs)
         losses = self.setting.task_losses(output, batch.target)
-        everyone = gather_rows_with_gradient(self.inner_losses(losses))
-        # Each process differentiates its own rows of the mean over all; the processes' gradients
-        # are averaged afterwards, which divides once too often.
-        loss = self.criterion(everyone, gather_rows(batch.index)) * process_count()
+        loss = self.criterion(self.inner_losses(losses), batch.index)
         return StepResult(loss, losses.detach(), output.detach())
 
     def inner_losses(self, task_losses: Tensor) -> Tensor:

@@ -6,10 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-
-def process_count() -> int:
-    """How many processes train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+from discrimloss.processes import process_count
 
 
 def share_buffers(module: nn.Module) -> None:
@@ -26,15 +23,6 @@ def gather_rows(rows: Tensor) -> Tensor:
     gathered = [torch.empty_like(rows) for _ in range(process_count())]
     dist.all_gather(gathered, rows.contiguous())
     return torch.cat(gathered)
-
-
-def gather_rows_with_gradient(rows: Tensor) -> Tensor:
-    """As `gather_rows`; the own rows keep their gradient, those of the others have none."""
-    if process_count() == 1:
-        return rows
-    gathered = gather_rows(rows.detach())
-    start = dist.get_rank() * len(rows)
-    return torch.cat([gathered[:start], rows, gathered[start + len(rows) :]])
 
 
 def own_rows(everyones: Tensor) -> Tensor:

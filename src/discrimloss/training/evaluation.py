@@ -11,7 +11,8 @@ from torch import Tensor
 from discrimloss.data.base import Part, Prepare
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.methods.base import Method
-from discrimloss.methods.processes import process_count, share_buffers
+from discrimloss.methods.processes import share_buffers
+from discrimloss.processes import process_count
 from discrimloss.training.batches import load_batches
 from discrimloss.verdicts import UNSEEN, Verdicts
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrimloss.data.base import Part, Prepare
 from discrimloss.methods.base import Batch, Method, StepResult
-from discrimloss.methods.processes import process_count
+from discrimloss.processes import process_count
 from discrimloss.training.batches import epoch_batches, load_batches, own_share
 from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
 from discrimloss.training.config import RunConfig
