@@ -233,7 +233,7 @@ def test_corrections_come_back_by_sample_index(tmp_path: Path) -> None:
     new["result"][0]["value"]["choices"] = ['a "big" dog']
     tasks[1]["annotations"] = [new, old]
     older = copy.deepcopy(tasks[2]["annotations"][0]) | {"updated_at": None}
-    older["created_at"] = "2025-12-31T00:00:00Z"
+    older["created_at"] = "2025-12-31T00:00:00"
     older["result"][0]["value"]["choices"] = ["cat"]
     tasks[2]["annotations"].append(older)
     tasks[3]["annotations"][0]["was_cancelled"] = True
@@ -294,7 +294,7 @@ def test_a_sample_that_was_imported_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"source": IMAGES[:4]}, "source must have one value for each of the 5 samples"),
+        ({"source": IMAGES[:4]}, "source holds 4 things to look at for 5 samples"),
         ({"given_label": [0, 1]}, "given_label must have one value"),
         (
             {"predicted_label": [0, 1, 2, 3, 0]},

@@ -22,7 +22,6 @@ from discrimloss.interop.records import (
     names_of_classes,
     sample_records,
 )
-from discrimloss.per_sample import one_per_sample
 from discrimloss.verdicts import Verdicts
 
 Medium = Literal["image", "text"]
@@ -75,14 +74,18 @@ def write_project(
         ids=ids,
         limit=limit,
     )
-    sources = [str(one) for one in one_per_sample(source, len(verdicts), "source")]
+    sources = list(source)
+    if len(sources) != len(verdicts):
+        raise ValueError(
+            f"source holds {len(sources)} things to look at for {len(verdicts)} samples"
+        )
     classes = None
     if not are_numbers(given_label, class_names):
         # All classes are offered, also those that no task of a short list has.
         classes = names_of_classes(class_names, given_label, predicted_label)
     files = {
         TASKS_FILE: as_json(
-            [task(record, sources[record.index], medium, model_version) for record in records]
+            [task(record, str(sources[record.index]), medium, model_version) for record in records]
         ),
         CONFIG_FILE: labeling_config(medium, classes),
     }
@@ -196,12 +199,13 @@ def _last_label(annotations: Sequence[dict[str, Any]], where: str) -> Label | No
         for result in annotation.get("result", []):
             if result.get("from_name") != CONTROL:
                 continue
-            value = result["value"]
-            if result["type"] == "number":
+            value = result.get("value", {})
+            if "number" in value:
                 return float(value["number"])
-            if len(value["choices"]) != 1:
-                raise ValueError(f"{where} has {len(value['choices'])} labels: choose one of them")
-            return str(value["choices"][0])
+            choices = value.get("choices", [])
+            if len(choices) != 1:
+                raise ValueError(f"{where} has {len(choices)} labels: choose one of them")
+            return str(choices[0])
     return None
 
 
@@ -210,4 +214,5 @@ def _touched(annotation: dict[str, Any]) -> datetime:
     if when is None:
         return datetime.min.replace(tzinfo=timezone.utc)
     # Python 3.10 does not know that Z is UTC.
-    return datetime.fromisoformat(when.replace("Z", "+00:00"))
+    time = datetime.fromisoformat(when.replace("Z", "+00:00"))
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
