@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from discrimloss import DiscrimLoss, Verdicts
+from discrimloss import DiscrimLoss
 from discrimloss.verdicts import EASY, HARD, INCORRECT, LABELS, UNSEEN, judge_samples
+from made_verdicts import NAN, assert_same_verdicts, make_verdicts, one_of_each
 from state_comparison import assert_same_state, state_of
 
 both_rules = pytest.mark.parametrize("rule", ["calibrated", "threshold"])
@@ -183,12 +184,6 @@ def trained_on_noisy_losses(**changes: Any) -> DiscrimLoss:
     return criterion
 
 
-def assert_same_verdicts(verdicts: Verdicts, expected: Verdicts) -> None:
-    assert verdicts.rule == expected.rule
-    for name in ("code", "p_incorrect", "weight", "average_loss", "label"):
-        np.testing.assert_array_equal(getattr(verdicts, name), getattr(expected, name), name)
-
-
 def test_calibrated_verdicts_follow_the_probability_and_stage_1() -> None:
     criterion = trained_on_noisy_losses()
     verdicts = criterion.verdicts()
@@ -299,27 +294,6 @@ def test_one_visit_each_is_not() -> None:
 
 
 # Reading. Verdicts are made by hand.
-
-
-def make_verdicts(
-    labels: list[str], p_incorrect: list[float], average_loss: list[float] | None = None
-) -> Verdicts:
-    return Verdicts(
-        code=np.array([LABELS.index(label) for label in labels], dtype=np.int8),
-        p_incorrect=np.array(p_incorrect, dtype=np.float32),
-        weight=np.linspace(1.0, 2.0, len(labels), dtype=np.float32),
-        average_loss=np.array(average_loss or p_incorrect, dtype=np.float32),
-        rule="calibrated",
-    )
-
-
-NAN = float("nan")
-
-
-def one_of_each() -> Verdicts:
-    return make_verdicts(
-        ["hard", "easy", "unseen", "incorrect", "easy"], [0.25, 0.0, NAN, 0.75, 0.0]
-    )
 
 
 def test_length_counts_and_labels() -> None:

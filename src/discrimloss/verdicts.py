@@ -93,25 +93,56 @@ class Verdicts:
         worst: npt.NDArray[np.int64] = candidates[order[:number]].astype(np.int64)
         return worst
 
+    # `verdict_frames` knows this module, so it is imported where it is needed.
+
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame with one row per sample, indexed by sample index, or by name if it has."""
-        pd = _import_pandas()
-        columns = {
-            "label": pd.Categorical.from_codes(self.code, categories=list(LABELS)),
-            "p_incorrect": self.p_incorrect,
-            "weight": self.weight,
-            "average_loss": self.average_loss,
-        }
-        index = pd.RangeIndex(len(self), name="index")
-        if self.ids is not None:
-            index = pd.Index(self.ids, name="id")
-        frame: pandas.DataFrame = pd.DataFrame(columns, index=index)
-        return frame
+        from discrimloss.verdict_frames import verdicts_to_frame
+
+        return verdicts_to_frame(self)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_pandas()` to a Parquet file, all of it or nothing."""
         with whole_file(Path(path)) as unfinished:
             self.to_pandas().to_parquet(unfinished)
+
+    @classmethod
+    def from_pandas(cls, frame: pandas.DataFrame, rule: Rule | None = None) -> Verdicts:
+        """Verdicts from a data frame: the inverse of `to_pandas()`.
+
+        Columns may come in any order, with others among them, and rows too, as long as the index
+        holds every sample index once. Only unseen samples may lack a probability or an average
+        loss.
+
+        Args:
+            frame: with the columns of `to_pandas()`.
+            rule: which rule made the verdicts; by default what the frame says in its ``attrs``, or
+                ``"calibrated"`` where it says nothing.
+        """
+        from discrimloss.verdict_frames import verdicts_from_frame
+
+        return verdicts_from_frame(frame, rule)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> Verdicts:
+        """Read what `to_parquet` wrote."""
+        return cls.from_pandas(import_pandas().read_parquet(path))
+
+    def to_cleanlab(self, given_label: Any, predicted_label: Any | None = None) -> pandas.DataFrame:
+        """The data frame of cleanlab's ``Datalab.get_issues("label")``, one row per sample.
+
+        ``is_label_issue`` is true where the verdict is incorrect. ``label_score`` is
+        ``1 - p_incorrect``: low is bad. An unseen sample is no issue and has the score 1, because
+        nothing is known against it.
+
+        Args:
+            given_label: the labels trained on, one per sample: positions, names or numbers.
+            predicted_label: what a model says of each sample. Without it the frame has no such
+                column: a criterion sees losses, and cannot know what the right label is.
+        """
+        from discrimloss.verdict_frames import verdicts_to_cleanlab
+
+        return verdicts_to_cleanlab(self, given_label, predicted_label)
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -171,7 +202,8 @@ def judge_samples(
     )
 
 
-def _import_pandas() -> Any:
+def import_pandas() -> Any:
+    """Pandas, or a sentence that says how to get it."""
     try:
         import pandas
         import pyarrow  # noqa: F401 - what pandas writes Parquet with

@@ -1,0 +1,1 @@
+"""Verdicts into the tools people look at labels with, and corrected labels back."""

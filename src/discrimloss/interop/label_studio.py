@@ -1,0 +1,218 @@
+"""Tasks for Label Studio, worst labels first, and the corrected labels back.
+
+The layout is that of Label Studio's documentation: "Label Studio Task Format"
+(labelstud.io/guide/task_format), "Import pre-annotated data" (labelstud.io/guide/predictions) and
+the tags Choices and Number (labelstud.io/tags). Nothing of Label Studio needs to be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal, get_args
+from xml.sax.saxutils import quoteattr
+
+from discrimloss.interop.new_files import as_json, read_json, write_new_files
+from discrimloss.interop.records import (
+    Label,
+    SampleRecord,
+    are_numbers,
+    label_of_choice,
+    names_of_classes,
+    sample_records,
+)
+from discrimloss.verdicts import Verdicts
+
+Medium = Literal["image", "text"]
+
+TASKS_FILE = "tasks.json"
+CONFIG_FILE = "labeling_config.xml"
+CONTROL = "label"  # what the labelling tag is called in tasks and configuration
+
+
+def write_project(
+    directory: str | Path,
+    verdicts: Verdicts,
+    source: Sequence[str],
+    given_label: Any,
+    *,
+    medium: Medium = "image",
+    predicted_label: Any | None = None,
+    predicted_score: Any | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[Any] | None = None,
+    limit: int | None = None,
+    model_version: str = "discrimloss",
+    overwrite: bool = False,
+) -> None:
+    """Write ``tasks.json`` to import and ``labeling_config.xml``, the labelling interface.
+
+    Args:
+        directory: where the two files go.
+        verdicts: of all samples.
+        source: what to look at, one per sample: the address of an image as Label Studio can reach
+            it, or a text.
+        given_label: the labels trained on, one per sample: floating-point numbers for regression,
+            else names of classes or positions in `class_names`.
+        medium: ``"image"`` or ``"text"``.
+        predicted_label: what a model says, offered as a prediction.
+        predicted_score: how sure the model is; by default `p_incorrect`, so that sorting by
+            prediction score sorts by suspicion.
+        class_names: names of the classes, by position.
+        ids: names of the samples; by default those the verdicts carry, if any.
+        limit: how many tasks at most, worst first.
+        model_version: the name under which predictions are shown.
+        overwrite: replace files that are there.
+    """
+    records = sample_records(
+        verdicts,
+        given_label,
+        predicted_label=predicted_label,
+        predicted_score=predicted_score,
+        class_names=class_names,
+        ids=ids,
+        limit=limit,
+    )
+    sources = list(source)
+    if len(sources) != len(verdicts):
+        raise ValueError(
+            f"source holds {len(sources)} things to look at for {len(verdicts)} samples"
+        )
+    classes = None
+    if not are_numbers(given_label, class_names):
+        # All classes are offered, also those that no task of a short list has.
+        classes = names_of_classes(class_names, given_label, predicted_label)
+    files = {
+        TASKS_FILE: as_json(
+            [task(record, str(sources[record.index]), medium, model_version) for record in records]
+        ),
+        CONFIG_FILE: labeling_config(medium, classes),
+    }
+    write_new_files(Path(directory), files, overwrite)
+
+
+def task(
+    record: SampleRecord, source: str, medium: Medium = "image", model_version: str = "discrimloss"
+) -> dict[str, Any]:
+    """One task: the given label as its annotation, what the model says as its prediction."""
+    _check_medium(medium)
+    data = {medium: source, **record.facts(), "given_label": record.given_label}
+    annotation = _result(record.given_label, medium, f"given-{record.index}")
+    whole: dict[str, Any] = {"data": data, "annotations": [{"result": [annotation]}]}
+    if record.predicted_label is not None:
+        suggestion = _result(record.predicted_label, medium, f"predicted-{record.index}")
+        prediction: dict[str, Any] = {"model_version": model_version, "result": [suggestion]}
+        score = record.p_incorrect if record.predicted_score is None else record.predicted_score
+        if score is not None:
+            prediction["score"] = score
+        whole["predictions"] = [prediction]
+    return whole
+
+
+def labeling_config(
+    medium: Medium, class_names: Sequence[str] | None, number_step: float = 0.01
+) -> str:
+    """The labelling interface as XML.
+
+    Args:
+        medium: ``"image"`` or ``"text"``.
+        class_names: what to choose from; None for numbers.
+        number_step: by how much a number changes at a click.
+    """
+    _check_medium(medium)
+    names = f'name="{CONTROL}" toName="{medium}"'
+    if class_names is None:
+        control = [f'  <Number {names} step="{number_step}"/>']
+    else:
+        choices = [f"    <Choice value={quoteattr(name)}/>" for name in class_names]
+        control = [f'  <Choices {names} choice="single">', *choices, "  </Choices>"]
+    tag = medium.capitalize()
+    lines = ["<View>", f'  <{tag} name="{medium}" value="${medium}"/>', *control, "</View>"]
+    return "\n".join(lines) + "\n"
+
+
+def read_corrections(
+    path: str | Path, class_names: Sequence[str] | None = None
+) -> dict[int, str | int | float]:
+    """Labels that were changed in Label Studio, by sample index.
+
+    Of several annotations of a task the one that was touched last counts. Skipped tasks and
+    labels that are still the given ones are left out.
+
+    Args:
+        path: a project's export in the format JSON.
+        class_names: names of the classes by position, where labels are positions.
+    """
+    tasks = read_json(path, "Label Studio's export in the format JSON")
+    if not isinstance(tasks, list):
+        raise ValueError(f"{path} must hold a list of tasks: export the project as JSON")
+    corrections: dict[int, str | int | float] = {}
+    seen: set[int] = set()
+    for exported in tasks:
+        data = exported.get("data") if isinstance(exported, dict) else None
+        if not isinstance(data, dict) or "annotations" not in exported:
+            raise ValueError(
+                f"{path} holds tasks without data and annotations: export as JSON, not as JSON-MIN"
+            )
+        if not {"sample_index", "given_label"} <= data.keys():
+            raise ValueError(
+                f"{path} holds a task without sample_index and given_label: it does not come "
+                "from write_project"
+            )
+        index = int(data["sample_index"])
+        if index in seen:
+            raise ValueError(f"{path} holds sample {index} twice: delete one of the two tasks")
+        seen.add(index)
+        label = _last_label(exported["annotations"], f"sample {index}")
+        if label is None or label == data["given_label"]:
+            continue
+        corrections[index] = (
+            label_of_choice(label, class_names, f"sample {index}")
+            if isinstance(label, str)
+            else label
+        )
+    return dict(sorted(corrections.items()))
+
+
+def _check_medium(medium: str) -> None:
+    if medium not in get_args(Medium):
+        raise ValueError(f"medium must be one of {', '.join(get_args(Medium))}, not {medium!r}")
+
+
+def _result(label: Label, medium: Medium, identity: str) -> dict[str, Any]:
+    kind = "choices" if isinstance(label, str) else "number"
+    value = [label] if isinstance(label, str) else label
+    return {
+        "id": identity,
+        "from_name": CONTROL,
+        "to_name": medium,
+        "type": kind,
+        "value": {kind: value},
+    }
+
+
+def _last_label(annotations: Sequence[dict[str, Any]], where: str) -> Label | None:
+    """What the annotation says that was touched last, if it says something."""
+    valid = [one for one in annotations if not one.get("was_cancelled")]
+    for annotation in sorted(valid, key=_touched, reverse=True)[:1]:
+        for result in annotation.get("result", []):
+            if result.get("from_name") != CONTROL:
+                continue
+            value = result.get("value", {})
+            if "number" in value:
+                return float(value["number"])
+            choices = value.get("choices", [])
+            if len(choices) != 1:
+                raise ValueError(f"{where} has {len(choices)} labels: choose one of them")
+            return str(choices[0])
+    return None
+
+
+def _touched(annotation: dict[str, Any]) -> datetime:
+    when = annotation.get("updated_at") or annotation.get("created_at")
+    if when is None:
+        return datetime.min.replace(tzinfo=timezone.utc)
+    # Python 3.10 does not know that Z is UTC.
+    time = datetime.fromisoformat(when.replace("Z", "+00:00"))
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
