@@ -7,32 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-GLOO = dist.is_available() and dist.is_gloo_available()
+from torchrun import run_in_processes
+
 SETTINGS = ("epochs=4", "train_size=256", "batch_size=64", "tensorboard=false", "threads=1")
 
 
 def run_in_two_processes(scenario: str, directory: Path) -> None:
     """Run `every_method` or `the_loop`, below, and wait."""
-    program = Path(__file__)
-    path = os.pathsep.join(filter(None, [str(program.parent), os.environ.get("PYTHONPATH")]))
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    ended = subprocess.run(
-        [sys.executable, *launcher, str(program), scenario, str(directory)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    run_in_processes(2, Path(__file__), scenario, directory)
 
 
 class AsksToStop:

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset
 
+from discrimloss.sample_ids import SampleId
+
 Index = npt.NDArray[np.int64]
 
 
@@ -35,14 +37,25 @@ class IndexedDataset(Dataset[Any]):
         dataset: has `__getitem__` and `__len__`.
         key: the key under which a mapping carries the index.
         index: the index of each item, where the dataset cannot tell (a filtered copy, say).
+        ids: the name of each item, carried instead of an index; for a `DiscrimLoss` with `ids`.
     """
 
     def __init__(
-        self, dataset: Any, *, key: str = "index", index: Sequence[int] | Index | None = None
+        self,
+        dataset: Any,
+        *,
+        key: str = "index",
+        index: Sequence[int] | Index | None = None,
+        ids: Sequence[SampleId] | None = None,
     ) -> None:
         _require_map_style(dataset)
+        if ids is not None and index is not None:
+            raise ValueError("give index or ids, not both: a sample carries one of them")
+        if ids is not None and len(ids) != len(dataset):
+            raise ValueError(f"there are {len(ids)} ids for {len(dataset)} items of the dataset")
         self.dataset = dataset
         self.key = key
+        self._ids = ids
         origin = _origin(dataset) if index is None else _given_origin(dataset, index)
         self._index, self.num_samples = origin
         """`num_samples`: what `DiscrimLoss` needs; the size of the original data."""
@@ -61,7 +74,9 @@ class IndexedDataset(Dataset[Any]):
 
     def _with_index(self, sample: Any, position: int) -> Any:
         position = int(position) + (len(self) if position < 0 else 0)
-        index = position if self._index is None else int(self._index[position])
+        index: SampleId = position if self._index is None else int(self._index[position])
+        if self._ids is not None:
+            index = self._ids[position]
         if isinstance(sample, Mapping):
             if self.key in sample:
                 raise ValueError(

@@ -380,19 +380,24 @@ class DiscrimLoss(LossTracker):
         )
         return f"num_samples={self.num_samples}, variant={self.variant!r}, {values}"
 
+    def make_fit(self, saved_samples: int) -> None:
+        """Be ready to load a state of so many samples, or say why that cannot be."""
+        if self.ids is not None:
+            self.table.restart(saved_samples)  # the saved names come with the saved rows
+        elif saved_samples != self.num_samples:
+            grow = f", load, then resize({self.num_samples})"
+            raise ValueError(
+                f"the saved state holds {saved_samples} samples, this DiscrimLoss "
+                f"{self.num_samples}: build it with num_samples={saved_samples}"
+                + (grow if saved_samples < self.num_samples else "")
+            )
+
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         saved = state_dict.get(prefix + "table.history")
-        if saved is not None and self.ids is not None:
-            self.table.restart(len(saved))  # the saved names come with the saved rows
-        elif saved is not None and len(saved) != self.num_samples:  # before anything is overwritten
-            grow = f", load, then resize({self.num_samples})"
-            raise ValueError(
-                f"the saved state holds {len(saved)} samples, this DiscrimLoss {self.num_samples}: "
-                f"build it with num_samples={len(saved)}"
-                + (grow if len(saved) < self.num_samples else "")
-            )
+        if saved is not None and not self.table.is_partial:
+            self.make_fit(len(saved))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._refresh_derived()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
@@ -66,6 +67,7 @@ class SampleTable(FixedDtypeModule):
         self.shards = shards or WHOLE_TABLE
         self.num_samples = num_samples
         """Of all processes; this one holds `len` of them."""
+        self.is_partial = False
         self._with_room: dict[str, Tensor] = {}
         columns = dict(self.COLUMNS)
         if with_velocity:
@@ -120,10 +122,19 @@ class SampleTable(FixedDtypeModule):
         """A column with the rows of all processes. All of them must ask for it."""
         return self.shards.whole_column(column, self.num_samples)
 
+    @contextmanager
+    def own_rows_only(self) -> Iterator[None]:
+        """Within the block, `state_dict` and `load_state_dict` are about this process's rows."""
+        self.is_partial = True
+        try:
+            yield
+        finally:
+            self.is_partial = False
+
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name, column in self.named_buffers():
-            if self.shards.several:
+            if not self.is_partial and self.shards.several:
                 column = self.whole(column)
             elif len(self._with_room.get(name, column)) > len(column):
                 column = column.clone()  # a part of a storage is saved as all of it
@@ -132,11 +143,12 @@ class SampleTable(FixedDtypeModule):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        own = {
-            name: self.shards.own_part(value) if name.startswith(prefix) else value
-            for name, value in state_dict.items()
-        }
-        super()._load_from_state_dict(own, prefix, *args, **kwargs)
+        if not self.is_partial:
+            state_dict = {
+                name: self.shards.own_part(value) if name.startswith(prefix) else value
+                for name, value in state_dict.items()
+            }
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def all_visited_twice(self) -> bool:
         """Whether there are visits, and no sample of this process has just one."""

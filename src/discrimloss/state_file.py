@@ -1,31 +1,114 @@
-"""The state of all samples in a safetensors file, beside whatever else a checkpoint holds."""
+"""The state of all samples in safetensors files, beside whatever else a checkpoint holds.
+
+One file, written by the first process. A sharded table is written by every process, its own rows
+each, and never comes together in one place; it can be read by any number of processes, sharded or
+not.
+"""
 
 from __future__ import annotations
 
+import re
+from contextlib import ExitStack
 from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
 
 from discrimloss.integrations.extra import needs_extra
 from discrimloss.loss import DiscrimLoss
+from discrimloss.shards import Shards
 from discrimloss.whole_file import whole_file
 
 with needs_extra("safetensors"):
-    from safetensors.torch import load_file, save_file
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save_file
 
 STATE_FILE = "discrimloss.safetensors"
+SHARD_FILE = "discrimloss-{number:05d}-of-{count:05d}.safetensors"
+SHARD_PATTERN = re.compile(r"discrimloss-(\d{5})-of-(\d{5})\.safetensors")
+TABLE = "table."
+
+
+class StateFileError(Exception):
+    """A state that cannot be read: one sentence that says what to do."""
 
 
 def save_state(criterion: DiscrimLoss, directory: str | Path) -> None:
-    """Write all of the criterion's state into a directory. All processes call it; one writes."""
+    """Write all of the criterion's state into a directory. All processes must call it."""
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    state = {name: value.contiguous().cpu() for name, value in criterion.state_dict().items()}
-    with whole_file(directory / STATE_FILE) as unfinished:
-        save_file(state, unfinished)
+    shards = criterion.table.shards
+    name = STATE_FILE
+    if shards.several:
+        name = SHARD_FILE.format(number=shards.rank + 1, count=shards.count)
+    if shards.several or criterion.processes.rank == 0:
+        directory.mkdir(parents=True, exist_ok=True)
+        with whole_file(directory / name) as unfinished:
+            save_file(_own_state(criterion), unfinished)
+    if criterion.processes.count > 1:  # nobody goes on before all of it is there
+        dist.barrier(criterion.processes.group)
 
 
 def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
     """Put back what `save_state` wrote, on however many processes."""
-    path = Path(directory) / STATE_FILE
-    if not path.is_file():
-        raise FileNotFoundError(f"no sample state in {directory}: {STATE_FILE} is not there")
-    criterion.load_state_dict(load_file(path))
+    paths = _state_files(Path(directory))
+    try:
+        state, num_samples = _own_rows(paths, criterion.table.shards)
+    except (OSError, SafetensorError) as error:
+        raise StateFileError(
+            f"cannot read the sample state in {directory} ({error}): go on from another checkpoint"
+        ) from error
+    criterion.make_fit(num_samples)
+    with criterion.table.own_rows_only():
+        criterion.load_state_dict(state)
+
+
+def _own_state(criterion: DiscrimLoss) -> dict[str, Tensor]:
+    """What this process holds: of a sharded table, its own rows."""
+    with criterion.table.own_rows_only():
+        state = criterion.state_dict()
+    return {name: value.detach().cpu().contiguous() for name, value in state.items()}
+
+
+def _state_files(directory: Path) -> list[Path]:
+    if (directory / STATE_FILE).is_file():
+        return [directory / STATE_FILE]
+    found = {}
+    for path in directory.glob("*") if directory.is_dir() else ():
+        match = SHARD_PATTERN.fullmatch(path.name)
+        if match:
+            found[int(match[1])] = (path, int(match[2]))
+    if not found:
+        raise StateFileError(
+            f"there is no sample state in {directory}: {STATE_FILE} is what a checkpoint of a run "
+            "with DiscrimLoss holds; start anew, or from a checkpoint that has one"
+        )
+    count = max(number for _, number in found.values())
+    missing = [n for n in range(1, count + 1) if n not in found or found[n][1] != count]
+    if missing:
+        raise StateFileError(
+            f"the sample state in {directory} is incomplete: "
+            f"{SHARD_FILE.format(number=missing[0], count=count)} is missing"
+        )
+    return [found[number][0] for number in range(1, count + 1)]
+
+
+def _own_rows(paths: list[Path], shards: Shards) -> tuple[dict[str, Tensor], int]:
+    """The rows of this process, from however many files; and how many samples there are."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(safe_open(path, framework="pt")) for path in paths]
+        names = list(files[0].keys())
+        lengths = [file.get_slice(TABLE + "history").get_shape()[0] for file in files]
+        own = torch.arange(shards.rank, sum(lengths), shards.count)
+        state = {}
+        for name in names:
+            if not name.startswith(TABLE):
+                state[name] = files[0].get_tensor(name)
+                continue
+            for number, file in enumerate(files):  # dealt out like cards, as they are here
+                column = file.get_tensor(name)
+                if name not in state:
+                    state[name] = column.new_empty(len(own))
+                here = own % len(files) == number
+                state[name][here] = column[own[here] // len(files)]
+    return state, sum(lengths)

@@ -18,7 +18,8 @@ from discrimloss.training.run import RunRequest, run_training
 from method_contract import MethodContract
 from run_comparison import assert_same_run, history_of
 from run_host import RunHost
-from two_processes import GLOO, SETTINGS, run_in_two_processes
+from torchrun import GLOO
+from two_processes import SETTINGS, run_in_two_processes
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from run_comparison import history_of
-from two_processes import GLOO, run_in_two_processes
+from torchrun import GLOO
+from two_processes import run_in_two_processes
 
 pytestmark = pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
 
