@@ -380,8 +380,15 @@ class DiscrimLoss(LossTracker):
         )
         return f"num_samples={self.num_samples}, variant={self.variant!r}, {values}"
 
-    def make_fit(self, saved_samples: int) -> None:
+    def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
         """Be ready to load a state of so many samples, or say why that cannot be."""
+        if has_ids != (self.ids is not None):
+            raise ValueError(
+                "the saved state knows its samples by ids: build the DiscrimLoss with ids=SampleIds()"
+                if has_ids
+                else "the saved state knows its samples by position, not by ids: build the "
+                f"DiscrimLoss with num_samples={saved_samples}"
+            )
         if self.ids is not None:
             self.table.restart(saved_samples)  # the saved names come with the saved rows
         elif saved_samples != self.num_samples:
@@ -397,7 +404,7 @@ class DiscrimLoss(LossTracker):
     ) -> None:
         saved = state_dict.get(prefix + "table.history")
         if saved is not None and not self.table.is_partial:
-            self.make_fit(len(saved))
+            self.make_fit(len(saved), has_ids=prefix + "ids.text" in state_dict)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._refresh_derived()
 

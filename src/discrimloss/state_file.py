@@ -58,7 +58,7 @@ def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
         raise StateFileError(
             f"cannot read the sample state in {directory} ({error}): go on from another checkpoint"
         ) from error
-    criterion.make_fit(num_samples)
+    criterion.make_fit(num_samples, has_ids="ids.text" in state)
     with criterion.table.own_rows_only():
         criterion.load_state_dict(state)
 
