@@ -384,10 +384,10 @@ class DiscrimLoss(LossTracker):
         """Be ready to load a state of so many samples, or say why that cannot be."""
         if has_ids != (self.ids is not None):
             raise ValueError(
-                "the saved state knows its samples by ids: build the DiscrimLoss with ids=SampleIds()"
+                "the saved state knows its samples by ids: give DiscrimLoss ids=SampleIds()"
                 if has_ids
-                else "the saved state knows its samples by position, not by ids: build the "
-                f"DiscrimLoss with num_samples={saved_samples}"
+                else "the saved state knows its samples by position, not by ids: "
+                f"give DiscrimLoss num_samples={saved_samples}"
             )
         if self.ids is not None:
             self.table.restart(saved_samples)  # the saved names come with the saved rows
