@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,7 +25,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 from discrimloss import DiscrimLoss, SampleIds
-from discrimloss.state_file import load_state, save_state
 from state_comparison import assert_same_state
 
 SAMPLES, EPOCHS = 37, 6
@@ -361,8 +361,9 @@ def train_epochs(criterion: DiscrimLoss, first: int, last: int) -> None:
             criterion(losses[mine], index[mine])
 
 
-@scenario
 def states_travel_between_numbers_of_processes(directory: Path) -> None:
+    from discrimloss.state_file import load_state, save_state
+
     expected = reference()
     train_epochs(expected, 1, 3)
     for sharded in (False, True):
@@ -380,6 +381,10 @@ def states_travel_between_numbers_of_processes(directory: Path) -> None:
     train_epochs(expected, 4, EPOCHS)
     train_epochs(resumed, 4, EPOCHS)
     assert_same_state(resumed, expected)
+
+
+if find_spec("safetensors"):  # an extra
+    scenario(states_travel_between_numbers_of_processes)
 
 
 def main(directory: Path) -> None:

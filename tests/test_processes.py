@@ -10,7 +10,6 @@ import torch.distributed as dist
 
 import loss_in_processes
 from discrimloss import DiscrimLoss
-from discrimloss.state_file import load_state
 from state_comparison import assert_same_state
 from torchrun import needs_gloo, run_in_processes
 
@@ -40,6 +39,7 @@ def test_scenario(number: int, scenario: str, directory: Path) -> None:
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_one_process_goes_on_from_several(number: int, sharded: bool, directory: Path) -> None:
+    load_state = pytest.importorskip("discrimloss.state_file", exc_type=ImportError).load_state
     folder = directory / str(number) / f"of-{number}-{sharded}"
     expected = DiscrimLoss(loss_in_processes.SAMPLES, loss_in_processes.EPOCHS)
     loss_in_processes.train_epochs(expected, 1, 3)

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from discrimloss import DiscrimLoss, SampleIds
-from discrimloss.state_file import SHARD_FILE, STATE_FILE, StateFileError, load_state, save_state
 from state_comparison import assert_same_state
+
+pytest.importorskip("safetensors")
+from discrimloss.state_file import SHARD_FILE, STATE_FILE, StateFileError, load_state, save_state
 
 
 def trained(criterion: DiscrimLoss, epochs: int = 3) -> DiscrimLoss:
