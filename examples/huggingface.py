@@ -122,7 +122,7 @@ def accuracy(evaluated) -> dict[str, float]:
     return {"accuracy": float((evaluated.predictions.argmax(1) == evaluated.label_ids).mean())}
 
 
-print(f"{len(train)} docstrings to train on, {NOISE:.0%} of them with a wrong label; {len(test)} to test")
+print(f"{len(train)} docstrings, {NOISE:.0%} of their labels wrong; {len(test)} more to test on")
 plain, ours = train_model(Trainer), train_model(DiscrimTrainer)
 for name, trainer in (("Trainer", plain), ("DiscrimTrainer", ours)):
     print(f"test accuracy with {name} {trainer.evaluate()['eval_accuracy']:.1%}")
@@ -135,4 +135,6 @@ print(f"{(called & wrong).sum()} of {called.sum()} labels called incorrect are, 
 print("the worst labels:")
 names = list(MODULES)
 for index in verdicts.most_suspicious(5):
-    print(f"  {names[given[index]]}?", f"truly {names[true[train[index]]]}:", texts[train[index]][:70])
+    print(
+        f"  {names[given[index]]}?", f"truly {names[true[train[index]]]}:", texts[train[index]][:70]
+    )

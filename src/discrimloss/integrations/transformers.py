@@ -286,6 +286,8 @@ def _criterion_or_options(
     elif isinstance(discrimloss, DiscrimLoss):
         options = None
         criterion, reduction = discrimloss, discrimloss.reduction
+        if criterion.ids is not None:
+            raise ValueError("a Trainer knows samples by their positions: build it without ids")
     else:
         raise TypeError(
             "discrimloss must be a DiscrimLoss or a mapping of its options, not "
