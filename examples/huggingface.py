@@ -58,7 +58,7 @@ def docstrings(library: str) -> set[str]:
     return {text for text in texts if len(text) > 30}
 
 
-# As many texts of each library, none of them in two libraries.
+# As many texts of each library, none of them in two libraries; a quarter is for testing.
 generator = random.Random(0)
 found = {library: docstrings(library) for library in MODULES}
 texts: list[str] = []
@@ -66,7 +66,7 @@ true: list[int] = []
 for label, library in enumerate(MODULES):
     elsewhere = set().union(*(found[other] for other in MODULES if other != library))
     own = sorted(found[library] - elsewhere)
-    own = generator.sample(own, min(len(own), options.samples // 4 + 100))
+    own = generator.sample(own, min(len(own), options.samples // 3))
     texts += own
     true += [label] * len(own)
 order = generator.sample(range(len(texts)), len(texts))

@@ -1,6 +1,7 @@
 """Epochs and iterations, checkpoints, logs, and what is refused."""
 
 import importlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -164,7 +165,7 @@ def test_a_checkpoint_without_sample_state_is_refused(tmp_path: Path) -> None:
     model = bert(BertForSequenceClassification)
     Trainer(model=model, args=args, train_dataset=texts(6)).train()
     trainer = DiscrimTrainer(model=model, args=args, train_dataset=texts(6))
-    with pytest.raises(ValueError, match=f"no {STATE_FILE} in .*checkpoint-2: resume from a check"):
+    with pytest.raises(ValueError, match=r"no discrimloss\S+ in .*checkpoint-2: resume from a che"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
@@ -189,6 +190,7 @@ class Stream(IterableDataset[Any]):
         ({"discrimloss": "ema"}, TypeError, "a DiscrimLoss or a mapping of its options, not str"),
         ({"discrimloss": {"reduction": "sum"}}, ValueError, "must be 'mean', not 'sum'"),
         ({"discrimloss": DiscrimLoss(9, 2, reduction="none")}, ValueError, "'mean', not 'none'"),
+        ({"discrimloss": {"ids": ["a"]}}, ValueError, "by their positions: .* without ids"),
         ({"steps_per_iteration": 0}, ValueError, "steps_per_iteration"),
     ],
 )
@@ -214,6 +216,18 @@ def test_batches_without_an_index_are_refused(tmp_path: Path) -> None:
     args, model = arguments(tmp_path), bert(BertForSequenceClassification)
     with pytest.raises(ValueError, match="a training batch came without the index of its samples"):
         OwnLoader(model=model, args=args, train_dataset=texts(4)).train()
+
+
+# Pinned memory is the Trainer's default, and torch minds it where there is no GPU.
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")
+def test_the_documentation_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "huggingface.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, {"__name__": "documentation"})
+    assert sorted(path.name for path in tmp_path.glob("out/*/discrimloss*")) == [STATE_FILE] * 3
 
 
 @pytest.mark.parametrize("missing", ["transformers", "accelerate"])

@@ -27,7 +27,7 @@ with needs_extra("transformers"):
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-    from discrimloss.state_file import STATE_FILE, load_state, save_state
+    from discrimloss.state_file import load_state, save_state
 
 if TYPE_CHECKING:
     _Trainer = Trainer
@@ -35,6 +35,7 @@ else:  # a mixin stands before the Trainer that it is mixed with
     _Trainer = object
 
 SHARE_KEY = "discrimloss_share"
+STATE_FILES = "discrimloss*.safetensors"  # one, or one for each process that has part of the table
 SampleLosses = Callable[[Any, Any, Any], Tensor]
 
 
@@ -83,8 +84,9 @@ class DiscrimTrainerMixin(_Trainer):
                 "compute_loss_func returns one loss for a batch: give sample_losses in its place, "
                 "a function of (outputs, labels, model) that returns one loss for each sample"
             )
-        below = super().compute_loss.__func__  # type: ignore[attr-defined]
-        if below is not Trainer.compute_loss and self.sample_losses is None:
+        below = super().compute_loss
+        is_own = getattr(below, "__func__", below) is not Trainer.compute_loss
+        if is_own and self.sample_losses is None:
             raise ValueError(
                 f"{below.__qualname__} returns one loss for a batch, and training would not use "
                 "it: give sample_losses, a function of (outputs, labels, model) that returns one "
@@ -106,9 +108,9 @@ class DiscrimTrainerMixin(_Trainer):
         if checkpoint is True:
             checkpoint = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
         self._resumed_checkpoint = Path(checkpoint) if checkpoint else None
-        if self._resumed_checkpoint and not (self._resumed_checkpoint / STATE_FILE).is_file():
+        if self._resumed_checkpoint and not any(self._resumed_checkpoint.glob(STATE_FILES)):
             raise ValueError(
-                f"no {STATE_FILE} in {checkpoint}: resume from a checkpoint that DiscrimTrainer "
+                f"no {STATE_FILES} in {checkpoint}: resume from a checkpoint that DiscrimTrainer "
                 "wrote, or load the model's weights from this one and call train() without "
                 "resume_from_checkpoint"
             )
@@ -282,12 +284,10 @@ def _criterion_or_options(
 ) -> tuple[DiscrimLoss | None, dict[str, Any] | None]:
     if discrimloss is None or isinstance(discrimloss, Mapping):
         options = dict(discrimloss or {})
-        criterion, reduction = None, options.get("reduction", "mean")
+        criterion, reduction, ids = None, options.get("reduction", "mean"), options.get("ids")
     elif isinstance(discrimloss, DiscrimLoss):
         options = None
-        criterion, reduction = discrimloss, discrimloss.reduction
-        if criterion.ids is not None:
-            raise ValueError("a Trainer knows samples by their positions: build it without ids")
+        criterion, reduction, ids = discrimloss, discrimloss.reduction, discrimloss.ids
     else:
         raise TypeError(
             "discrimloss must be a DiscrimLoss or a mapping of its options, not "
@@ -295,4 +295,8 @@ def _criterion_or_options(
         )
     if reduction != "mean":
         raise ValueError(f"in a Trainer, reduction must be 'mean', not {reduction!r}")
+    if ids is not None:
+        raise ValueError(
+            "a Trainer knows samples by their positions: give a DiscrimLoss without ids"
+        )
     return criterion, options
