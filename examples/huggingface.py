@@ -37,7 +37,7 @@ MODULES["sklearn"] = [f"sklearn.{name}" for name in MODULES["sklearn"]]
 NOISE = 0.4
 
 options = argparse.ArgumentParser()
-options.add_argument("--samples", type=int, default=1000, help="training texts")
+options.add_argument("--samples", type=int, default=800, help="training texts")
 options.add_argument("--epochs", type=int, default=8)
 options = options.parse_args()
 torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """DiscrimTrainer in two processes: the program that torchrun starts, and the run it makes.
 
-Every process writes its model's weights and its criterion's state to DIRECTORY/STEPS-RANK.pt.
+Every process writes its model's weights and its criterion's state to DIRECTORY/NAME-RANK.pt.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ from run_host import quick_calibration
 from tiny_transformers import CLASSES, arguments, bert, texts
 
 SAMPLES = 24
+RUNS: dict[str, tuple[int, dict[str, Any]]] = {  # micro-batches of a step, options of the loss
+    "plain": (1, {}),
+    "accumulated": (2, {}),
+    "sharded": (1, {"sharded": True}),
+}
 
 
 def partly_labelled() -> list[dict[str, Any]]:
@@ -31,7 +36,8 @@ def partly_labelled() -> list[dict[str, Any]]:
     return samples
 
 
-def trained(directory: Path, batch_size: int, accumulated: int) -> DiscrimTrainer:
+def trained(directory: Path, batch_size: int, name: str) -> DiscrimTrainer:
+    accumulated, options = RUNS[name]
     args = arguments(
         directory,
         per_device_train_batch_size=batch_size,
@@ -39,7 +45,10 @@ def trained(directory: Path, batch_size: int, accumulated: int) -> DiscrimTraine
         save_strategy="epoch",
     )
     trainer = DiscrimTrainer(
-        model=bert(BertForTokenClassification), args=args, train_dataset=partly_labelled()
+        model=bert(BertForTokenClassification),
+        args=args,
+        train_dataset=partly_labelled(),
+        discrimloss=options,
     )
     trainer.train()
     return trainer
@@ -47,14 +56,14 @@ def trained(directory: Path, batch_size: int, accumulated: int) -> DiscrimTraine
 
 def main() -> None:
     directory = Path(sys.argv[1])
-    for accumulated in (1, 2):
-        trainer = trained(directory / f"two-{accumulated}", 4, accumulated)
+    for name in RUNS:
+        trainer = trained(directory / name, 4, name)
         ended = {
             "weights": trainer.model.state_dict(),
             "state": trainer.criterion.state_dict(),
             "processes": trainer.args.world_size,
         }
-        torch.save(ended, directory / f"{accumulated}-{trainer.args.process_index}.pt")
+        torch.save(ended, directory / f"{name}-{trainer.args.process_index}.pt")
 
 
 if __name__ == "__main__":
