@@ -30,16 +30,18 @@ from discrimloss.models.text_encoder import find_pretrained
 MODULES = {
     "numpy": ["numpy", "numpy.ma", "numpy.linalg", "numpy.polynomial", "numpy.random"],
     "pandas": ["pandas", "pandas.api.types", "pandas.api.extensions", "pandas.tseries.offsets"],
-    "sklearn": ["cluster", "datasets", "decomposition", "ensemble", "linear_model", "metrics"],
+    "sklearn": [
+        f"sklearn.{name}"
+        for name in ("cluster", "datasets", "decomposition", "ensemble", "linear_model", "metrics")
+    ],
     "torch": ["torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.distributions"],
 }
-MODULES["sklearn"] = [f"sklearn.{name}" for name in MODULES["sklearn"]]
 NOISE = 0.4
 
-options = argparse.ArgumentParser()
-options.add_argument("--samples", type=int, default=800, help="training texts")
-options.add_argument("--epochs", type=int, default=8)
-options = options.parse_args()
+parser = argparse.ArgumentParser()
+parser.add_argument("--samples", type=int, default=800, help="training texts")
+parser.add_argument("--epochs", type=int, default=8)
+options = parser.parse_args()
 torch.set_num_threads(1)
 logging.set_verbosity_error()
 logging.disable_progress_bar()
