@@ -1,0 +1,302 @@
+"""DiscrimLoss in the Hugging Face Trainer: another import, another class name, nothing else.
+
+`DiscrimTrainer` is the Trainer with it; `DiscrimTrainerMixin` adds it to a Trainer of your own.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from discrimloss.hyperparameters import require_whole_number
+from discrimloss.integrations.extra import needs_extra
+from discrimloss.integrations.indexed_rows import INDEX_KEY, IndexedCollator, IndexedRows
+from discrimloss.integrations.metrics import sample_metrics
+from discrimloss.integrations.model_losses import ModelLosses, logits_of
+from discrimloss.loss import DiscrimLoss
+from discrimloss.state import MAX_SAMPLES
+
+with needs_extra("transformers"):
+    import accelerate  # noqa: F401 (transformers can be there without what its Trainer needs)
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+
+    from discrimloss.state_file import load_state, save_state
+
+if TYPE_CHECKING:
+    _Trainer = Trainer
+else:  # a mixin stands before the Trainer that it is mixed with
+    _Trainer = object
+
+SHARE_KEY = "discrimloss_share"
+STATE_FILES = "discrimloss*.safetensors"  # one, or one for each process that has part of the table
+SampleLosses = Callable[[Any, Any, Any], Tensor]
+
+
+class DiscrimTrainerMixin(_Trainer):
+    """Makes a Trainer weigh each sample's loss: ``class Mine(DiscrimTrainerMixin, MyTrainer)``.
+
+    All that a Trainer takes, it takes as well. After `train()` (and during it), `criterion` is the
+    `DiscrimLoss`: ask `criterion.verdicts()`. Evaluation and prediction are the Trainer's own.
+
+    Args:
+        discrimloss: options of `DiscrimLoss` as a mapping, such as ``{"threshold": "ema"}``, or a
+            `DiscrimLoss`. By default its defaults, with the run's number of samples and epochs.
+        steps_per_iteration: let this many optimizer steps be an "epoch" of the schedule, in place
+            of a pass over the data.
+        sample_losses: a function of (outputs, labels, model) that returns one loss for each sample,
+            shape (batch,), for models where it does not follow from logits and labels. With
+            several label columns, `labels` is a dict.
+    """
+
+    # Our loss is a mean of one micro-batch: the Trainer divides it by their number.
+    loss_is_scaled_for_ga = False
+
+    def __init__(
+        self,
+        *args: Any,
+        discrimloss: DiscrimLoss | Mapping[str, Any] | None = None,
+        steps_per_iteration: int | None = None,
+        sample_losses: SampleLosses | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        if steps_per_iteration is not None:
+            require_whole_number("steps_per_iteration", steps_per_iteration, 1, MAX_SAMPLES)
+        self.steps_per_iteration = steps_per_iteration
+        self.sample_losses = sample_losses
+        self._criterion, self._options = _criterion_or_options(discrimloss)
+        self._resumed_checkpoint: Path | None = None
+        self._require_losses_of_samples()
+        if self.train_dataset is not None:
+            IndexedRows(self.train_dataset)  # refuses what has no positions, before a long wait
+        self.add_callback(_SampleSchedule(self))
+
+    def _require_losses_of_samples(self) -> None:
+        if self.compute_loss_func is not None:
+            raise ValueError(
+                "compute_loss_func returns one loss for a batch: give sample_losses in its place, "
+                "a function of (outputs, labels, model) that returns one loss for each sample"
+            )
+        below = super().compute_loss
+        is_own = getattr(below, "__func__", below) is not Trainer.compute_loss
+        if is_own and self.sample_losses is None:
+            raise ValueError(
+                f"{below.__qualname__} returns one loss for a batch, and training would not use "
+                "it: give sample_losses, a function of (outputs, labels, model) that returns one "
+                "loss for each sample"
+            )
+
+    @property
+    def criterion(self) -> DiscrimLoss:
+        """The loss of the run, with the state of every sample; built when `train()` begins."""
+        if self._criterion is None:
+            raise ValueError("there is no criterion yet: it is built when train() begins")
+        return self._criterion
+
+    def train(
+        self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """As the Trainer's. A checkpoint to resume from must hold the samples' state."""
+        checkpoint = resume_from_checkpoint
+        if checkpoint is True:
+            checkpoint = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
+        self._resumed_checkpoint = Path(checkpoint) if checkpoint else None
+        if self._resumed_checkpoint and not any(self._resumed_checkpoint.glob(STATE_FILES)):
+            raise ValueError(
+                f"no {STATE_FILES} in {checkpoint}: resume from a checkpoint that DiscrimTrainer "
+                "wrote, or load the model's weights from this one and call train() without "
+                "resume_from_checkpoint"
+            )
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def begin_criterion(self, epochs: int) -> None:
+        """Make the criterion ready for a run of so many epochs, or for the rest of one."""
+        num_samples = IndexedRows(self.train_dataset).num_samples
+        if self._options is not None:
+            options = {"num_samples": num_samples, "epochs": epochs, **self._options}
+            self._criterion = DiscrimLoss(**options)
+        if self.criterion.num_samples < num_samples:
+            raise ValueError(
+                f"the DiscrimLoss has room for {self.criterion.num_samples} samples, the training "
+                f"data has {num_samples}: build it with num_samples={num_samples}"
+            )
+        self.criterion.to(self.args.device).train()
+        if self._resumed_checkpoint:
+            load_state(self.criterion, self._resumed_checkpoint)
+
+    def get_train_dataloader(self) -> Any:
+        """The Trainer's, with the index of each sample in every batch."""
+        if self.train_dataset is None:
+            return super().get_train_dataloader()  # which says so
+        given, collator = self.train_dataset, self.data_collator
+        dataset, collate = given, collator
+        # What the Trainer does to columns, it must do to the samples, not to what we make of them.
+        if hasattr(given, "remove_columns"):  # a Dataset of the library datasets
+            dataset = self._remove_unused_columns(given, description="training")
+        else:
+            collate = self._get_collator_with_removed_columns(collator, description="training")
+        self.train_dataset, self.data_collator = IndexedRows(dataset), IndexedCollator(collate)
+        try:
+            return super().get_train_dataloader()
+        finally:  # evaluating on the training data is nothing special
+            self.train_dataset, self.data_collator = given, collator
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        if isinstance(train_dataset, IndexedRows):  # lengths are columns of the dataset within
+            train_dataset = train_dataset.dataset
+        return super()._get_train_sampler(train_dataset)
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], None]:
+        """The micro-batches of a step, each with the share of the step that its samples have."""
+        batches, _ = super().get_batch_samples(*args, **kwargs)
+        if len(batches) > 1:
+            numbers = torch.stack([self._labelled(batch).sum() for batch in batches])
+            numbers = self.accelerator.reduce(numbers.to(self.args.device), "sum").double()
+            shares = numbers / numbers.mean().clamp(min=1e-9)
+            for batch, share in zip(batches, shares.tolist(), strict=True):
+                batch[SHARE_KEY] = share
+        # Labelled tokens, which the Trainer would count, are not what our loss averages over.
+        return batches, None
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Any,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """In training the weighted loss; in evaluation the Trainer's own."""
+        if not model.training and INDEX_KEY not in inputs:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        labelled = self._labelled(inputs)
+        index, share = inputs.pop(INDEX_KEY), inputs.pop(SHARE_KEY, 1.0)
+        # The model sees its labels, as with the Trainer, though its own loss is of no use here.
+        outputs = model(**inputs)
+        losses = self._losses(outputs, self._labels(inputs))
+        if losses.shape != index.shape:
+            raise ValueError(
+                f"{tuple(index.shape)} samples went in and losses of shape {tuple(losses.shape)} "
+                "came out: there must be one for each sample; is it the data collator?"
+            )
+        loss = share * self.criterion(losses[labelled], index[labelled])
+        return (loss, outputs) if return_outputs else loss
+
+    def _losses(self, outputs: Any, labels: Any) -> Tensor:
+        if self.sample_losses is not None:
+            return self.sample_losses(outputs, labels, self.model)
+        if not isinstance(labels, Tensor):
+            raise ValueError(
+                f"the labels are {', '.join(labels) or 'missing'}: give sample_losses, a function "
+                "of (outputs, labels, model) that returns one loss for each sample"
+            )
+        return self._model_losses()(logits_of(outputs), labels)
+
+    def _model_losses(self) -> ModelLosses:
+        return ModelLosses.of(self.model, self.args.label_smoothing_factor)
+
+    def _labels(self, batch: Any) -> Any:
+        """The labels of a batch: a tensor, or a dict where there is not exactly one column."""
+        names = ["labels"] if "labels" in batch else [n for n in self.label_names if n in batch]
+        return batch[names[0]] if len(names) == 1 else {name: batch[name] for name in names}
+
+    def _labelled(self, batch: Any) -> Tensor:
+        """Which samples of a batch count, shape (batch,), bool."""
+        if INDEX_KEY not in batch:
+            raise ValueError(
+                "a training batch came without the index of its samples: a get_train_dataloader of "
+                "your own must use self.train_dataset and self.data_collator, and stand behind "
+                "DiscrimTrainerMixin in the list of base classes"
+            )
+        labels = self._labels(batch)
+        if self.sample_losses is None and isinstance(labels, Tensor):
+            return self._model_losses().labelled(labels)
+        return torch.ones_like(batch[INDEX_KEY], dtype=torch.bool)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        # First, so that no checkpoint is complete, or uploaded, without it.
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        save_state(self.criterion, Path(self._get_output_dir(trial)) / name)
+        super()._save_checkpoint(model, trial)
+
+
+class DiscrimTrainer(DiscrimTrainerMixin, Trainer):
+    """The Hugging Face Trainer with DiscrimLoss; see `DiscrimTrainerMixin` for the options.
+
+    ``DiscrimTrainer(model=…, args=…, train_dataset=…)`` is enough.
+    """
+
+
+class _SampleSchedule(TrainerCallback):
+    """Tells the criterion the epoch, or the iteration, and logs what it found when one ends."""
+
+    def __init__(self, trainer: DiscrimTrainerMixin) -> None:
+        self.trainer = trainer
+        self.passes = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Build the criterion, now that the length of the run is known."""
+        self.passes = int(state.epoch or 0)  # those that a resumed run has behind it
+        steps = self.trainer.steps_per_iteration
+        epochs = math.ceil(state.max_steps / steps) if steps else state.num_train_epochs
+        self.trainer.begin_criterion(epochs)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A pass over the data begins."""
+        self.passes += 1
+        if not self.trainer.steps_per_iteration:
+            self.trainer.criterion.set_epoch(self.passes)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An iteration may begin."""
+        steps = self.trainer.steps_per_iteration
+        if steps and self.trainer.criterion.epoch != (now := state.global_step // steps + 1):
+            self.trainer.criterion.set_epoch(now)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An iteration may end."""
+        steps = self.trainer.steps_per_iteration
+        if steps and (state.global_step % steps == 0 or state.global_step == state.max_steps):
+            self._log(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A pass over the data ends."""
+        if not self.trainer.steps_per_iteration:
+            self._log(control)
+
+    def _log(self, control: Any) -> None:
+        with warnings.catch_warnings():  # a first iteration may well see every sample twice
+            warnings.filterwarnings("ignore", "samples were visited several times, all in epoch 1")
+            values = sample_metrics(self.trainer.criterion)
+        due = control.should_log
+        self.trainer.log(values)
+        control.should_log = due  # what the Trainer wants to log itself is still to come
+
+
+def _criterion_or_options(
+    discrimloss: Any,
+) -> tuple[DiscrimLoss | None, dict[str, Any] | None]:
+    if discrimloss is None or isinstance(discrimloss, Mapping):
+        options = dict(discrimloss or {})
+        criterion, reduction, ids = None, options.get("reduction", "mean"), options.get("ids")
+    elif isinstance(discrimloss, DiscrimLoss):
+        options = None
+        criterion, reduction, ids = discrimloss, discrimloss.reduction, discrimloss.ids
+    else:
+        raise TypeError(
+            "discrimloss must be a DiscrimLoss or a mapping of its options, not "
+            f"{type(discrimloss).__name__}"
+        )
+    if reduction != "mean":
+        raise ValueError(f"in a Trainer, reduction must be 'mean', not {reduction!r}")
+    if ids is not None:
+        raise ValueError(
+            "a Trainer knows samples by their positions: give a DiscrimLoss without ids"
+        )
+    return criterion, options
