@@ -165,7 +165,10 @@ def test_resumed_after_an_epoch_as_if_never_stopped(tmp_path: Path) -> None:
     trainer.fit(model, small_loader())
 
     resumed_model, resumed = SmallModel(), DiscrimLossCallback(log_every=0)
-    quiet_trainer(resumed).fit(resumed_model, small_loader(), ckpt_path=tmp_path / "epoch=1.ckpt")
+    keeper = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
+    trainer = quiet_trainer(resumed, keeper, enable_checkpointing=True)
+    trainer.fit(resumed_model, small_loader(), ckpt_path=tmp_path / "epoch=1.ckpt")
+    assert trainer.global_step == 4 * EPOCHS
     assert_same_state(resumed.criterion, callback.criterion)
     assert_same_weights(resumed_model, model)
 
@@ -178,10 +181,10 @@ class ResumableLoader(DataLoader[Any]):
         self.handed_out = 0
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        batches, skipped = list(super().__iter__()), self.handed_out
-        for self.handed_out, batch in enumerate(batches[skipped:], start=skipped + 1):
+        skipped = self.handed_out % len(self)
+        batches = list(super().__iter__())[skipped:]
+        for self.handed_out, batch in enumerate(batches, start=skipped + 1):
             yield batch
-        self.handed_out = 0
 
     def state_dict(self) -> dict[str, int]:
         return {"handed_out": self.handed_out}
