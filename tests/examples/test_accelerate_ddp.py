@@ -8,6 +8,7 @@ from two_processes import GLOO
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
+@pytest.mark.slow
 def test_it_finds_the_wrong_labels() -> None:
     assert_found_the_noise(run_example("accelerate_ddp.py", "--epochs", "10"))
 

@@ -158,6 +158,8 @@ def test_validation_sees_the_task_loss_and_teaches_nothing() -> None:
     assert_same_state(callback.criterion, before)
 
 
+# A run that goes on finds the checkpoints of the earlier one, as it should.
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")
 def test_resumed_after_an_epoch_as_if_never_stopped(tmp_path: Path) -> None:
     model, callback = SmallModel(), DiscrimLossCallback(log_every=0)
     keeper = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
