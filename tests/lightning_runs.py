@@ -5,6 +5,7 @@ Every process writes what it ended with to DIRECTORY/RANK.pt.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import lightning
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from discrimloss import IndexedDataset
 from discrimloss.integrations.lightning import DiscrimLossCallback, weighted_loss
@@ -63,7 +64,13 @@ def quiet_trainer(*callbacks: lightning.Callback, **settings: Any) -> lightning.
 def main(directory: Path) -> None:
     callback, model = DiscrimLossCallback(log_every=3), ValidatedModel()
     trainer = quiet_trainer(callback, strategy="ddp", devices=2)
-    trainer.fit(model, small_loader(batch_size=6), small_loader(batch_size=6))
+    # Lightning would shuffle. This gives each process every other sample, in order; Lightning
+    # starts the second one, and tells it so.
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+    dataset = small_dataset()
+    sampler = DistributedSampler(dataset, num_replicas=2, rank=rank, shuffle=False)
+    loader = DataLoader(dataset, batch_size=6, sampler=sampler)
+    trainer.fit(model, loader, small_loader(batch_size=6))
     ended = {
         "criterion": callback.criterion.state_dict(),
         "model": model.state_dict(),
