@@ -2,7 +2,9 @@
 
 python examples/accelerate_ddp.py
 torchrun --nproc-per-node 2 examples/accelerate_ddp.py
-accelerate launch --cpu --num_processes 2 examples/accelerate_ddp.py
+accelerate launch --multi_gpu --num_processes 2 examples/accelerate_ddp.py
+
+The last line is for GPUs: with `--cpu`, `accelerate launch` starts one process whatever it is told.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from discrimloss import DiscrimLoss, IndexedDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=40)
 options = parser.parse_args()
-accelerator = Accelerator(cpu=True)  # drop `cpu=True` where there are GPUs
+accelerator = Accelerator(cpu=not torch.cuda.is_available())
 torch.manual_seed(0)
 
 digits = load_digits()
@@ -62,6 +64,7 @@ def accuracy(model: torch.nn.Module) -> float:
 criterion = DiscrimLoss(num_samples=dataset.num_samples, epochs=options.epochs)
 plain, ours = train_model(None), train_model(criterion)
 if accelerator.is_main_process:
+    print(f"trained by {accelerator.num_processes} process(es)")
     print(f"test accuracy with cross-entropy {accuracy(plain):.1%}", end=", ")
     print(f"with DiscrimLoss {accuracy(ours):.1%}")
     verdicts = criterion.verdicts()

@@ -56,7 +56,7 @@ class DigitClassifier(L.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)]
 
 
-def train_model(*callbacks: L.Callback) -> DigitClassifier:
+def train_model(*callbacks: L.Callback) -> tuple[DigitClassifier, L.Trainer]:
     torch.manual_seed(1)
     model = DigitClassifier(weighted=bool(callbacks))
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
@@ -71,7 +71,7 @@ def train_model(*callbacks: L.Callback) -> DigitClassifier:
     )
     loader = DataLoader(dataset, batch_size=64 // options.processes, shuffle=True)
     trainer.fit(model, loader)
-    return model
+    return model, trainer
 
 
 def accuracy(model: DigitClassifier) -> float:
@@ -79,9 +79,10 @@ def accuracy(model: DigitClassifier) -> float:
 
 
 callback = DiscrimLossCallback(log_every=10)
-plain, ours = train_model(), train_model(callback)
+(plain, _), (ours, trainer) = train_model(), train_model(callback)
 verdicts = callback.verdicts()
-if plain.global_rank == 0:
+if trainer.is_global_zero:
+    print(f"trained by {trainer.world_size} process(es)")
     print(f"test accuracy with cross-entropy {accuracy(plain):.1%}", end=", ")
     print(f"with DiscrimLoss {accuracy(ours):.1%}")
     print(verdicts)

@@ -23,6 +23,7 @@ class Report:
     noise_rate: float
     worst_labels: list[tuple[str, str, str]]
     """Given, suggested and true label of each."""
+    processes: int
 
 
 def run_example(name: str, *arguments: str, launcher: tuple[str, ...] = ()) -> Report:
@@ -45,7 +46,8 @@ def read_report(printed: str) -> Report:
     ((plain, ours),) = re.findall(r"cross-entropy ([\d.]+)%, with DiscrimLoss ([\d.]+)%", printed)
     (noise_rate,) = re.findall(r"estimated noise rate ([\d.]+)%", printed)
     worst = re.findall(r"given (\d), suggested (\d), truly (\d), p_incorrect", printed)
-    return Report(float(plain), float(ours), float(noise_rate), worst)
+    processes = re.findall(r"trained by (\d+) process", printed) or ["1"]
+    return Report(float(plain), float(ours), float(noise_rate), worst, *map(int, processes))
 
 
 def assert_found_the_noise(report: Report) -> None:

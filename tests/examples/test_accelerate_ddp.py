@@ -16,4 +16,5 @@ def test_it_finds_the_wrong_labels() -> None:
 @pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
 def test_it_finds_them_in_two_processes() -> None:
     report = run_example("accelerate_ddp.py", "--epochs", "10", launcher=TORCHRUN)
+    assert report.processes == 2
     assert_found_the_noise(report)
