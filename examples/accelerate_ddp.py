@@ -4,7 +4,7 @@ python examples/accelerate_ddp.py
 torchrun --nproc-per-node 2 examples/accelerate_ddp.py
 accelerate launch --multi_gpu --num_processes 2 examples/accelerate_ddp.py
 
-The last line is for GPUs: with `--cpu`, `accelerate launch` starts one process whatever it is told.
+`--multi_gpu` on CPUs, too: with `--cpu`, `accelerate launch` starts one process, whatever you say.
 """
 
 import argparse

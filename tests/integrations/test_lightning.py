@@ -82,6 +82,22 @@ def test_a_criterion_of_ones_own_and_options() -> None:
     assert callback.criterion.hyperparameters.switch_gain == 0.5
 
 
+def test_samples_known_by_name(tmp_path: Path) -> None:
+    def named() -> DiscrimLossCallback:
+        criterion = DiscrimLoss(ids=discrimloss.SampleIds(), epochs=EPOCHS)
+        return DiscrimLossCallback(criterion, log_every=0)
+
+    first = named()
+    trainer = quiet_trainer(first, max_epochs=2)
+    trainer.fit(SmallModel(), small_loader())
+    trainer.save_checkpoint(tmp_path / "named.ckpt")
+    resumed = named()
+    quiet_trainer(resumed).fit(SmallModel(), small_loader(), ckpt_path=tmp_path / "named.ckpt")
+    expected = plain_loop()[1]
+    assert torch.equal(resumed.criterion.average_losses, expected.average_losses)
+    assert torch.equal(resumed.criterion.sample_weights, expected.sample_weights)
+
+
 def test_half_precision_keeps_the_state_in_full() -> None:
     model, callback = fit(precision="bf16-mixed")
     _, expected = plain_loop()
@@ -268,22 +284,39 @@ def test_sentences() -> None:
         quiet_trainer(DiscrimLossCallback(num_samples=10)).fit(SmallModel(), small_loader())
     with pytest.raises(ValueError, match="not both"):
         DiscrimLossCallback(DiscrimLoss(4, 4), epochs=4)
+    with pytest.raises(ValueError, match="with ids give a criterion of your own"):
+        DiscrimLossCallback(ids=discrimloss.SampleIds())
     with pytest.raises(TypeError, match="must be a DiscrimLoss, not int"):
         DiscrimLossCallback(44)  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
-def test_two_processes_equal_one_with_the_double_batch(tmp_path: Path) -> None:
-    program = Path(lightning_runs.__file__)
+def run_program(program: Path, directory: Path) -> None:
     source = Path(discrimloss.__file__).parents[1]
     ended = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)],
+        [sys.executable, str(program), str(directory)],
         env={**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_the_other_name_of_the_library(tmp_path: Path) -> None:
+    text = Path(lightning_runs.__file__).read_text()
+    program = tmp_path / "other_name.py"
+    text = text.replace("import lightning\n", "import pytorch_lightning as lightning\n")
+    program.write_text(text.replace('strategy="ddp", devices=2', "max_steps=-1"))
+    run_program(program, tmp_path)
+    ended = torch.load(tmp_path / "0.pt")
+    assert ended["criterion"]["table.visits"].sum() == SAMPLES // 2 * EPOCHS  # one of two halves
+    assert "discrimloss/k_dyn" in ended["logged"]
+
+
+@pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
+def test_two_processes_equal_one_with_the_double_batch(tmp_path: Path) -> None:
+    run_program(Path(lightning_runs.__file__), tmp_path)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)  # what was logged, too
     assert "discrimloss/k_dyn" in first["logged"]

@@ -58,6 +58,11 @@ class DiscrimLossCallback(Callback):
                 f"give a criterion or its options ({', '.join(options)}), not both: "
                 "the options would have no effect"
             )
+        if "ids" in options:
+            raise ValueError(
+                "with ids give a criterion of your own: "
+                "DiscrimLossCallback(DiscrimLoss(ids=…, epochs=…))"
+            )
         if criterion is not None and not isinstance(criterion, DiscrimLoss):
             raise TypeError(f"criterion must be a DiscrimLoss, not {type(criterion).__name__}")
         self._criterion = criterion
@@ -121,13 +126,13 @@ class DiscrimLossCallback(Callback):
         self.criterion.load_state_dict(state)
 
 
-def weighted_loss(pl_module: LightningModule, losses: Tensor, index: Tensor) -> Tensor:
+def weighted_loss(pl_module: LightningModule, losses: Tensor, index: Any) -> Tensor:
     """The loss to return from `training_step`; outside of training the mean of the task losses.
 
     Args:
         pl_module: ``self``; its trainer must have a `DiscrimLossCallback`.
         losses: shape (batch,), the task loss of each sample, not reduced.
-        index: shape (batch,), integer, which sample each row is.
+        index: shape (batch,), integer, which sample each row is; names, if the criterion has `ids`.
     """
     trainer = pl_module.trainer
     if not trainer.training:  # validation, a sanity check of it, a test
