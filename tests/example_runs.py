@@ -26,12 +26,12 @@ class Report:
     processes: int
 
 
-def run_example(name: str, *arguments: str, launcher: tuple[str, ...] = ()) -> Report:
-    """Run an example, by Python itself or by a launcher that is a module of it."""
+def run_example(name: str, *arguments: str) -> Report:
+    """Run an example as ``python examples/NAME``."""
     source = Path(discrimloss.__file__).parents[1]
     path = os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))
     ended = subprocess.run(
-        [sys.executable, *launcher, str(EXAMPLES / name), *arguments],
+        [sys.executable, str(EXAMPLES / name), *arguments],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

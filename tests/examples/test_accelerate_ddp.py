@@ -2,10 +2,8 @@
 
 import pytest
 
-from example_runs import assert_found_the_noise, run_example
-from two_processes import GLOO
-
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+from example_runs import EXAMPLES, assert_found_the_noise, read_report, run_example
+from torchrun import GLOO, run_in_processes
 
 
 @pytest.mark.slow
@@ -15,6 +13,7 @@ def test_it_finds_the_wrong_labels() -> None:
 
 @pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
 def test_it_finds_them_in_two_processes() -> None:
-    report = run_example("accelerate_ddp.py", "--epochs", "10", launcher=TORCHRUN)
+    printed = run_in_processes(2, EXAMPLES / "accelerate_ddp.py", "--epochs", "10")
+    report = read_report(printed)
     assert report.processes == 2
     assert_found_the_noise(report)

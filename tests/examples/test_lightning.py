@@ -3,7 +3,7 @@
 import pytest
 
 from example_runs import assert_found_the_noise, run_example
-from two_processes import GLOO
+from torchrun import GLOO
 
 
 def test_it_finds_the_wrong_labels() -> None:

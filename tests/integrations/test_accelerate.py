@@ -13,7 +13,7 @@ import accelerate_runs
 from accelerate_runs import EPOCHS, SAMPLES, small_run
 from discrimloss import DiscrimLoss
 from state_comparison import assert_same_state, state_of
-from two_processes import GLOO, launch_twice
+from torchrun import GLOO, run_in_processes
 
 # Accelerate has loaders reach over the end of an epoch, where the last batch does not suffice for
 # all processes: the first samples come again.
@@ -67,7 +67,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not GLOO:
         pytest.skip("torch has no gloo here")
     directory = tmp_path_factory.mktemp("two")
-    launch_twice(Path(accelerate_runs.__file__), str(directory))
+    run_in_processes(2, Path(accelerate_runs.__file__), directory)
     return directory
 
 

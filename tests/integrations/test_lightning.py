@@ -28,7 +28,7 @@ from lightning_runs import (
     small_loader,
 )
 from state_comparison import assert_same_state, state_of
-from two_processes import GLOO
+from torchrun import GLOO
 
 pytestmark = [
     # Advice about the speed of loading, which depends on the machine.
