@@ -1,4 +1,4 @@
-"""Every Python block of the README runs as printed."""
+"""Every Python block of the README, and of the pages about other libraries, runs as printed."""
 
 import os
 import re
@@ -10,19 +10,28 @@ import pytest
 
 import discrimloss
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "docs/lightning.md", "docs/skorch.md"]
 
 
-def python_blocks() -> list[str]:
-    text = README.read_text(encoding="utf-8") if README.exists() else ""
+def python_blocks(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
     return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_the_readme_shows_some_python() -> None:
-    assert python_blocks(), f"{README} has no ```python block"
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_some_python(page: str) -> None:
+    assert python_blocks(page), f"{page} has no ```python block"
 
 
-@pytest.mark.parametrize("block", python_blocks(), ids=lambda block: block.splitlines()[0])
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=f"{page}: {block.splitlines()[0]}")
+        for page in PAGES
+        for block in python_blocks(page)
+    ],
+)
 def test_a_block_runs_as_printed(block: str, tmp_path: Path) -> None:
     source = Path(discrimloss.__file__).parents[1]
     finished = subprocess.run(

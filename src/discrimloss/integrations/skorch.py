@@ -1,0 +1,192 @@
+"""DiscrimLoss in skorch: nets that weigh their criterion's loss of every training sample."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from discrimloss.indexed_dataset import IndexedDataset
+from discrimloss.integrations.extra import needs_extra
+from discrimloss.loss import DiscrimLoss
+from discrimloss.verdicts import Rule, Verdicts
+
+with needs_extra("skorch"):
+    from skorch import (
+        NeuralNet,
+        NeuralNetBinaryClassifier,
+        NeuralNetClassifier,
+        NeuralNetRegressor,
+    )
+
+
+class DiscrimNetMixin:
+    """Put it before a skorch net, and training weighs the criterion's loss of each sample.
+
+    ``class MyNet(DiscrimNetMixin, NeuralNet): …``, or one of the ready-made nets below. The
+    criterion stays the task loss, reduced as you say in validation and not reduced in training.
+    Samples are known by their row in the data given to `fit`. Options of `DiscrimLoss` are given as
+    ``discrimloss__switch_gain=0.3``; `epochs` is `max_epochs` unless given.
+
+    The `DiscrimLoss` is a part of ``criterion_``, so it is in ``f_criterion`` of `save_params` and
+    of skorch's checkpoints. It has no parameters that an optimizer could take.
+    """
+
+    prefixes_: ClassVar[list[str]] = [*NeuralNet.prefixes_, "discrimloss"]
+    batch_index_: Tensor | None = None
+
+    # What skorch's nets bring along.
+    criterion: Any
+    criterion_: Any
+    max_epochs: int
+    history: Any
+    get_params_for: Callable[[str], dict[str, Any]]
+    check_is_fitted: Callable[..., None]
+
+    @property
+    def discrimloss_(self) -> DiscrimLoss:
+        """The `DiscrimLoss` with the state of all samples."""
+        return cast(DiscrimLoss, self.criterion_.discrimloss)
+
+    def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
+        """Call every row of the training data easy, hard or incorrect.
+
+        Rows that `train_split` kept for validation are ``"unseen"``.
+        """
+        self.check_is_fitted(["criterion_"])
+        return self.discrimloss_.verdicts(rule)
+
+    def initialize_criterion(self) -> DiscrimNetMixin:
+        """Build the task loss, and the sample state within it."""
+        super().initialize_criterion()  # type: ignore[misc]
+        if not isinstance(self.criterion_, nn.Module):
+            raise TypeError(
+                "criterion must be a torch module such as torch.nn.CrossEntropyLoss, "
+                f"not {type(self.criterion_).__name__}"
+            )
+        if self.criterion_ is self.criterion:  # an instance, which other nets may use as well
+            self.criterion_ = copy.deepcopy(self.criterion)
+        options = self.get_params_for("discrimloss")
+        # The data is not known yet: the table grows when it comes.
+        self.criterion_.discrimloss = _GrowingDiscrimLoss(
+            **{"num_samples": 1, "epochs": self.max_epochs, **options}
+        )
+        return self
+
+    def on_epoch_begin(
+        self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
+    ) -> None:
+        """Follow the epochs of the net's history, which goes on where `partial_fit` does."""
+        super().on_epoch_begin(net, dataset_train, dataset_valid, **kwargs)  # type: ignore[misc]
+        self._make_room(IndexedDataset(dataset_train).num_samples)
+        self.discrimloss_.set_epoch(len(self.history))
+
+    def _make_room(self, num_samples: int) -> None:
+        known = self.discrimloss_.num_samples
+        if num_samples > known:
+            self.discrimloss_.resize(num_samples)
+        elif num_samples < known and "num_samples" not in self.get_params_for("discrimloss"):
+            raise ValueError(
+                f"the net knows {known} samples, this data has {num_samples}: go on with the same "
+                "rows, or with more of them appended; fit() without warm_start starts over"
+            )
+
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        """Training batches carry the index of each sample."""
+        if not training:
+            return super().get_iterator(dataset, training=False)  # type: ignore[misc]
+        loader = super().get_iterator(IndexedDataset(dataset), training=True)  # type: ignore[misc]
+        return _IndexedBatches(loader)
+
+    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
+        """A step that knows which samples are in its batch."""
+        self.batch_index_ = batch.sample_index
+        try:
+            return super().train_step_single(batch, **fit_params)  # type: ignore[misc]
+        finally:
+            self.batch_index_ = None
+
+    def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:  # noqa: N803
+        """In training the weighted loss, otherwise the task loss."""
+        if not training:
+            loss: Tensor = super().get_loss(y_pred, y_true, X=X, training=False)  # type: ignore[misc]
+            return loss.mean()  # a number already, unless reduction="none" was asked for
+        reduction = getattr(self.criterion_, "reduction", None)
+        if reduction is not None:
+            self.criterion_.reduction = "none"
+        try:
+            losses: Tensor = super().get_loss(y_pred, y_true, X=X, training=True)  # type: ignore[misc]
+        finally:
+            if reduction is not None:
+                self.criterion_.reduction = reduction
+        if losses.dim() > 1:  # several outputs for each sample
+            losses = losses.flatten(1).mean(1)
+        weighted: Tensor = self.discrimloss_(losses, self.batch_index_)
+        return weighted
+
+
+class DiscrimNetClassifier(DiscrimNetMixin, NeuralNetClassifier):  # type: ignore[misc]
+    """`skorch.NeuralNetClassifier` for labels that are partly wrong; see `DiscrimNetMixin`."""
+
+
+class DiscrimNetBinaryClassifier(DiscrimNetMixin, NeuralNetBinaryClassifier):  # type: ignore[misc]
+    """`skorch.NeuralNetBinaryClassifier` for labels that are partly wrong."""
+
+
+class DiscrimNetRegressor(DiscrimNetMixin, NeuralNetRegressor):  # type: ignore[misc]
+    """`skorch.NeuralNetRegressor` for targets that are partly wrong; see `DiscrimNetMixin`."""
+
+
+class _GrowingDiscrimLoss(DiscrimLoss):
+    """Has as many rows as a saved state that is loaded into it, if those are more."""
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        saved = state_dict.get(prefix + "table.history")
+        if saved is not None and len(saved) > self.num_samples:
+            self.resize(len(saved))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class _IndexedBatches:
+    """Batches of a loader as skorch wants them, a pair, with the index beside."""
+
+    def __init__(self, loader: Any) -> None:
+        if not isinstance(loader, DataLoader):
+            raise TypeError(
+                f"iterator_train must be a DataLoader, not {type(loader).__name__}: "
+                "training batches must carry the index of each sample"
+            )
+        loader.collate_fn = _CollateWithIndex(loader.collate_fn)
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[_IndexedBatch]:
+        for samples, index in self.loader:
+            batch = _IndexedBatch(samples)
+            batch.sample_index = index
+            yield batch
+
+
+class _IndexedBatch(tuple[Any, ...]):
+    """``(X, y)`` for skorch and its callbacks, and the index of each row."""
+
+    sample_index: Tensor
+
+
+class _CollateWithIndex:
+    """Leaves the samples to the collate function that the user chose."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: list[Any]) -> tuple[Any, Tensor]:
+        index = torch.tensor([sample[-1] for sample in samples])
+        return self.collate([sample[:-1] for sample in samples]), index

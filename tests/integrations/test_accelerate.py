@@ -1,0 +1,80 @@
+"""Accelerate: prepare, accumulate, save and load, in one process and in two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import accelerate_runs
+from accelerate_runs import EPOCHS, SAMPLES, small_run
+from discrimloss import DiscrimLoss
+from state_comparison import assert_same_state, state_of
+from torchrun import GLOO, run_in_processes
+
+# Accelerate has loaders reach over the end of an epoch, where the last batch does not suffice for
+# all processes: the first samples come again.
+ONE_PROCESS = torch.arange(SAMPLES).split(12)
+TWO_PROCESSES = torch.cat([torch.arange(SAMPLES), torch.arange(3)]).split(12)
+
+
+def plain_loop(batches: tuple[Tensor, ...], accumulated: int = 1) -> tuple[nn.Module, DiscrimLoss]:
+    """What Accelerate should do, in PyTorch alone."""
+    x = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(0))
+    y = x.sum(1)
+    y[::5] += 4
+    torch.manual_seed(1)
+    model, criterion = nn.Linear(3, 1), DiscrimLoss(SAMPLES, EPOCHS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for epoch in range(1, EPOCHS + 1):
+        criterion.set_epoch(epoch)
+        for step, index in enumerate(batches, start=1):
+            losses = (model(x[index]).squeeze(1) - y[index]).square()
+            (criterion(losses, index) / accumulated).backward()
+            if step % accumulated == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    return model, criterion
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"accumulated": 2}, {"prepared": "prepare"}, {"prepared": "prepare_model"}],
+    ids=str,
+)
+def test_a_run_equals_a_plain_loop(settings: dict[str, Any], tmp_path: Path) -> None:
+    _, model, criterion = small_run(tmp_path, batch_size=12, **settings)
+    assert type(criterion) is DiscrimLoss  # nothing to wrap
+    expected_model, expected = plain_loop(ONE_PROCESS, settings.get("accumulated", 1))
+    assert_same_state(criterion, expected)
+    torch.testing.assert_close(model.state_dict(), expected_model.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("prepared", [None, "prepare", "prepare_model"])
+def test_resumed_as_if_never_stopped(prepared: str | None, tmp_path: Path) -> None:
+    _, model, criterion = small_run(tmp_path, batch_size=12, prepared=prepared)
+    _, resumed_model, resumed = small_run(tmp_path, batch_size=12, prepared=prepared, resumed=True)
+    assert_same_state(resumed, criterion)
+    torch.testing.assert_close(resumed_model.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes made: a file per run and process."""
+    if not GLOO:
+        pytest.skip("torch has no gloo here")
+    directory = tmp_path_factory.mktemp("two")
+    run_in_processes(2, Path(accelerate_runs.__file__), directory)
+    return directory
+
+
+@pytest.mark.parametrize("name", ["whole", "resumed", "accumulated", "prepared"])
+def test_two_processes_equal_one_with_the_double_batch(name: str, ends: Path) -> None:
+    first, second = (torch.load(ends / f"{name}-{rank}.pt") for rank in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
+    model, criterion = plain_loop(TWO_PROCESSES, 2 if name == "accumulated" else 1)
+    torch.testing.assert_close(first["criterion"], state_of(criterion))
+    torch.testing.assert_close(first["model"], model.state_dict())
