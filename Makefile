@@ -8,12 +8,17 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # A process per core, four at most, each with the tests of whole files.
 WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo test test-slow lint types pytest format clean
+# Tests of the core, for an environment that has torch, numpy and pytest only.
+CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,against_naive bad_batches functional \
+	hyperparameters indexed_dataset loss package resume sample_ids state verdicts without_extras))
+
+.PHONY: help demo test test-slow lint types core pytest format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       install into $(VENV), then find wrong labels in handwritten digits"
 	@echo "make test       install into $(VENV), then lint, type-check and test"
+	@echo "make core       the tests of the core, with no extras installed"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make format     put the code in shape"
 	@echo "make clean      remove $(VENV) and caches"
@@ -29,7 +34,7 @@ demo: $(VENV)/installed-demo
 	@echo "== discrimloss demo"
 	@$(BIN)/discrimloss demo --overwrite
 
-test: lint types pytest
+test: lint types core pytest
 
 lint: $(VENV)/installed-dev
 	@echo "== ruff: format and lint"
@@ -39,6 +44,19 @@ lint: $(VENV)/installed-dev
 types: $(VENV)/installed-dev
 	@echo "== mypy: strict on src"
 	@$(BIN)/mypy
+
+# The core alone, in an environment of its own: nothing may lean on an extra unnoticed.
+$(VENV)-core/installed: pyproject.toml constraints.txt
+	@echo "== installing discrimloss without extras into $(VENV)-core"
+	@test -x $(VENV)-core/bin/python || $(PYTHON) -m venv $(VENV)-core
+	@$(VENV)-core/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints.txt --editable . hypothesis pytest pytest-xdist
+	@touch $@
+
+core: $(VENV)-core/installed
+	@echo "== pytest: the core with no extras installed"
+	@OMP_NUM_THREADS=1 DISCRIMLOSS_WITHOUT_EXTRAS=1 $(VENV)-core/bin/python -m pytest --quiet \
+		$(WORKERS) $(CORE_TESTS)
 
 pytest: $(VENV)/installed-dev
 	@echo "== pytest: tests, docstrings and the README"
@@ -52,4 +70,4 @@ format: $(VENV)/installed-dev
 	@$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-core .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from discrimloss import DiscrimLoss, SampleIds
 from state_comparison import assert_same_state
 
-SAMPLES, EPOCHS = 37, 6
+SAMPLES, EPOCHS = 37, 4
 CRITERIA: dict[str, dict[str, Any]] = {
     "default": {},
     "split": {"threshold": "split"},
@@ -54,6 +55,7 @@ def world() -> int:
     return dist.get_world_size()
 
 
+@cache
 def alone() -> Any:
     """A group with nobody else in it."""
     return [dist.new_group([each]) for each in range(world())][rank()]
@@ -154,7 +156,6 @@ def more_processes_than_samples(directory: Path) -> None:
         criterion(losses[rank() :][:1], torch.zeros(1, dtype=torch.int64))
         expected(losses, torch.zeros(world(), dtype=torch.int64))
     assert_same_state(criterion, expected)
-    same_verdicts(criterion, expected)
 
 
 @scenario
@@ -163,7 +164,7 @@ def nobody_has_a_sample(directory: Path) -> None:
     losses = torch.empty(0, requires_grad=True)
     value = criterion(losses, torch.empty(0, dtype=torch.int64))
     value.backward()
-    assert float(value) == 0.0
+    assert value.item() == 0.0
     assert_same_state(criterion, reference())
 
 
@@ -348,7 +349,7 @@ def names_get_the_same_rows_everywhere(directory: Path) -> None:
         assert criterion.ids.names() == expected.ids.names()
         assert 2 * EPOCHS < len(criterion.ids) == criterion.num_samples
         assert_same_state(criterion, expected)
-        assert criterion.verdicts().ids == expected.ids.names()
+    assert criterion.verdicts().ids == expected.ids.names()
 
 
 def train_epochs(criterion: DiscrimLoss, first: int, last: int) -> None:
@@ -365,10 +366,10 @@ def states_travel_between_numbers_of_processes(directory: Path) -> None:
     from discrimloss.state_file import load_state, save_state
 
     expected = reference()
-    train_epochs(expected, 1, 3)
+    train_epochs(expected, 1, 2)
     for sharded in (False, True):
         criterion = DiscrimLoss(SAMPLES, EPOCHS, sharded=sharded)
-        train_epochs(criterion, 1, 3)
+        train_epochs(criterion, 1, 2)
         save_state(criterion, directory / f"of-{world()}-{sharded}")
     for folder in sorted(directory.parent.glob("*/of-*")):
         for sharded in (False, True):
@@ -378,8 +379,8 @@ def states_travel_between_numbers_of_processes(directory: Path) -> None:
             again = DiscrimLoss(SAMPLES, EPOCHS, sharded=not sharded)
             again.load_state_dict(resumed.state_dict())
             assert_same_state(again, expected)
-    train_epochs(expected, 4, EPOCHS)
-    train_epochs(resumed, 4, EPOCHS)
+    train_epochs(expected, 3, EPOCHS)
+    train_epochs(resumed, 3, EPOCHS)
     assert_same_state(resumed, expected)
 
 

@@ -1,5 +1,6 @@
 """Every Python block of the README, and of the pages about other libraries, runs as printed."""
 
+import ast
 import os
 import re
 import subprocess
@@ -11,7 +12,14 @@ import pytest
 import discrimloss
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/lightning.md", "docs/skorch.md"]
+PAGES = [
+    "README.md",
+    "docs/distributed.md",
+    "docs/ids.md",
+    "docs/interop.md",
+    "docs/lightning.md",
+    "docs/skorch.md",
+]  # docs/huggingface.md is run with the tests of its integration
 
 
 def python_blocks(page: str) -> list[str]:
@@ -43,3 +51,12 @@ def test_a_block_runs_as_printed(block: str, tmp_path: Path) -> None:
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
+
+
+def test_fragments_are_python() -> None:
+    """Those that stand side by side in the README cannot run alone, but must at least be read."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    fragments = re.findall(r"^```py\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(fragments) == 2 * 5  # before and after, for each library
+    for fragment in fragments:
+        ast.parse(fragment)

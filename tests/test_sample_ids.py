@@ -132,7 +132,6 @@ def test_names_are_positions_by_another_name() -> None:
         assert torch.equal(state[name], value), name
     verdicts = by_name.verdicts()
     assert verdicts.ids == ANIMALS
-    assert verdicts.to_pandas().index.tolist() == ANIMALS
 
 
 def test_the_table_grows_as_names_appear() -> None:

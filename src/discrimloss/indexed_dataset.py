@@ -72,11 +72,14 @@ class IndexedDataset(Dataset[Any]):
         samples = fetch(positions) if fetch else [self.dataset[i] for i in positions]
         return [self._with_index(*pair) for pair in zip(samples, positions, strict=True)]
 
-    def _with_index(self, sample: Any, position: int) -> Any:
+    def _index_at(self, position: int) -> SampleId:
         position = int(position) + (len(self) if position < 0 else 0)
-        index: SampleId = position if self._index is None else int(self._index[position])
         if self._ids is not None:
-            index = self._ids[position]
+            return self._ids[position]
+        return position if self._index is None else int(self._index[position])
+
+    def _with_index(self, sample: Any, position: int) -> Any:
+        index = self._index_at(position)
         if isinstance(sample, Mapping):
             if self.key in sample:
                 raise ValueError(

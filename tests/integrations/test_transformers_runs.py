@@ -1,9 +1,7 @@
 """Epochs and iterations, checkpoints, logs, and what is refused."""
 
-import importlib
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset
 from transformers import BertForSequenceClassification, Trainer, TrainerCallback
 
-from discrimloss import DiscrimLoss
+from discrimloss import DiscrimLoss, SampleIds
 from discrimloss.integrations.transformers import DiscrimTrainer
 from discrimloss.state_file import STATE_FILE
 from state_comparison import assert_same_state
@@ -185,12 +183,17 @@ class Stream(IterableDataset[Any]):
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"train_dataset": Stream()}, TypeError, "map-style dataset, .* Stream has no positions"),
+        ({"train_dataset": Stream()}, ValueError, "Stream has no positions .*: give sample_id"),
         ({"compute_loss_func": print}, ValueError, "compute_loss_func returns one loss for a batc"),
         ({"discrimloss": "ema"}, TypeError, "a DiscrimLoss or a mapping of its options, not str"),
         ({"discrimloss": {"reduction": "sum"}}, ValueError, "must be 'mean', not 'sum'"),
         ({"discrimloss": DiscrimLoss(9, 2, reduction="none")}, ValueError, "'mean', not 'none'"),
-        ({"discrimloss": {"ids": ["a"]}}, ValueError, "by their positions: .* without ids"),
+        ({"discrimloss": {"ids": SampleIds()}}, ValueError, "with ids needs sample_id"),
+        (
+            {"discrimloss": DiscrimLoss(4, 2), "sample_id": "note"},
+            ValueError,
+            r"ids=SampleIds\(\)",
+        ),
         ({"steps_per_iteration": 0}, ValueError, "steps_per_iteration"),
     ],
 )
@@ -228,16 +231,3 @@ def test_the_documentation_runs_as_printed(tmp_path: Path, monkeypatch: pytest.M
     for block in blocks:
         exec(block, {"__name__": "documentation"})
     assert sorted(path.name for path in tmp_path.glob("out/*/discrimloss*")) == [STATE_FILE] * 3
-
-
-@pytest.mark.parametrize("missing", ["transformers", "accelerate"])
-def test_a_missing_library_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    name = "discrimloss.integrations.transformers"
-    monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(
-        ImportError, match=rf"{missing} .*pip install 'discrimloss\[transformers\]'"
-    ):
-        importlib.import_module(name)

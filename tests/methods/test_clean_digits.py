@@ -31,7 +31,19 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("clean")
 
 
-@pytest.mark.parametrize("name", methods.names())
+# A third of a minute each, and more than half of all the time that these runs take.
+SLOW = {
+    *("cdr", "co_teaching", "co_teaching_plus", "curriculum_loss", "jocor", "mentornet"),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+        for name in methods.names()
+    ],
+)
 def test_clean_digits_are_learned_as_well_as_with_the_plain_loss(
     name: str, directory: Path
 ) -> None:

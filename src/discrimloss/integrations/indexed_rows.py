@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 
 from discrimloss.indexed_dataset import IndexedDataset
+from discrimloss.sample_ids import SampleId
 
 INDEX_KEY = "discrimloss_index"
 """Where a batch carries the index of each of its samples, until the loss takes it out."""
@@ -19,7 +21,7 @@ class IndexedRow:
     """A sample as the dataset gave it, and its index beside it: no column that could be dropped."""
 
     sample: Any
-    index: int
+    index: SampleId
 
 
 class IndexedRows(IndexedDataset):
@@ -29,15 +31,64 @@ class IndexedRows(IndexedDataset):
     IndexedRow(sample={'label': 5}, index=1)
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, ids: Sequence[SampleId] | None = None) -> None:
         given = dataset if isinstance(dataset, IndexedDataset) else None
-        super().__init__(given.dataset if given else dataset)
+        super().__init__(given.dataset if given else dataset, ids=ids)
         if given:  # it may have been told the indices
             self._index, self.num_samples = given._index, given.num_samples
 
     def _with_index(self, sample: Any, position: int) -> IndexedRow:
-        position = int(position) + (len(self) if position < 0 else 0)
-        return IndexedRow(sample, position if self._index is None else int(self._index[position]))
+        return IndexedRow(sample, self._index_at(position))
+
+
+class NamedRows(IndexedRows):
+    """A map-style dataset whose samples carry their own ids in a column."""
+
+    def __init__(self, dataset: Any, id_column: str) -> None:
+        super().__init__(dataset)
+        self.id_column = id_column
+
+    def _with_index(self, sample: Any, position: int) -> IndexedRow:
+        return IndexedRow(sample, id_of(sample, self.id_column))
+
+
+class NamedStream(IterableDataset[IndexedRow]):
+    """The same for a dataset that has no positions."""
+
+    def __init__(self, dataset: Any, id_column: str) -> None:
+        self.dataset = dataset
+        self.id_column = id_column
+
+    def __iter__(self) -> Iterator[IndexedRow]:
+        for sample in self.dataset:
+            yield IndexedRow(sample, id_of(sample, self.id_column))
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # which raises the error that is expected, where it has none
+
+    def set_epoch(self, epoch: int) -> None:
+        """Streams that shuffle do it anew in every epoch."""
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+
+
+def is_stream(dataset: Any) -> bool:
+    """Whether a dataset has no positions. That of the library datasets has `__getitem__` anyway."""
+    has_positions = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+    return isinstance(dataset, IterableDataset) or not has_positions
+
+
+def id_of(sample: Any, id_column: str) -> SampleId:
+    """What a sample says its name is."""
+    try:
+        name = sample[id_column]
+    except (KeyError, TypeError, IndexError):
+        columns = ", ".join(map(str, sample)) if isinstance(sample, dict) else type(sample).__name__
+        raise ValueError(
+            f"a training sample has no column {id_column!r} to know it by: it has {columns}"
+        ) from None
+    found: SampleId = int(name) if isinstance(name, torch.Tensor) else name
+    return found
 
 
 class IndexedCollator:
@@ -49,5 +100,7 @@ class IndexedCollator:
     def __call__(self, rows: list[IndexedRow]) -> Any:
         """A batch of the collator, with the indices under `INDEX_KEY`."""
         batch = self.collator([row.sample for row in rows])
-        batch[INDEX_KEY] = torch.tensor([row.index for row in rows])
+        index = [row.index for row in rows]
+        are_numbers = all(isinstance(each, int) for each in index)
+        batch[INDEX_KEY] = torch.tensor(index) if are_numbers else index
         return batch

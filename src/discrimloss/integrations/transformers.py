@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,18 @@ from torch import Tensor
 
 from discrimloss.hyperparameters import require_whole_number
 from discrimloss.integrations.extra import needs_extra
-from discrimloss.integrations.indexed_rows import INDEX_KEY, IndexedCollator, IndexedRows
+from discrimloss.integrations.indexed_rows import (
+    INDEX_KEY,
+    IndexedCollator,
+    IndexedRows,
+    NamedRows,
+    NamedStream,
+    is_stream,
+)
 from discrimloss.integrations.metrics import sample_metrics
 from discrimloss.integrations.model_losses import ModelLosses, logits_of
 from discrimloss.loss import DiscrimLoss
+from discrimloss.sample_ids import SampleIds
 from discrimloss.state import MAX_SAMPLES
 
 with needs_extra("transformers"):
@@ -53,6 +62,8 @@ class DiscrimTrainerMixin(_Trainer):
         sample_losses: a function of (outputs, labels, model) that returns one loss for each sample,
             shape (batch,), for models where it does not follow from logits and labels. With
             several label columns, `labels` is a dict.
+        sample_id: the column of the training data with an id of each sample, a string or a whole
+            number, by which samples are known instead of their positions. A stream needs it.
     """
 
     # Our loss is a mean of one micro-batch: the Trainer divides it by their number.
@@ -64,6 +75,7 @@ class DiscrimTrainerMixin(_Trainer):
         discrimloss: DiscrimLoss | Mapping[str, Any] | None = None,
         steps_per_iteration: int | None = None,
         sample_losses: SampleLosses | None = None,
+        sample_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -71,11 +83,12 @@ class DiscrimTrainerMixin(_Trainer):
             require_whole_number("steps_per_iteration", steps_per_iteration, 1, MAX_SAMPLES)
         self.steps_per_iteration = steps_per_iteration
         self.sample_losses = sample_losses
-        self._criterion, self._options = _criterion_or_options(discrimloss)
+        self.sample_id = sample_id
+        self._criterion, self._options = _criterion_or_options(discrimloss, sample_id)
         self._resumed_checkpoint: Path | None = None
         self._require_losses_of_samples()
         if self.train_dataset is not None:
-            IndexedRows(self.train_dataset)  # refuses what has no positions, before a long wait
+            self._rows(self.train_dataset)  # refuses what has no positions, before a long wait
         self.add_callback(_SampleSchedule(self))
 
     def _require_losses_of_samples(self) -> None:
@@ -118,10 +131,13 @@ class DiscrimTrainerMixin(_Trainer):
 
     def begin_criterion(self, epochs: int) -> None:
         """Make the criterion ready for a run of so many epochs, or for the rest of one."""
-        num_samples = IndexedRows(self.train_dataset).num_samples
+        counted: dict[str, Any] = {"ids": SampleIds()}
+        num_samples = 0  # as many as will appear
+        if self.sample_id is None:
+            num_samples = IndexedRows(self.train_dataset).num_samples
+            counted = {"num_samples": num_samples}
         if self._options is not None:
-            options = {"num_samples": num_samples, "epochs": epochs, **self._options}
-            self._criterion = DiscrimLoss(**options)
+            self._criterion = DiscrimLoss(**{**counted, "epochs": epochs, **self._options})
         if self.criterion.num_samples < num_samples:
             raise ValueError(
                 f"the DiscrimLoss has room for {self.criterion.num_samples} samples, the training "
@@ -136,17 +152,32 @@ class DiscrimTrainerMixin(_Trainer):
         if self.train_dataset is None:
             return super().get_train_dataloader()  # which says so
         given, collator = self.train_dataset, self.data_collator
-        dataset, collate = given, collator
+        ids, collate = None, collator
         # What the Trainer does to columns, it must do to the samples, not to what we make of them.
-        if hasattr(given, "remove_columns"):  # a Dataset of the library datasets
+        if hasattr(given, "remove_columns") and not is_stream(given):  # a datasets.Dataset
+            if self.sample_id is not None:
+                ids = _column(given, self.sample_id)
             dataset = self._remove_unused_columns(given, description="training")
         else:
+            dataset = given
             collate = self._get_collator_with_removed_columns(collator, description="training")
-        self.train_dataset, self.data_collator = IndexedRows(dataset), IndexedCollator(collate)
+        self.train_dataset = self._rows(dataset, ids)
+        self.data_collator = IndexedCollator(collate)
         try:
             return super().get_train_dataloader()
         finally:  # evaluating on the training data is nothing special
             self.train_dataset, self.data_collator = given, collator
+
+    def _rows(self, dataset: Any, ids: Any = None) -> IndexedRows | NamedStream:
+        """The training data with an index, or an id, beside each sample."""
+        if is_stream(dataset) and self.sample_id is None:
+            raise ValueError(
+                f"{type(dataset).__name__} has no positions to know samples by: give sample_id, "
+                "the column with an id of each sample"
+            )
+        if self.sample_id is None or ids is not None:
+            return IndexedRows(dataset, ids)
+        return (NamedStream if is_stream(dataset) else NamedRows)(dataset, self.sample_id)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         if isinstance(train_dataset, IndexedRows):  # lengths are columns of the dataset within
@@ -180,12 +211,13 @@ class DiscrimTrainerMixin(_Trainer):
         # The model sees its labels, as with the Trainer, though its own loss is of no use here.
         outputs = model(**inputs)
         losses = self._losses(outputs, self._labels(inputs))
-        if losses.shape != index.shape:
+        if losses.shape != (len(index),):
             raise ValueError(
-                f"{tuple(index.shape)} samples went in and losses of shape {tuple(losses.shape)} "
+                f"{len(index)} samples went in and losses of shape {tuple(losses.shape)} "
                 "came out: there must be one for each sample; is it the data collator?"
             )
-        loss = share * self.criterion(losses[labelled], index[labelled])
+        index = list(compress(index, labelled)) if isinstance(index, list) else index[labelled]
+        loss = share * self.criterion(losses[labelled], index)
         return (loss, outputs) if return_outputs else loss
 
     def _losses(self, outputs: Any, labels: Any) -> Tensor:
@@ -217,7 +249,7 @@ class DiscrimTrainerMixin(_Trainer):
         labels = self._labels(batch)
         if self.sample_losses is None and isinstance(labels, Tensor):
             return self._model_losses().labelled(labels)
-        return torch.ones_like(batch[INDEX_KEY], dtype=torch.bool)
+        return torch.ones(len(batch[INDEX_KEY]), dtype=torch.bool)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # First, so that no checkpoint is complete, or uploaded, without it.
@@ -245,6 +277,11 @@ class _SampleSchedule(TrainerCallback):
         self.passes = int(state.epoch or 0)  # those that a resumed run has behind it
         steps = self.trainer.steps_per_iteration
         epochs = math.ceil(state.max_steps / steps) if steps else state.num_train_epochs
+        if epochs > MAX_SAMPLES:  # a stream that does not say how long it is
+            raise ValueError(
+                "the training data does not say how long it is, so that epochs cannot be counted: "
+                "give steps_per_iteration, which makes an epoch of so many steps"
+            )
         self.trainer.begin_criterion(epochs)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -279,15 +316,26 @@ class _SampleSchedule(TrainerCallback):
         control.should_log = due  # what the Trainer wants to log itself is still to come
 
 
+def _column(dataset: Any, name: str) -> Any:
+    if name not in dataset.column_names:
+        raise ValueError(
+            f"the training data has no column {name!r} to know its samples by: "
+            f"it has {', '.join(dataset.column_names)}"
+        )
+    return dataset[name]
+
+
 def _criterion_or_options(
-    discrimloss: Any,
+    discrimloss: Any, sample_id: str | None
 ) -> tuple[DiscrimLoss | None, dict[str, Any] | None]:
     if discrimloss is None or isinstance(discrimloss, Mapping):
         options = dict(discrimloss or {})
-        criterion, reduction, ids = None, options.get("reduction", "mean"), options.get("ids")
+        criterion, reduction = None, options.get("reduction", "mean")
+        has_ids = options.get("ids") is not None or sample_id is not None
     elif isinstance(discrimloss, DiscrimLoss):
         options = None
-        criterion, reduction, ids = discrimloss, discrimloss.reduction, discrimloss.ids
+        criterion, reduction = discrimloss, discrimloss.reduction
+        has_ids = discrimloss.ids is not None
     else:
         raise TypeError(
             "discrimloss must be a DiscrimLoss or a mapping of its options, not "
@@ -295,8 +343,10 @@ def _criterion_or_options(
         )
     if reduction != "mean":
         raise ValueError(f"in a Trainer, reduction must be 'mean', not {reduction!r}")
-    if ids is not None:
+    if has_ids != (sample_id is not None):
         raise ValueError(
-            "a Trainer knows samples by their positions: give a DiscrimLoss without ids"
+            "a DiscrimLoss with ids needs sample_id, the column of the training data with them"
+            if has_ids
+            else "sample_id is given, so the DiscrimLoss must know samples by ids: ids=SampleIds()"
         )
     return criterion, options
