@@ -128,7 +128,7 @@ class CurriculumLoss(Method):
             selected = torch.ones_like(everyones)
         self.left_out.add(1.0 - own_rows(selected), batch.index)
         if self.hinge_history is not None:
-            self.hinge_history(gather_rows(hinges.detach()), gather_rows(batch.index))
+            self.hinge_history(hinges.detach(), batch.index)
         losses = self.setting.task_losses(output, batch.target)
         # By the size of the batch, as the bound has it: a mean over the selected ones alone makes
         # long steps of few samples, and large learning rates diverge.
