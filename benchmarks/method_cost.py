@@ -87,11 +87,12 @@ def alternative(name: str, steps: int) -> Alternative:
 
 
 def bytes_per_sample(name: str) -> float:
-    """What grows with the data, if nothing is told: buffers, also those of no checkpoint."""
+    """What grows with the data, if nothing is told: state, also that of no checkpoint."""
 
     def size(num_samples: int) -> int:
         method = build(name, num_samples, linear)
-        return sum(t.numel() * t.element_size() for t in method.buffers())
+        tensors = {id(t): t for t in (*method.buffers(), *method.state_dict().values())}
+        return sum(t.numel() * t.element_size() for t in tensors.values())
 
     return (size(3000) - size(2000)) / 1000
 

@@ -125,7 +125,7 @@ def measure_size(num_samples: int, batch: int, rounds: int) -> tuple[Any, list[C
         start = time.perf_counter()
         criterion.set_epoch(3)
         seconds = time.perf_counter() - start
-        state_bytes = sum(column.nbytes for column in criterion.table.buffers())
+        state_bytes = sum(column.nbytes for _, column in criterion.table.columns())
         costs.append(Cost(way, num_samples, state_bytes, traffic.bytes / 10, seconds))
         alternatives.append(Alternative(way, draw, step))
     title = f"A step, {power(num_samples)} samples"

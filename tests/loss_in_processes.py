@@ -313,6 +313,36 @@ def everybody_hears_of_a_mistake(directory: Path) -> None:
         unequal(torch.rand(2), torch.tensor([3, 4]))
 
 
+class ModelWithCriterion(nn.Module):
+    def __init__(self, criterion: DiscrimLoss) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+        self.criterion = criterion
+
+    def forward(self, index: Tensor) -> Tensor:
+        losses = self.layer(index[:, None].float()).flatten()
+        loss: Tensor = self.criterion(losses, index)
+        return loss
+
+
+@scenario
+def a_criterion_within_a_wrapped_model(directory: Path) -> None:
+    """DDP makes all buffers of a model those of the first process; the table is none of them."""
+    index = torch.arange(3) + 3 * rank()
+    everyones = torch.arange(3 * world())
+    for sharded in (False, True):
+        torch.manual_seed(0)
+        model = ModelWithCriterion(reference())
+        inside = ModelWithCriterion(DiscrimLoss(SAMPLES, EPOCHS, sharded=sharded))
+        inside.layer.load_state_dict(model.layer.state_dict())
+        wrapped = DistributedDataParallel(inside)
+        for _ in range(3):
+            wrapped(index).backward()
+            model(everyones).backward()
+        torch.testing.assert_close(inside.layer.weight.grad, model.layer.weight.grad)
+        assert_same_state(inside.criterion, model.criterion)
+
+
 @scenario
 def some_of_the_processes(directory: Path) -> None:
     pairs = [dist.new_group([first, first + 1]) for first in range(0, world(), 2)]

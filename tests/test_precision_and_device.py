@@ -32,8 +32,12 @@ def make_criterion(**changes: Any) -> DiscrimLoss:
     return DiscrimLoss(5, epochs=6, **({"reduction": "none"} | changes))
 
 
+def state_of(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.buffers(), *module.state_dict().values()]
+
+
 def float_dtypes_of_state(module: nn.Module) -> set[torch.dtype]:
-    return {buffer.dtype for buffer in module.buffers() if buffer.is_floating_point()}
+    return {tensor.dtype for tensor in state_of(module) if tensor.is_floating_point()}
 
 
 @low_precision
@@ -138,7 +142,7 @@ def test_a_batch_from_another_device_visits_the_table_and_comes_back(
         criterion = make_criterion(variant=variant, reduction=reduction)
         value = criterion(torch.rand(3, device="cuda"), torch.arange(3, device="cuda"))
         assert value.device.type == "cuda"
-        assert {buffer.device.type for buffer in criterion.buffers()} == {"cpu"}
+        assert {tensor.device.type for tensor in state_of(criterion)} == {"cpu"}
 
 
 @pytest.mark.usefixtures("without_values")
@@ -148,7 +152,7 @@ def test_a_table_elsewhere_serves_a_batch_from_the_host() -> None:
         criterion = make_criterion().to("meta")
         value = criterion(torch.rand(3), torch.arange(3))
         assert value.device.type == "cpu"
-        assert {buffer.device.type for buffer in criterion.buffers()} == {"meta"}
+        assert {tensor.device.type for tensor in state_of(criterion)} == {"meta"}
 
 
 @pytest.mark.usefixtures("without_values")
@@ -167,10 +171,10 @@ def test_the_gradient_arrives_on_the_device_of_the_losses() -> None:
         criterion(losses, torch.arange(3, device="meta")).sum().backward()
         assert losses.grad is not None
         assert losses.grad.device.type == "meta"
-        assert {buffer.device.type for buffer in criterion.buffers()} == {"cpu"}
+        assert {tensor.device.type for tensor in state_of(criterion)} == {"cpu"}
 
 
 def test_moving_a_model_moves_the_state_inside() -> None:
     model = nn.Sequential(nn.Linear(2, 2), make_criterion())
     model.to("meta")
-    assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
+    assert {tensor.device.type for tensor in state_of(model)} == {"meta"}

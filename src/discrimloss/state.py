@@ -28,15 +28,23 @@ class FixedDtypeModule(nn.Module):
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        def keep_dtype(tensor: Tensor) -> Tensor:
-            moved = fn(tensor)
-            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
-
-        return super()._apply(keep_dtype, recurse)  # type: ignore[no-untyped-call]
+        return super()._apply(_keeping_dtype(fn), recurse)  # type: ignore[no-untyped-call]
 
 
-class SampleTable(FixedDtypeModule):
+def _keeping_dtype(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def moved(tensor: Tensor) -> Tensor:
+        after = fn(tensor)
+        return after if after.dtype == tensor.dtype else tensor.to(after.device)
+
+    return moved
+
+
+class SampleTable(nn.Module):
     """One row per sample: 11 bytes, 15 with momentum.
+
+    The columns are saved, moved and copied like buffers, but are none: a wrapper such as
+    `DistributedDataParallel` sends all buffers of a model round in every step, which for a table
+    that all processes keep alike is slow, and for one that is divided among them fatal.
 
     | column          | dtype   | what                                                        |
     |-----------------|---------|-------------------------------------------------------------|
@@ -73,8 +81,9 @@ class SampleTable(FixedDtypeModule):
         if with_velocity:
             columns["velocity"] = (torch.float32, 0)
         length = self.shards.length(num_samples)
+        self._names = tuple(columns)
         for name, (dtype, default) in columns.items():
-            self.register_buffer(name, torch.full((length,), default, dtype=dtype))
+            setattr(self, name, torch.full((length,), default, dtype=dtype))
 
     def __len__(self) -> int:
         return self.history.shape[0]
@@ -82,7 +91,16 @@ class SampleTable(FixedDtypeModule):
     @property
     def bytes_per_sample(self) -> int:
         """Bytes of state that one more sample costs."""
-        return sum(column.element_size() for column in self.buffers())
+        return sum(column.element_size() for _, column in self.columns())
+
+    def columns(self) -> Iterator[tuple[str, Tensor]]:
+        """Every column with its name."""
+        return ((name, getattr(self, name)) for name in self._names)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        for name, column in self.columns():
+            setattr(self, name, _keeping_dtype(fn)(column))
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def resize(self, num_samples: int, *, with_room: bool = False) -> None:
         """Append rows in their initial state; existing rows keep theirs.
@@ -96,7 +114,7 @@ class SampleTable(FixedDtypeModule):
                 "away what is known of the last ones; build a new DiscrimLoss to start over"
             )
         length = self.shards.length(num_samples)
-        for name, column in list(self.named_buffers()):
+        for name, column in self.columns():
             roomy = self._with_room.get(name)
             if roomy is None or len(roomy) < length or roomy.data_ptr() != column.data_ptr():
                 room = max(length, GROWTH * len(column) // 2) if with_room else length
@@ -110,7 +128,7 @@ class SampleTable(FixedDtypeModule):
         """Forget everything, with another number of samples."""
         length = self.shards.length(num_samples)
         self._with_room = {}
-        for name, column in list(self.named_buffers()):
+        for name, column in self.columns():
             setattr(self, name, column.new_full((length,), self._default(name)))
         self.num_samples = num_samples
 
@@ -132,23 +150,37 @@ class SampleTable(FixedDtypeModule):
             self.is_partial = False
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name, column in self.named_buffers():
+        for name, column in self.columns():
             if not self.is_partial and self.shards.several:
                 column = self.whole(column)
             elif len(self._with_room.get(name, column)) > len(column):
                 column = column.clone()  # a part of a storage is saved as all of it
             destination[prefix + name] = column
 
+    @torch.no_grad()
     def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
-        if not self.is_partial:
-            state_dict = {
-                name: self.shards.own_part(value) if name.startswith(prefix) else value
-                for name, value in state_dict.items()
-            }
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        expected = {prefix + name for name in self._names}
+        missing_keys += [key for key in expected if key not in state_dict]
+        saved = {key for key in state_dict if key.startswith(prefix)}
+        unexpected_keys += sorted(saved - expected)
+        for name, column in self.columns():
+            if prefix + name not in state_dict:
+                continue
+            value = state_dict[prefix + name]
+            value = value if self.is_partial else self.shards.own_part(value)
+            if value.shape != column.shape:
+                error_msgs.append(f"{prefix}{name} has {len(value)} rows instead of {len(column)}")
+            else:
+                column.copy_(value)
 
     def all_visited_twice(self) -> bool:
         """Whether there are visits, and no sample of this process has just one."""
