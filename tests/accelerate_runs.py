@@ -48,8 +48,6 @@ def small_run(
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     if prepared == "prepare":
         criterion = accelerator.prepare(criterion)
-    elif prepared == "prepare_model":
-        criterion = accelerator.prepare_model(criterion, evaluation_mode=True)
     else:
         accelerator.register_for_checkpointing(criterion)
     if resumed:
@@ -72,11 +70,11 @@ def main(directory: Path) -> None:
         "whole": {},
         "resumed": {"resumed": True},  # from what `whole` saved
         "accumulated": {"accumulated": 2},
-        # `prepare` would wrap it for several processes, which torch refuses without parameters.
-        "prepared": {"prepared": "prepare_model"},
+        "prepared": {"prepared": "prepare"},
+        "prepared and resumed": {"prepared": "prepare", "resumed": True},
     }
     for name, settings in runs.items():
-        state = directory / ("whole" if name == "resumed" else name)
+        state = directory / {"resumed": "whole", "prepared and resumed": "prepared"}.get(name, name)
         accelerator, model, criterion = small_run(state, batch_size=6, **settings)
         ended = {"model": model.state_dict(), "criterion": criterion.state_dict()}
         torch.save(ended, directory / f"{name}-{accelerator.process_index}.pt")

@@ -317,6 +317,19 @@ class DiscrimLoss(LossTracker):
         return F.average_loss(history, visits.float(), decay)
 
     @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Whether `accelerator.prepare` leaves the criterion as it is, and only keeps it in mind.
+
+        Among several processes without a GPU it must: Accelerate would wrap it with DDP, which
+        refuses modules that have no parameters.
+        """
+        return self.processes.count > 1 and not torch.cuda.is_available()
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """What Accelerate notes is no news."""
+
+    @property
     def num_samples(self) -> int:
         """Rows of the table, in all processes together."""
         return self.table.num_samples

@@ -42,7 +42,7 @@ def plain_loop(batches: tuple[Tensor, ...], accumulated: int = 1) -> tuple[nn.Mo
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"accumulated": 2}, {"prepared": "prepare"}, {"prepared": "prepare_model"}],
+    [{}, {"accumulated": 2}, {"prepared": "prepare"}],
     ids=str,
 )
 def test_a_run_equals_a_plain_loop(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_run_equals_a_plain_loop(settings: dict[str, Any], tmp_path: Path) -> 
     torch.testing.assert_close(model.state_dict(), expected_model.state_dict(), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("prepared", [None, "prepare", "prepare_model"])
+@pytest.mark.parametrize("prepared", [None, "prepare"])
 def test_resumed_as_if_never_stopped(prepared: str | None, tmp_path: Path) -> None:
     _, model, criterion = small_run(tmp_path, batch_size=12, prepared=prepared)
     _, resumed_model, resumed = small_run(tmp_path, batch_size=12, prepared=prepared, resumed=True)
@@ -71,7 +71,9 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("name", ["whole", "resumed", "accumulated", "prepared"])
+@pytest.mark.parametrize(
+    "name", ["whole", "resumed", "accumulated", "prepared", "prepared and resumed"]
+)
 def test_two_processes_equal_one_with_the_double_batch(name: str, ends: Path) -> None:
     first, second = (torch.load(ends / f"{name}-{rank}.pt") for rank in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
