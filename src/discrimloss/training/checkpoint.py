@@ -64,10 +64,12 @@ def find_checkpoint(directory: RunDirectory) -> Path | None:
 def read_progress(checkpoint: Path) -> dict[str, Any]:
     """How far the run was. Checks every file of the checkpoint on the way."""
     try:
-        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        text = (checkpoint / MANIFEST).read_text(encoding="utf-8")
+        manifest = json.loads(text)
         progress: dict[str, Any] = manifest["progress"]
         expected = manifest["files"]
-        is_intact = manifest["checksum"] == _manifest_checksum(progress, expected)
+        # Also as it was written: a number's last digit may change and its value not.
+        is_intact = text == _manifest_text(progress, expected)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is damaged"
         raise _unreadable(checkpoint / MANIFEST, reason or str(error)) from error
@@ -100,15 +102,15 @@ def _unreadable(path: Path, reason: str) -> CheckpointError:
 
 def _write_manifest(checkpoint: Path, progress: dict[str, Any]) -> None:
     files = {file.name: _fingerprint(file) for file in sorted(checkpoint.iterdir())}
-    checksum = _manifest_checksum(progress, files)
-    text = json.dumps({"progress": progress, "files": files, "checksum": checksum}, indent=1)
-    (checkpoint / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    (checkpoint / MANIFEST).write_text(_manifest_text(progress, files), encoding="utf-8")
     for path in (*checkpoint.iterdir(), checkpoint):  # on disk before the old one goes
         _flush(path)
 
 
-def _manifest_checksum(progress: dict[str, Any], files: dict[str, list[int]]) -> int:
-    return zlib.crc32(json.dumps([progress, files]).encode())
+def _manifest_text(progress: dict[str, Any], files: dict[str, list[int]]) -> str:
+    checksum = zlib.crc32(json.dumps([progress, files]).encode())
+    manifest = {"progress": progress, "files": files, "checksum": checksum}
+    return json.dumps(manifest, indent=1) + "\n"
 
 
 def _swap_in(directory: RunDirectory) -> None:
