@@ -1,7 +1,7 @@
 """The core needs torch and numpy only; whatever needs more says which extra to install.
 
-`make test` runs this twice: where everything is installed, with the libraries hidden, and, with the
-other tests of the core, in an environment where they are not there (`make core`).
+`make core`, a part of `make test`, runs this and the other tests of the core in an environment
+where the extras are not there.
 """
 
 import os
@@ -16,11 +16,10 @@ import pytest
 import discrimloss
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = [
-    *("accelerate", "cleanlab", "lightning", "pandas", "pyarrow", "pytorch_lightning", "rich"),
-    *("safetensors", "sklearn", "skorch", "transformers", "typer"),
-]
-ON_ITS_OWN = os.environ.get("DISCRIMLOSS_WITHOUT_EXTRAS") == "1"
+without_extras = pytest.mark.skipif(
+    os.environ.get("DISCRIMLOSS_WITHOUT_EXTRAS") != "1",
+    reason="extras may be installed here; `make core` runs where they are not",
+)
 
 TRAINING = """
 import torch
@@ -53,9 +52,9 @@ NEEDS_EXTRA = {
 }
 
 
-def run_without(libraries: list[str], program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program for which some libraries are not there."""
-    hide = f"import sys\nfor name in {libraries!r}: sys.modules[name] = None\n"
+def run(program: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a program, for which some libraries are not there even if they are."""
+    hide = f"import sys\nfor name in {without!r}: sys.modules[name] = None\n"
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", hide + program],
         env=os.environ | {"PYTHONPATH": str(Path(discrimloss.__file__).parents[1])},
@@ -64,14 +63,16 @@ def run_without(libraries: list[str], program: str) -> subprocess.CompletedProce
     )
 
 
+@without_extras
 def test_the_core_works() -> None:
-    ended = run_without(LIBRARIES, TRAINING)
+    ended = run(TRAINING)
     assert ended.returncode == 0, ended.stderr
 
 
+@without_extras
 @pytest.mark.parametrize(("program", "extra"), NEEDS_EXTRA.items())
 def test_whatever_needs_more_says_which_extra(program: str, extra: str) -> None:
-    ended = run_without(LIBRARIES, program)
+    ended = run(program)
     assert ended.returncode != 0
     last_line = ended.stderr.strip().splitlines()[-1]
     assert f"pip install 'discrimloss[{extra}]'" in last_line
@@ -89,7 +90,7 @@ def declared_extras() -> dict[str, list[str]]:
 
 def test_a_trainer_without_accelerate() -> None:
     pytest.importorskip("transformers")  # which can be there without what its Trainer needs
-    ended = run_without(["accelerate"], "import discrimloss.integrations.transformers")
+    ended = run("import discrimloss.integrations.transformers", without=("accelerate",))
     assert "(accelerate is missing): pip install 'discrimloss[transformers]'" in ended.stderr
 
 
@@ -98,7 +99,7 @@ def test_the_extra_exists(extra: str) -> None:
     assert extra in declared_extras()
 
 
-@pytest.mark.skipif(not ON_ITS_OWN, reason="extras are installed here; `make core` runs without")
+@without_extras
 def test_nothing_of_the_extras_is_installed() -> None:
     extras = {
         re.split(r"[\[<>=]", requirement)[0].lower()
