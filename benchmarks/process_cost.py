@@ -128,6 +128,13 @@ def measure_size(num_samples: int, batch: int, rounds: int) -> tuple[Any, list[C
         state_bytes = sum(column.nbytes for _, column in criterion.table.columns())
         costs.append(Cost(way, num_samples, state_bytes, traffic.bytes / 10, seconds))
         alternatives.append(Alternative(way, draw, step))
+    words = torch.zeros(batch + 2, 2, dtype=torch.int32)
+    places = [torch.empty_like(words) for _ in range(processes)]
+    alternatives.append(
+        Alternative(
+            "a bare all-gather of as many bytes", tuple, lambda: dist.all_gather(places, words)
+        )
+    )
     title = f"A step, {power(num_samples)} samples"
     return take_turns(title, alternatives, rounds), costs
 

@@ -6,6 +6,7 @@ reference sees the whole batch in a process group of its own, where nothing is e
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import traceback
@@ -299,7 +300,8 @@ def everybody_hears_of_a_mistake(directory: Path) -> None:
         criterion = DiscrimLoss(SAMPLES, EPOCHS, sharded=sharded)
         before = {name: value.clone() for name, value in criterion.state_dict().items()}
         bad = torch.tensor([3, -5 if rank() == 1 else 4])
-        with pytest.raises(IndexError, match=r"sample index -5 \(row"):
+        row = 1 if rank() == 1 else 3  # of the own batch, or of the whole one
+        with pytest.raises(IndexError, match=rf"sample index -5 \(row {row} of"):
             criterion(torch.rand(2), bad)
         with pytest.raises(IndexError, match="out of range"):
             criterion(torch.rand(2), torch.tensor([3, 1 << 40 if rank() == 1 else 4]))
@@ -308,6 +310,22 @@ def everybody_hears_of_a_mistake(directory: Path) -> None:
             criterion(torch.rand(2), torch.tensor([3, 4]))
         criterion.set_epoch(1)
         assert_same_state(criterion, before)
+    batch = torch.rand(2), torch.tensor([3, 4])
+    loaded = DiscrimLoss(SAMPLES, EPOCHS)
+    if rank() == 1:
+        trained = reference()
+        trained(*batch)
+        loaded.load_state_dict(trained.state_dict())
+    names = SampleIds(["a", "b"] if rank() == 1 else ["b", "a"])
+    for different in (
+        loaded,
+        DiscrimLoss(SAMPLES, EPOCHS, threshold=float(rank())),
+        DiscrimLoss(ids=names, epochs=EPOCHS),
+        DiscrimLoss(ids=SampleIds([f"{rank()} {i}" for i in range(5)], grow=False), epochs=EPOCHS),
+    ):
+        index = batch[1] if different.ids is None else different.ids.names()[:2]
+        with pytest.raises(ValueError, match=r"criteria differ: .* the same ids, .* same state"):
+            different(batch[0], index)
     unequal = DiscrimLoss(SAMPLES + rank(), EPOCHS)
     with pytest.raises(ValueError, match=r"disagree about num_samples .*the whole dataset"):
         unequal(torch.rand(2), torch.tensor([3, 4]))
@@ -352,6 +370,7 @@ def some_of_the_processes(directory: Path) -> None:
     losses = torch.linspace(1.0, 2.0, 4)
     mine = slice(0, 1) if rank() % 2 == 0 else slice(1, 4)
     for _ in range(3):
+        criterion = copy.deepcopy(criterion)  # shares with the same
         criterion(losses[mine], index[mine])
         expected(losses, index)
     assert_same_state(criterion, expected)
@@ -401,6 +420,16 @@ def states_travel_between_numbers_of_processes(directory: Path) -> None:
         criterion = DiscrimLoss(SAMPLES, EPOCHS, sharded=sharded)
         train_epochs(criterion, 1, 2)
         save_state(criterion, directory / f"of-{world()}-{sharded}")
+    # Into the same directory, over what another layout and another number of processes left.
+    mixed = directory / "of-mixed"
+    save_state(DiscrimLoss(SAMPLES, EPOCHS), mixed)
+    if rank() == 0:
+        for number in (1, 2, 3):
+            stale = mixed / f"discrimloss-0000{number}-of-00003.safetensors"
+            stale.write_bytes(b"outdated")
+    save_state(criterion, mixed)
+    dist.barrier()
+    assert len(list(mixed.iterdir())) == world()
     for folder in sorted(directory.parent.glob("*/of-*")):
         for sharded in (False, True):
             resumed = DiscrimLoss(SAMPLES, EPOCHS, sharded=sharded)

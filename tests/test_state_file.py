@@ -1,5 +1,6 @@
 """The sample state in files: what comes back, and sentences about what cannot."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ from discrimloss import DiscrimLoss, SampleIds
 from state_comparison import assert_same_state
 
 pytest.importorskip("safetensors")
-from discrimloss.state_file import SHARD_FILE, STATE_FILE, StateFileError, load_state, save_state
+from discrimloss.state_file import (
+    SHARD_FILE,
+    STATE_FILE,
+    StateFileError,
+    count_saved,
+    load_state,
+    save_state,
+)
 
 
 def trained(criterion: DiscrimLoss, epochs: int = 3) -> DiscrimLoss:
@@ -51,6 +59,19 @@ def test_an_older_state_is_replaced_whole(tmp_path: Path) -> None:
     load_state(resumed, tmp_path)
     assert_same_state(resumed, criterion)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_of_two_states_the_one_written_last_counts(tmp_path: Path) -> None:
+    """Where a crash came between writing the new one and removing the old one."""
+    criterion = trained(DiscrimLoss(5, 6))
+    save_state(criterion, tmp_path)
+    older = tmp_path / SHARD_FILE.format(number=1, count=2)
+    older.write_bytes(b"")
+    os.utime(older, (1, 1))
+    resumed = DiscrimLoss(5, 6)
+    load_state(resumed, tmp_path)
+    assert_same_state(resumed, criterion)
+    assert count_saved(tmp_path) == 5
 
 
 def test_a_state_of_another_number_of_samples_is_refused(tmp_path: Path) -> None:

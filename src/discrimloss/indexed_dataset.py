@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ class IndexedDataset(Dataset[Any]):
             raise ValueError(f"there are {len(ids)} ids for {len(dataset)} items of the dataset")
         self.dataset = dataset
         self.key = key
-        self._ids = ids
+        self._ids = _given_ids(ids)
         origin = _origin(dataset) if index is None else _given_origin(dataset, index)
         self._index, self.num_samples = origin
         """`num_samples`: what `DiscrimLoss` needs; the size of the original data."""
@@ -90,6 +91,21 @@ class IndexedDataset(Dataset[Any]):
         if isinstance(sample, (tuple, list)):
             return (*sample, index)
         return sample, index
+
+
+def _given_ids(ids: Any) -> Sequence[SampleId] | None:
+    """Names by position: a pandas column would look them up by its own index."""
+    if ids is None:
+        return None
+    names: Sequence[SampleId] = ids.tolist() if hasattr(ids, "tolist") else ids
+    distinct = len(set(names))
+    if distinct < len(names):
+        warnings.warn(
+            f"there are {distinct} different ids for {len(names)} items: "
+            "items with the same id are one sample to DiscrimLoss",
+            stacklevel=3,
+        )
+    return names
 
 
 def _require_map_style(dataset: Any) -> None:

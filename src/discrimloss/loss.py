@@ -19,27 +19,18 @@ from discrimloss.hyperparameters import (
     require_whole_number,
     resolve_hyperparameters,
 )
-from discrimloss.processes import Gathered, Processes
+from discrimloss.processes import Gathered
 from discrimloss.sample_ids import SampleIds
-from discrimloss.shards import Placement, Shards
-from discrimloss.state import (
-    MAX_SAMPLES,
-    MAX_VISITS,
-    NO,
-    NOT_KNOWN,
-    YES,
-    SampleTable,
-    as_sample_index,
-    checked_index,
-)
+from discrimloss.sample_memory import SampleMemory
+from discrimloss.shards import Placement
+from discrimloss.state import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, as_sample_index
 from discrimloss.thresholds import bounded_split_threshold, split_threshold
-from discrimloss.tracking import LossTracker
 from discrimloss.verdicts import Rule, Verdicts, judge_samples
 
 RELEASED_MOMENTUM = 0.9
 
 
-class DiscrimLoss(LossTracker):
+class DiscrimLoss(SampleMemory):
     """Weighs each sample's task loss, so that wrong labels lose their pull during training.
 
     Put it between an unreduced task loss and `backward()`, and tell it the epoch:
@@ -85,7 +76,6 @@ class DiscrimLoss(LossTracker):
         process_group: the processes that share the table; all of them unless given.
     """
 
-    epoch_count: Tensor
     suppression: Tensor
     gradient_share: Tensor
 
@@ -110,51 +100,38 @@ class DiscrimLoss(LossTracker):
         sharded: bool = False,
         process_group: Any = None,
     ) -> None:
-        if ids is None:
-            require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
-        elif num_samples is not None:
-            raise ValueError("give num_samples or ids, not both: ids count themselves")
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be one of mean, sum, none, not {reduction!r}")
+        hyperparameters = resolve_hyperparameters(
+            epochs,
+            variant,
+            {
+                "threshold": threshold,
+                "switch_gain": switch_gain,
+                "switch_rate": switch_rate,
+                "switch_epoch": switch_epoch,
+                "suppressed_epochs": suppressed_epochs,
+                "regularization": regularization,
+                "history_decay": history_decay,
+                "weight_lr": weight_lr,
+                "relative_weight_lr": relative_weight_lr,
+                "weight_range": weight_range,
+            },
+        )
         super().__init__(
-            resolve_hyperparameters(
-                epochs,
-                variant,
-                {
-                    "threshold": threshold,
-                    "switch_gain": switch_gain,
-                    "switch_rate": switch_rate,
-                    "switch_epoch": switch_epoch,
-                    "suppressed_epochs": suppressed_epochs,
-                    "regularization": regularization,
-                    "history_decay": history_decay,
-                    "weight_lr": weight_lr,
-                    "relative_weight_lr": relative_weight_lr,
-                    "weight_range": weight_range,
-                },
-            )
+            hyperparameters,
+            variant,
+            num_samples,
+            ids=ids,
+            sharded=sharded,
+            process_group=process_group,
         )
         self.epochs = epochs
         self.reduction = reduction
-        self.variant = variant
-        self.processes = Processes(process_group)
-        self.ids = ids
-        self.table = SampleTable(
-            int(num_samples or 0) if ids is None else len(ids),
-            with_velocity=variant == "released",
-            shards=Shards(self.processes, sharded=sharded),
-        )
-        self.register_buffer("epoch_count", torch.tensor(1))
         for name in ("suppression", "gradient_share"):  # follow from the epoch
             self.register_buffer(name, torch.tensor(0.0, dtype=torch.float32), persistent=False)
-        self.register_load_state_dict_post_hook(_make_room_for_known_ids)  # type: ignore[no-untyped-call]
         self._refresh_epoch_terms(1)
         self.refresh_tracked_terms()
-
-    @property
-    def epoch(self) -> int:
-        """The current epoch, counted from 1."""
-        return int(self.epoch_count)
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch begins, counting from 1. Call it before the epoch's first batch."""
@@ -165,15 +142,12 @@ class DiscrimLoss(LossTracker):
         if epoch != self.epoch and int(self.visits_seen) > 0:
             self._end_epoch(next_epoch=epoch)
         self.epoch_count.fill_(epoch)
-        self._refresh_derived()
+        self.refresh_derived()
 
-    def _refresh_derived(self) -> None:
+    def refresh_derived(self) -> None:
         """Bring everything that is not saved in line with what is."""
-        self._past_first_epoch = bool(self.past_first_epoch)
-        if not isinstance(self.hyperparameters.threshold, str):
-            self.k1.fill_(self.hyperparameters.threshold)
         self._refresh_epoch_terms(self.epoch)
-        self.refresh_tracked_terms()
+        super().refresh_derived()
 
     def _end_epoch(self, next_epoch: int) -> None:
         last_stage_one_epoch = max(math.floor(self.hyperparameters.switch_epoch), 1)
@@ -213,11 +187,11 @@ class DiscrimLoss(LossTracker):
             processes the scalars are scaled so that their mean is the loss of the whole batch.
         """
         if self.ids is not None:
-            index = self._rows_of(index) if self.training else torch.arange(len(losses))
+            index = self.rows_of(index) if self.training else torch.arange(len(losses))
         index = as_sample_index(index, losses)
         if not self.training:
             return F.reduce(losses, self.reduction)
-        batch = self._whole_batch(losses, index)
+        batch = self.whole_batch(losses, index)
         if len(batch.losses) == 0:
             return F.reduce(losses, self.reduction)
         value, slope = self._visit(batch)
@@ -231,26 +205,6 @@ class DiscrimLoss(LossTracker):
         # The processes' gradients are averaged afterwards, which divides by their number.
         divisor = len(batch.losses) if self.reduction == "mean" else 1
         return rows.sum() * (self.processes.count / divisor)
-
-    def _rows_of(self, names: Any) -> Tensor:
-        assert self.ids is not None
-        rows = self.ids.rows(names, self.processes)
-        if len(self.ids) > self.num_samples:
-            self.table.resize(len(self.ids), with_room=True)
-        return rows
-
-    def _whole_batch(self, losses: Tensor, index: Tensor) -> Gathered:
-        """The batch of all processes, where the table is; its indices are checked."""
-        # The table stays where it was put; a batch from elsewhere visits it and comes back.
-        home, losses = self.k1.device, losses.detach()
-        self.table.shards.require_same_processes()
-        if self.processes.count == 1:
-            batch = Gathered(losses, index, [len(losses)], slice(None))
-        else:
-            batch = self.processes.gather_batch(losses, index, self.epoch, self.num_samples)
-            checked_index(index.to(home), self.num_samples)  # its positions mean something here
-        rows = checked_index(batch.index.to(home), self.num_samples)
-        return Gathered(batch.losses.to(home, torch.float32), rows, batch.numbers, batch.own)
 
     @torch.no_grad()
     def _visit(self, batch: Gathered) -> tuple[Tensor, Tensor]:
@@ -317,31 +271,15 @@ class DiscrimLoss(LossTracker):
         return F.average_loss(history, visits.float(), decay)
 
     @property
-    def _is_accelerate_prepared(self) -> bool:
-        """Whether `accelerator.prepare` leaves the criterion as it is, and only keeps it in mind.
-
-        Among several processes without a GPU it must: Accelerate would wrap it with DDP, which
-        refuses modules that have no parameters.
-        """
-        return self.processes.count > 1 and not torch.cuda.is_available()
-
-    @_is_accelerate_prepared.setter
-    def _is_accelerate_prepared(self, value: bool) -> None:
-        """What Accelerate notes is no news."""
-
-    @property
-    def num_samples(self) -> int:
-        """Rows of the table, in all processes together."""
-        return self.table.num_samples
-
-    @property
     def sample_weights(self) -> Tensor:
         """``delta`` of every sample, shape (num_samples,): 1 is neutral, large is distrusted."""
+        self.grow_with_ids()
         return self.table.whole(self.table.log_weight).exp()
 
     @property
     def average_losses(self) -> Tensor:
         """``Avg(l)`` of every sample, shape (num_samples,); NaN where never visited."""
+        self.grow_with_ids()
         return self.table.whole(self._average_losses(slice(None)))
 
     def _average_losses(self, rows: slice) -> Tensor:
@@ -357,6 +295,7 @@ class DiscrimLoss(LossTracker):
                 0.5; ``"threshold"``, the paper's rule, where ``Avg(l) > k2``. Under both, easy are
                 the samples whose ``Avg(l)`` was below ``k1`` when stage 1 ended.
         """
+        self.grow_with_ids()
         if self.epoch == 1 and self.epochs != 1 and self.table.all_visited_twice():
             warnings.warn(
                 "samples were visited several times, all in epoch 1: "
@@ -378,13 +317,6 @@ class DiscrimLoss(LossTracker):
     def _average_chunks(self) -> Iterator[Tensor]:
         return (self._average_losses(rows) for rows in self.table.chunks())
 
-    def resize(self, num_samples: int) -> None:
-        """Make room for appended data: new samples start fresh, the others keep their state."""
-        if self.ids is not None:
-            raise ValueError("with ids the table grows by itself: add the new ones to `ids`")
-        require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
-        self.table.resize(int(num_samples))
-
     def extra_repr(self) -> str:
         """What `repr` shows."""
         values = ", ".join(
@@ -392,37 +324,3 @@ class DiscrimLoss(LossTracker):
             for name in self.hyperparameters.__dataclass_fields__
         )
         return f"num_samples={self.num_samples}, variant={self.variant!r}, {values}"
-
-    def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
-        """Be ready to load a state of so many samples, or say why that cannot be."""
-        if has_ids != (self.ids is not None):
-            raise ValueError(
-                "the saved state knows its samples by ids: give DiscrimLoss ids=SampleIds()"
-                if has_ids
-                else "the saved state knows its samples by position, not by ids: "
-                f"give DiscrimLoss num_samples={saved_samples}"
-            )
-        if self.ids is not None:
-            self.table.restart(saved_samples)  # the saved names come with the saved rows
-        elif saved_samples != self.num_samples:
-            grow = f", load, then resize({self.num_samples})"
-            raise ValueError(
-                f"the saved state holds {saved_samples} samples, this DiscrimLoss "
-                f"{self.num_samples}: build it with num_samples={saved_samples}"
-                + (grow if saved_samples < self.num_samples else "")
-            )
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        saved = state_dict.get(prefix + "table.history")
-        if saved is not None and not self.table.is_partial:
-            self.make_fit(len(saved), has_ids=prefix + "ids.text" in state_dict)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        self._refresh_derived()
-
-
-def _make_room_for_known_ids(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
-    """Names that are known here and were not when the state was saved: rows of their own."""
-    if criterion.ids is not None:
-        criterion.table.resize(len(criterion.ids))

@@ -57,23 +57,25 @@ class Processes:
         """Which of them this one is, from 0."""
         return dist.get_rank(self.group) if self.count > 1 else 0
 
-    def gather_batch(self, losses: Tensor, index: Tensor, epoch: int, num_samples: int) -> Gathered:
+    def gather_batch(
+        self, losses: Tensor, index: Tensor, epoch: int, num_samples: int, fingerprint: int
+    ) -> Gathered:
         """Every process's losses and indices, in one collective; each may bring another number.
 
         A batch larger than any before takes a second one, which makes room for it. What every
         process must agree on travels along.
 
         Raises:
-            ValueError: in all processes, if they are not in the same epoch or do not count the same
-                samples.
+            ValueError: in all processes, if they are not in the same epoch, do not count the same
+                samples or differ in `fingerprint`, 32 bits of whatever else must be equal.
         """
         if torch.compiler.is_compiling():  # what follows depends on what the others bring
             torch._dynamo.graph_break()
         # An index that fits no table stays one when it is cut down to 32 bits.
         small_index = index.to(losses.device).clamp(INT32.min, INT32.max).int()
         rows = torch.stack([small_index, losses.float().contiguous().view(torch.int32)], dim=1)
-        header = torch.tensor([[len(rows), epoch], [num_samples, 0]], dtype=torch.int32)
-        header = header.to(rows.device)
+        header = torch.tensor([[len(rows), epoch], [num_samples, fingerprint]], dtype=torch.int64)
+        header = header.int().to(rows.device)
         while True:
             padding = rows.new_zeros(max(self._capacity - len(rows), 0), 2)
             received = self.all_gather(torch.cat([header, rows[: self._capacity], padding]))
@@ -84,6 +86,11 @@ class Processes:
             self._capacity = max(numbers)
         _require_agreement("epoch", headers[:, 0, 1].tolist())
         _require_agreement("num_samples", headers[:, 1, 0].tolist())
+        if len(set(headers[:, 1, 1].tolist())) > 1:
+            raise ValueError(
+                "the processes' criteria differ: give the same options and the same ids, in the "
+                "same order, and load the same state in all of them"
+            )
         everyones = torch.cat(
             [
                 part[HEADER_ROWS : HEADER_ROWS + number]

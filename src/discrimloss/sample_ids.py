@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,7 @@ class SampleIds(nn.Module):
 
     def _forget(self) -> None:
         self._text = bytearray()  # all names, one after the other
+        self._checksum = 0  # of the names in their order
         self._ends = array("q")  # where each of them ends
         self._hashes: npt.NDArray[np.int64] = np.empty(0, np.int64)  # sorted
         self._hash_rows: npt.NDArray[np.int32] = np.empty(0, np.int32)
@@ -62,7 +65,15 @@ class SampleIds(nn.Module):
         return len(self._ends)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, (str, int)) and self._find(_encoded(name)) is not None
+        try:
+            return self._find(_encoded(name)) is not None
+        except TypeError:  # no name at all
+            return False
+
+    @property
+    def checksum(self) -> int:
+        """Of all names in their order: processes whose names differ can tell."""
+        return self._checksum
 
     def names(self) -> list[SampleId]:
         """All names, in the order of their rows."""
@@ -98,6 +109,7 @@ class SampleIds(nn.Module):
             return found
         row = len(self)
         self._text += text
+        self._checksum = zlib.crc32(b"%d:" % len(text) + text, self._checksum)
         self._ends.append(len(self._text))
         key = _hash(text)
         if self._row_of_hash(key) is None:
@@ -163,25 +175,25 @@ class SampleIds(nn.Module):
 
 
 def _hash(text: bytes) -> int:
-    return hash(text)
+    """The same in every process, unlike Python's own: a pickled table is searched elsewhere."""
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 def _encoded(name: object) -> bytes:
     """A name as bytes: 7 and "7" are two names."""
     if isinstance(name, str):
-        return b"s" + name.encode()
+        return b"s" + name.encode(errors="surrogatepass")
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
         return b"i%d" % name
     raise TypeError(f"sample ids are strings or whole numbers, not {type(name).__name__}")
 
 
 def _decoded(text: bytes) -> SampleId:
-    return text[1:].decode() if text[:1] == b"s" else int(text[1:])
+    return text[1:].decode(errors="surrogatepass") if text[:1] == b"s" else int(text[1:])
 
 
 def _as_names(ids: Any) -> Sequence[Any]:
-    if isinstance(ids, (str, bytes)):
-        raise TypeError(f"sample ids come as a list, one for each row, not as {ids!r} alone")
-    if isinstance(ids, (Tensor, np.ndarray)):
-        return list(ids.tolist())
-    return list(ids)
+    names = ids.tolist() if isinstance(ids, (Tensor, np.ndarray)) else ids
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise TypeError(f"sample ids come as a list, one for each row, not as {names!r} alone")
+    return list(names)

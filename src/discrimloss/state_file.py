@@ -26,7 +26,7 @@ with needs_extra("safetensors"):
 
 STATE_FILE = "discrimloss.safetensors"
 SHARD_FILE = "discrimloss-{number:05d}-of-{count:05d}.safetensors"
-SHARD_PATTERN = re.compile(r"discrimloss-(\d{5})-of-(\d{5})\.safetensors")
+SHARD = re.compile(r"discrimloss-(\d{5})-of-(\d{5})\.safetensors")
 TABLE = "table."
 
 
@@ -45,7 +45,16 @@ def save_state(criterion: DiscrimLoss, directory: str | Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with whole_file(directory / name) as unfinished:
             save_file(_own_state(criterion), unfinished)
-    if criterion.processes.count > 1:  # nobody goes on before all of it is there
+    _wait_for_all(criterion)  # all of it is there
+    if criterion.processes.rank == 0:  # what another number of processes wrote there is outdated
+        for path in _found_files(directory):
+            if _count_of(path) != _count_of(directory / name):
+                path.unlink()
+    _wait_for_all(criterion)  # and nobody writes again while something is removed
+
+
+def _wait_for_all(criterion: DiscrimLoss) -> None:
+    if criterion.processes.count > 1:
         dist.barrier(criterion.processes.group)
 
 
@@ -70,27 +79,44 @@ def _own_state(criterion: DiscrimLoss) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in state.items()}
 
 
+def count_saved(directory: str | Path) -> int:
+    """How many samples the state in a directory has."""
+    total = 0
+    for path in _state_files(Path(directory)):
+        with safe_open(path, framework="pt") as file:
+            total += file.get_slice(TABLE + "history").get_shape()[0]
+    return total
+
+
+def _found_files(directory: Path) -> list[Path]:
+    names = sorted(directory.iterdir()) if directory.is_dir() else []
+    return [path for path in names if path.name == STATE_FILE or SHARD.fullmatch(path.name)]
+
+
+def _count_of(path: Path) -> int:
+    """How many files belong to the state that a file is of."""
+    match = SHARD.fullmatch(path.name)
+    return int(match[2]) if match else 1
+
+
 def _state_files(directory: Path) -> list[Path]:
-    if (directory / STATE_FILE).is_file():
-        return [directory / STATE_FILE]
-    found = {}
-    for path in directory.glob("*") if directory.is_dir() else ():
-        match = SHARD_PATTERN.fullmatch(path.name)
-        if match:
-            found[int(match[1])] = (path, int(match[2]))
+    """The files of the state in a directory; of several states, of the one written last."""
+    found = _found_files(directory)
     if not found:
         raise StateFileError(
             f"there is no sample state in {directory}: {STATE_FILE} is what a checkpoint of a run "
             "with DiscrimLoss holds; start anew, or from a checkpoint that has one"
         )
-    count = max(number for _, number in found.values())
-    missing = [n for n in range(1, count + 1) if n not in found or found[n][1] != count]
-    if missing:
-        raise StateFileError(
-            f"the sample state in {directory} is incomplete: "
-            f"{SHARD_FILE.format(number=missing[0], count=count)} is missing"
-        )
-    return [found[number][0] for number in range(1, count + 1)]
+    count = _count_of(max(found, key=lambda path: path.stat().st_mtime_ns))
+    if count == 1:
+        return [directory / STATE_FILE]
+    wanted = [directory / SHARD_FILE.format(number=n, count=count) for n in range(1, count + 1)]
+    for path in wanted:
+        if path not in found:
+            raise StateFileError(
+                f"the sample state in {directory} is incomplete: {path.name} is missing"
+            )
+    return wanted
 
 
 def _own_rows(paths: list[Path], shards: Shards) -> tuple[dict[str, Tensor], int]:

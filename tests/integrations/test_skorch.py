@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import DataLoader, Subset, TensorDataset, default_collate
 
-from discrimloss import DiscrimLoss
+from discrimloss import DiscrimLoss, SampleIds
 from discrimloss.integrations.skorch import (
     DiscrimNetBinaryClassifier,
     DiscrimNetClassifier,
@@ -85,6 +85,15 @@ def test_a_run_equals_a_plain_loop() -> None:
 def test_options_and_epochs_of_ones_own() -> None:
     net = small_net(discrimloss__switch_gain=0.5, discrimloss__epochs=9).fit(X, Y)
     assert_same_state(net.discrimloss_, plain_loop(switch_gain=0.5, epochs=9)[1])
+
+
+def test_options_set_later_start_the_samples_over() -> None:
+    net = small_net().fit(X, Y).set_params(discrimloss__switch_gain=0.5)
+    assert net.discrimloss_.hyperparameters.switch_gain == 0.5
+    assert int(net.discrimloss_.table.visits.max()) == 0
+    assert net.get_params()["discrimloss__switch_gain"] == 0.5
+    net.fit(X, Y)
+    assert_same_state(net.discrimloss_, plain_loop(switch_gain=0.5)[1])
 
 
 @pytest.mark.usefixtures("quick_verdicts")
@@ -256,6 +265,12 @@ def test_regression_and_binary_classification() -> None:
     assert_same_state(net.discrimloss_, criterion)
     assert_same_weights(net, model)
 
+    twice = np.concatenate([target, 2 * target], axis=1)  # the mean of a sample's two errors
+    two_outputs = {**settings, "module__outputs": 2, "max_epochs": 1}
+    net = DiscrimNetRegressor(SmallModule, **two_outputs).fit(X, twice)
+    losses = mse_loss(SmallModule(2)(torch.tensor(X)), torch.tensor(twice), reduction="none")
+    torch.testing.assert_close(net.discrimloss_.average_losses, losses.mean(1).detach())
+
     binary = DiscrimNetBinaryClassifier(SmallModule, **settings).fit(X, (Y > 0).astype(np.float32))
     assert binary.predict_proba(X).shape == (50, 2)
     assert binary.discrimloss_.table.visits.unique().tolist() == [EPOCHS]
@@ -281,5 +296,7 @@ def test_sentences() -> None:
         small_net(criterion=AlreadyReduced).fit(X, Y)
     with pytest.raises(TypeError, match="iterator_train must be a DataLoader, not list"):
         small_net(iterator_train=lambda dataset, batch_size: list(DataLoader(dataset))).fit(X, Y)
+    with pytest.raises(ValueError, match="leave out discrimloss__ids"):
+        small_net(discrimloss__ids=SampleIds()).fit(X, Y)
     with pytest.raises(ValueError, match="unexpected argument discrimloss_epochs, did you mean"):
         small_net(discrimloss_epochs=3).fit(X, Y)

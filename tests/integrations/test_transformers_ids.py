@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, IterableDataset
 from transformers import BertForSequenceClassification
 
 from discrimloss import DiscrimLoss, SampleIds
+from discrimloss.integrations.indexed_rows import NamedStream
 from discrimloss.integrations.transformers import DiscrimTrainer
 from tiny_transformers import arguments, bert, texts
 
@@ -142,3 +143,28 @@ def test_a_stream_of_unknown_length_needs_iterations(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="give steps_per_iteration"):
         trainer.train()
+
+
+def test_rows_appended_since_the_checkpoint_start_fresh(tmp_path: Path) -> None:
+    def trainer(number: int, epochs: int) -> DiscrimTrainer:
+        return DiscrimTrainer(
+            model=bert(BertForSequenceClassification),
+            args=arguments(tmp_path, num_train_epochs=epochs, save_strategy="epoch"),
+            train_dataset=texts(number),
+        )
+
+    trainer(8, epochs=1).train()
+    grown = trainer(12, epochs=2)
+    grown.train(resume_from_checkpoint=True)
+    assert grown.criterion.num_samples == 12
+    assert grown.criterion.table.visits[:8].min() >= 1
+    fewer = trainer(4, epochs=3)
+    with pytest.raises(ValueError, match=r"knows 12 samples, the training data has 4: .*sample_id"):
+        fewer.train(resume_from_checkpoint=True)
+
+
+def test_a_stream_that_is_handed_on_has_numbers_for_ids() -> None:
+    rows = list(NamedStream([{"guid": 3}], "guid", only_numbers=True))
+    assert rows[0].index == 3
+    with pytest.raises(ValueError, match=r"must be whole numbers, or give .*dispatch_batches"):
+        list(NamedStream([{"guid": "3"}], "guid", only_numbers=True))

@@ -167,14 +167,6 @@ def test_a_checkpoint_without_sample_state_is_refused(tmp_path: Path) -> None:
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
-def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
-    trainer, _ = recorded(tmp_path, num_train_epochs=1, save_strategy="epoch")
-    trainer.train()
-    trainer, _ = recorded(tmp_path, number=8, num_train_epochs=2)
-    with pytest.raises(ValueError, match="the saved state holds 6 samples, this DiscrimLoss 8"):
-        trainer.train(resume_from_checkpoint=True)
-
-
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Any:
         return iter(texts(4))

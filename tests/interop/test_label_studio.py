@@ -310,6 +310,10 @@ def test_a_sample_that_was_imported_twice(tmp_path: Path) -> None:
             {"class_names": None, "given_label": [NAN] * 5, "predicted_label": None},
             "given_label must hold finite numbers",
         ),
+        (
+            {"class_names": None, "given_label": ["a", None, "b", "a", "b"]},
+            "given_label must hold a label for each sample, but holds None",
+        ),
         ({"ids": ["a"]}, "1 ids for 5 samples"),
         ({"limit": -1}, "limit must not be negative"),
         ({"medium": "sound"}, "medium must be one of image, text, not 'sound'"),

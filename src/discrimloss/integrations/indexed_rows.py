@@ -55,13 +55,20 @@ class NamedRows(IndexedRows):
 class NamedStream(IterableDataset[IndexedRow]):
     """The same for a dataset that has no positions."""
 
-    def __init__(self, dataset: Any, id_column: str) -> None:
+    def __init__(self, dataset: Any, id_column: str, *, only_numbers: bool = False) -> None:
         self.dataset = dataset
         self.id_column = id_column
+        self.only_numbers = only_numbers
 
     def __iter__(self) -> Iterator[IndexedRow]:
         for sample in self.dataset:
-            yield IndexedRow(sample, id_of(sample, self.id_column))
+            name = id_of(sample, self.id_column)
+            if self.only_numbers and isinstance(name, str):
+                raise ValueError(
+                    "in several processes the ids of a stream must be whole numbers, or give "
+                    'accelerator_config={"dispatch_batches": False} to TrainingArguments'
+                )
+            yield IndexedRow(sample, name)
 
     def __len__(self) -> int:
         return len(self.dataset)  # which raises the error that is expected, where it has none

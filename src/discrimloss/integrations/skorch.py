@@ -44,6 +44,8 @@ class DiscrimNetMixin:
     criterion_: Any
     max_epochs: int
     history: Any
+    initialized_: bool
+    _params_to_validate: set[str]
     get_params_for: Callable[[str], dict[str, Any]]
     check_is_fitted: Callable[..., None]
 
@@ -70,11 +72,27 @@ class DiscrimNetMixin:
             )
         if self.criterion_ is self.criterion:  # an instance, which other nets may use as well
             self.criterion_ = copy.deepcopy(self.criterion)
+        self._begin_samples()
+        return self
+
+    def _begin_samples(self) -> None:
+        """Sample state that knows nothing yet, not even how many samples there will be."""
         options = self.get_params_for("discrimloss")
-        # The data is not known yet: the table grows when it comes.
+        if "ids" in options:
+            raise ValueError("a net knows samples by their rows: leave out discrimloss__ids")
         self.criterion_.discrimloss = _GrowingDiscrimLoss(
             **{"num_samples": 1, "epochs": self.max_epochs, **options}
         )
+
+    def set_params(self, **kwargs: Any) -> DiscrimNetMixin:
+        """As skorch's; options of `DiscrimLoss` start the samples of an initialised net over."""
+        own = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("discrimloss__")}
+        super().set_params(**kwargs)  # type: ignore[misc]
+        for name, value in own.items():
+            setattr(self, name, value)
+            self._params_to_validate.add(name)
+        if own and self.initialized_:
+            self._begin_samples()
         return self
 
     def on_epoch_begin(

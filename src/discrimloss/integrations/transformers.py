@@ -36,7 +36,7 @@ with needs_extra("transformers"):
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-    from discrimloss.state_file import load_state, save_state
+    from discrimloss.state_file import count_saved, load_state, save_state
 
 if TYPE_CHECKING:
     _Trainer = Trainer
@@ -136,16 +136,26 @@ class DiscrimTrainerMixin(_Trainer):
         if self.sample_id is None:
             num_samples = IndexedRows(self.train_dataset).num_samples
             counted = {"num_samples": num_samples}
+        saved = count_saved(self._resumed_checkpoint) if self._resumed_checkpoint else 0
+        if 0 < saved < num_samples:  # data was appended since the checkpoint
+            counted = {"num_samples": saved}
+        elif saved > num_samples > 0:
+            raise ValueError(
+                f"the checkpoint knows {saved} samples, the training data has {num_samples}: "
+                "samples that are filtered out must be known by sample_id, not by position"
+            )
         if self._options is not None:
             self._criterion = DiscrimLoss(**{**counted, "epochs": epochs, **self._options})
+        self.criterion.to(self.args.device).train()
+        if self._resumed_checkpoint:
+            load_state(self.criterion, self._resumed_checkpoint)
+        if self._options is not None and self.criterion.num_samples < num_samples:
+            self.criterion.resize(num_samples)
         if self.criterion.num_samples < num_samples:
             raise ValueError(
                 f"the DiscrimLoss has room for {self.criterion.num_samples} samples, the training "
                 f"data has {num_samples}: build it with num_samples={num_samples}"
             )
-        self.criterion.to(self.args.device).train()
-        if self._resumed_checkpoint:
-            load_state(self.criterion, self._resumed_checkpoint)
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's, with the index of each sample in every batch."""
@@ -177,7 +187,13 @@ class DiscrimTrainerMixin(_Trainer):
             )
         if self.sample_id is None or ids is not None:
             return IndexedRows(dataset, ids)
-        return (NamedStream if is_stream(dataset) else NamedRows)(dataset, self.sample_id)
+        if not is_stream(dataset):
+            return NamedRows(dataset, self.sample_id)
+        # Several processes share out what the first one reads, as tensors only, unless told not to.
+        shared_out = getattr(self.args.accelerator_config, "dispatch_batches", None) is not False
+        return NamedStream(
+            dataset, self.sample_id, only_numbers=shared_out and self.args.world_size > 1
+        )
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         if isinstance(train_dataset, IndexedRows):  # lengths are columns of the dataset within

@@ -121,6 +121,8 @@ def readable_labels(
         class_names: names of the classes by position; without them a position is its own name.
         name: of the argument, for errors.
     """
+    if labels.dtype.kind == "O" and any(label is None for label in labels):
+        raise ValueError(f"{name} must hold a label for each sample, but holds None")
     if are_numbers(labels, class_names):
         if not np.isfinite(labels).all():
             raise ValueError(f"{name} must hold finite numbers")
@@ -154,7 +156,7 @@ def names_of_classes(class_names: Sequence[str] | None, *columns: Any) -> list[s
         str(label)
         for column in columns
         if column is not None
-        for label in np.unique(one_per_sample(column, len(column), "labels"))
+        for label in set(one_per_sample(column, len(column), "labels").tolist())
     }
     # Positions that are their own names are sorted as numbers: 2 comes before 10.
     return sorted(
