@@ -10,7 +10,7 @@ WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # Tests of the core, for an environment that has torch, numpy and pytest only.
 CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,against_naive bad_batches functional \
-	hyperparameters indexed_dataset loss package resume sample_ids state verdicts without_extras))
+	indexed_dataset package resume sample_ids state without_extras))
 
 .PHONY: help demo test test-slow lint types core pytest format clean
 .DEFAULT_GOAL := help
