@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from discrimloss.histogram import finite_range
 from discrimloss.shards import WHOLE_TABLE, Shards
 
 BINS = 256
@@ -71,15 +72,7 @@ def calibrate(
         scale: the loss scale of the first epoch.
         shards: how the samples are divided among processes, each of which fits the same to all.
     """
-    extremes = torch.zeros(2, dtype=torch.float64)
-    for chunk in averages():
-        chunk = chunk[chunk.isfinite()]
-        if chunk.numel():
-            extremes = torch.maximum(
-                extremes, torch.stack([-chunk.min(), chunk.max()]).double().cpu()
-            )
-    extremes = shards.largest(extremes)
-    low, high = -float(extremes[0]), float(extremes[1])
+    low, high = finite_range(averages(), shards, start=0.0)
     start = math.log(LEARNED_RATIO)
     end = max(math.log(max((high - low) / scale, ANCHOR)), math.log(ANCHOR)) + 1.0
     width = (end - start) / BINS

@@ -47,6 +47,20 @@ class LossHistogram:
         return self.low + self.scale * torch.sinh(position * self.width)
 
 
+def finite_range(
+    chunks: Iterable[Tensor], shards: Shards, start: float = -math.inf
+) -> tuple[float, float]:
+    """Smallest and largest finite value of all chunks, widened to hold `start` if it is finite."""
+    extremes = torch.full((2,), start, dtype=torch.float64)  # of the negated values, and the values
+    for chunk in chunks:
+        chunk = chunk[chunk.isfinite()]
+        if chunk.numel():
+            found = torch.stack([-chunk.min(), chunk.max()])
+            extremes = torch.maximum(extremes, found.double().cpu())
+    negated, high = shards.largest(extremes).tolist()
+    return -negated, high
+
+
 def loss_histogram(
     chunks: Iterable[Tensor], shards: Shards = WHOLE_TABLE, bins: int = BINS
 ) -> LossHistogram | None:
@@ -57,11 +71,7 @@ def loss_histogram(
     """
     chunks = [chunk[chunk.isfinite()] for chunk in chunks]
     chunks = [chunk for chunk in chunks if chunk.numel()]
-    extremes = torch.full((2,), -math.inf, dtype=torch.float64)
-    for chunk in chunks:
-        extremes = torch.maximum(extremes, torch.stack([-chunk.min(), chunk.max()]).double().cpu())
-    extremes = shards.largest(extremes)
-    low, high = -float(extremes[0]), float(extremes[1])
+    low, high = finite_range(chunks, shards)
     if high < low:  # no values at all
         return None
     sums = torch.zeros(2, dtype=torch.float64)
