@@ -122,12 +122,16 @@ class Processes:
 
     def total(self, values: Tensor) -> Tensor:
         """Sum over the processes."""
+        if self.count == 1:
+            return values
         summed = self._ready(values).clone()
         dist.all_reduce(summed, group=self.group)
         return summed.to(values.device)
 
     def largest(self, values: Tensor) -> Tensor:
         """Maximum over the processes."""
+        if self.count == 1:
+            return values
         largest = self._ready(values).clone()
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self.group)
         return largest.to(values.device)

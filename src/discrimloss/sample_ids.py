@@ -88,19 +88,21 @@ class SampleIds(nn.Module):
         """
         names = _as_names(ids)
         encoded = [_encoded(name) for name in names]
-        if not self.grow:
-            for name, text in zip(names, encoded, strict=True):
-                if self._find(text) is None:
-                    raise KeyError(
-                        f"sample id {name!r} is not known: "
-                        "add it to SampleIds, or let them grow with grow=True"
-                    )
-        elif processes is not None and processes.count > 1:
-            unknown = [text for text in dict.fromkeys(encoded) if self._find(text) is None]
+        rows = [self._find(text) for text in encoded]
+        if not self.grow and None in rows:
+            raise KeyError(
+                f"sample id {names[rows.index(None)]!r} is not known: "
+                "add it to SampleIds, or let them grow with grow=True"
+            )
+        if self.grow and processes is not None and processes.count > 1:
+            unknown = [text for text, row in zip(encoded, rows, strict=True) if row is None]
             for found in processes.all_gather_objects(unknown):
                 for text in found:
                     self._add(text)
-        return torch.tensor([self._add(text) for text in encoded], dtype=torch.int64)
+        known = [
+            self._add(text) if row is None else row for text, row in zip(encoded, rows, strict=True)
+        ]
+        return torch.tensor(known, dtype=torch.int64)
 
     def _add(self, text: bytes) -> int:
         """The row of a name, a new one if it has none."""

@@ -98,6 +98,7 @@ class SampleTable(nn.Module):
         return ((name, getattr(self, name)) for name in self._names)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        self._with_room = {}  # what was set aside stays behind, and must not be kept in memory
         for name, column in self.columns():
             setattr(self, name, _keeping_dtype(fn)(column))
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -168,10 +169,10 @@ class SampleTable(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        expected = {prefix + name for name in self._names}
+        expected = [prefix + name for name in self._names]
         missing_keys += [key for key in expected if key not in state_dict]
-        saved = {key for key in state_dict if key.startswith(prefix)}
-        unexpected_keys += sorted(saved - expected)
+        saved = [key for key in state_dict if key.startswith(prefix)]
+        unexpected_keys += [key for key in saved if key not in expected]
         for name, column in self.columns():
             if prefix + name not in state_dict:
                 continue

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from discrimloss.processes import process_count
+from discrimloss.processes import Processes, process_count
 
 
 def share_buffers(module: nn.Module) -> None:
@@ -18,11 +18,7 @@ def share_buffers(module: nn.Module) -> None:
 
 def gather_rows(rows: Tensor) -> Tensor:
     """The rows of all processes, in their order. Every process must bring the same number."""
-    if process_count() == 1:
-        return rows
-    gathered = [torch.empty_like(rows) for _ in range(process_count())]
-    dist.all_gather(gathered, rows.contiguous())
-    return torch.cat(gathered)
+    return rows if process_count() == 1 else Processes().all_gather(rows).flatten(0, 1)
 
 
 def own_rows(everyones: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from discrimloss.data.base import Part, Prepare
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.methods.base import Method
 from discrimloss.methods.processes import share_buffers
-from discrimloss.processes import process_count
+from discrimloss.processes import Processes
 from discrimloss.training.batches import load_batches
 from discrimloss.verdicts import UNSEEN, Verdicts
 
@@ -48,8 +48,8 @@ def evaluate(
     share_buffers(method.networks)  # or else each process judges its samples by its own
     was_training = method.training
     method.eval()
-    rank = torch.distributed.get_rank() if process_count() > 1 else 0
-    own = torch.arange(rank, len(part), process_count())
+    processes = Processes()
+    own = torch.arange(processes.rank, len(part), processes.count)
     total = torch.zeros((), dtype=torch.float64, device=device)
     try:
         for batch in load_batches(part, torch.split(own, batch_size), device, tokenize, workers):
@@ -57,9 +57,7 @@ def evaluate(
             total += score_sum(output, batch.target)
     finally:
         method.train(was_training)
-    if process_count() > 1:
-        torch.distributed.all_reduce(total)
-    return float(total) / max(len(part), 1)
+    return float(processes.total(total)) / max(len(part), 1)
 
 
 def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:

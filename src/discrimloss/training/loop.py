@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrimloss.data.base import Part, Prepare
 from discrimloss.methods.base import Batch, Method, StepResult
-from discrimloss.processes import process_count
+from discrimloss.processes import Processes, process_count
 from discrimloss.training.batches import epoch_batches, load_batches, own_share
 from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
 from discrimloss.training.config import RunConfig
@@ -255,9 +255,7 @@ class TrainingLoop:
         """Whether any process wishes so."""
         if process_count() == 1:
             return wish
-        wishes = torch.tensor(int(wish), device=self.accelerator.device)
-        torch.distributed.all_reduce(wishes, torch.distributed.ReduceOp.MAX)
-        return bool(wishes)
+        return bool(Processes().largest(torch.tensor(int(wish), device=self.accelerator.device)))
 
     def _interrupted(self, where: str) -> Interrupted:
         return Interrupted(self.stop.signal_number or signal.SIGTERM, where)
@@ -287,9 +285,7 @@ class TrainingLoop:
     def _totals(self) -> tuple[float, float, int]:
         """Losses, scores and samples of the epoch so far, of all processes."""
         totals = torch.cat([self._sums, self._sums.new_tensor([self.progress.rows])])
-        if process_count() > 1:
-            torch.distributed.all_reduce(totals)
-        loss_sum, score, rows = totals.tolist()
+        loss_sum, score, rows = Processes().total(totals).tolist()
         return loss_sum, score, int(rows)
 
     def evaluate(self, part: Part) -> float:
