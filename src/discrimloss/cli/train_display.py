@@ -62,9 +62,13 @@ class TrainDisplay:
 
     def on_epoch(self, row: dict[str, Any]) -> None:
         """Show the figures of an epoch."""
-        test = row["test_accuracy"] if "test_accuracy" in row else row["test_mae"]
-        figures = f"test {test:.2f}"
+        shown = next(name for part in ("test", "train") for name in row if _is_score(name, part))
+        figures = f"{shown.partition('_')[0]} {row[shown]:.2f}"
         self._progress.update(self._task, completed=float(row["epoch"]), figures=figures)
+
+
+def _is_score(name: str, part: str) -> bool:
+    return name in (f"{part}_accuracy", f"{part}_mae")
 
 
 def print_summary(summary: dict[str, Any], out: Path) -> None:

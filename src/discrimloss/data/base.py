@@ -97,7 +97,7 @@ class TaskData:
     """A dataset: what to learn from, and what to judge the result by."""
 
     train: Part
-    test: Part
+    test: Part | None
     num_classes: int | None
     """Of a classification or a multiple choice; None for a regression."""
     validation: Part | None = None

@@ -143,13 +143,16 @@ class RunConfig:
     checkpoint_seconds: float = 300.0
     """Longest time between two checkpoints; there is one after every epoch besides."""
     tensorboard: bool = True
+    traced_samples: int = 1_000_000
+    """Largest number of training samples of which the run keeps loss, weight and prediction of
+    every epoch, at most six bytes each; 0 keeps none."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_batch_size", "train_size", "steps_per_epoch"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} must be 1 or more, not {value}")
-        for name in ("threads", "workers", "checkpoint_seconds"):
+        for name in ("threads", "workers", "checkpoint_seconds", "traced_samples"):
             if not getattr(self, name) >= 0:
                 raise OptionError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 0 <= self.seed <= HIGHEST_SEED:

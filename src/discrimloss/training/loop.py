@@ -27,6 +27,7 @@ from discrimloss.training.optimization import (
 )
 from discrimloss.training.records import History, Row
 from discrimloss.training.run_directory import RunDirectory
+from discrimloss.training.sample_traces import SampleTraces
 from discrimloss.training.seeds import derived_generator
 
 
@@ -59,7 +60,7 @@ class Parts:
     """The data of a run as the loop may see it: labels as given, no clean ones."""
 
     train: Part
-    test: Part
+    test: Part | None
     validation: Part | None
     prepare: Prepare
     tokenize: Callable[[Any], Any] | None = None
@@ -115,6 +116,10 @@ class TrainingLoop:
         _keep_sample_state_out_of_broadcasts(method)
         optimizer = build_optimizer(config.optimizer, method.trainable_parameters())
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
+        self.traces: SampleTraces | None = None
+        if len(parts.train) <= config.traced_samples:
+            self.traces = SampleTraces(len(parts.train), method.setting.num_classes, directory.path)
+            accelerator.register_for_checkpointing(self.traces)
         self._is_regression = parts.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
         self._seconds_before = 0.0
@@ -210,6 +215,8 @@ class TrainingLoop:
 
         self._sums[0] += result.losses.sum(dtype=torch.float64)
         self._sums[1] += score_sum(result.output.float(), batch.target)
+        if self.traces is not None:
+            self.traces.take(batch.index, result)
         progress.rows += len(batch.index)
         progress.step += 1
 
@@ -268,19 +275,28 @@ class TrainingLoop:
             "epoch": progress.epoch,
             "train_loss": loss_sum / max(rows, 1),
             f"train_{metric}": score / max(rows, 1),
-            f"test_{metric}": self.evaluate(self.parts.test),
         }
-        if self.parts.validation is not None:
-            row[f"validation_{metric}"] = self.evaluate(self.parts.validation)
+        for name, part in (("test", self.parts.test), ("validation", self.parts.validation)):
+            if part is not None:
+                row[f"{name}_{metric}"] = self.evaluate(part)
         row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
 
+        self._write_traces()
         progress.history.append(row)
         progress.epoch, progress.step, progress.rows = progress.epoch + 1, 0, 0
         self._sums.zero_()
         self._save()
         return row
+
+    def _write_traces(self) -> None:
+        if self.traces is None:
+            return
+        self.traces.share()
+        if self.accelerator.is_main_process:
+            self.traces.write(self.progress.epoch, self.method.sample_scores())
+        self.traces.restart()
 
     def _totals(self) -> tuple[float, float, int]:
         """Losses, scores and samples of the epoch so far, of all processes."""
@@ -310,6 +326,8 @@ class TrainingLoop:
         loss_sum, score, rows = self._totals()
         saved = replace(self.progress, loss_sum=loss_sum, score_sum=score, rows=rows)
         saved.seconds = self.seconds
+        if self.traces is not None:
+            self.traces.share()
         save_checkpoint(self.accelerator, self.directory, asdict(saved))
         self._last_saved = time.perf_counter()
 

@@ -199,7 +199,7 @@ def _train(
     summary |= _circumstances(request, prepared, accelerator)
     if accelerator.is_main_process:
         if verdicts is not None:
-            write_verdicts(verdicts, scores, prepared.labels.target, directory)
+            write_verdicts(verdicts, scores, prepared.labels, truth is not None, directory)
         directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
     accelerator.wait_for_everyone()
     return summary
@@ -216,6 +216,7 @@ def _circumstances(
         "device": str(accelerator.device),
         "processes": accelerator.num_processes,
         "command": request.command,
+        "class_names": list(prepared.task.class_names),
         "notes": list(prepared.task.notes),
     }
 
@@ -231,19 +232,15 @@ def summarize(
     """The figures of a run: the last epoch first, the best epoch second."""
     is_regression = config.loss != "cross_entropy"
     metric = metric_name(is_regression)
-    curve = [row[f"test_{metric}"] for row in history]
-    best = 0
-    for number, value in enumerate(curve):
-        if is_better(value, curve[best], is_regression):
-            best = number
     summary: dict[str, Any] = {
         "recipe": config.recipe,
         "method": config.method,
         "metric": metric,
-        "test": {"last": curve[-1], "best": curve[best], "best_epoch": history[best]["epoch"]},
         f"train_{metric}_noisy": fit,
         "epochs": config.epochs,
     }
+    if f"test_{metric}" in history[-1]:
+        summary["test"] = _last_and_best(history, f"test_{metric}", is_regression)
     if f"validation_{metric}" in history[-1]:
         summary["validation"] = {"last": history[-1][f"validation_{metric}"]}
     if truth is not None:
@@ -255,18 +252,31 @@ def summarize(
     return summary
 
 
+def _last_and_best(history: list[Row], name: str, is_regression: bool) -> dict[str, Any]:
+    curve = [row[name] for row in history]
+    best = 0
+    for number, value in enumerate(curve):
+        if is_better(value, curve[best], is_regression):
+            best = number
+    return {"last": curve[-1], "best": curve[best], "best_epoch": history[best]["epoch"]}
+
+
 def write_verdicts(
     verdicts: Verdicts,
     scores: torch.Tensor | None,
-    target: torch.Tensor,
+    labels: NoisyLabels,
+    truth_known: bool,
     directory: RunDirectory,
 ) -> None:
     """What is to be thought of every training label, beside the label as given.
 
-    `scores` are the method's own, `Method.sample_scores`.
+    `scores` are the method's own, `Method.sample_scores`. The clean labels are there for who looks
+    at the results; where nobody knows them, the column is missing.
     """
     frame = verdicts.to_pandas()
-    frame.insert(0, "target", target.cpu().numpy())
+    frame.insert(0, "target", labels.target.cpu().numpy())
+    if truth_known:
+        frame.insert(1, "clean_target", labels.clean_target.cpu().numpy())
     if scores is not None:
         frame["score"] = scores.detach().float().cpu().numpy()
     with whole_file(directory / VERDICTS) as unfinished:

@@ -24,6 +24,7 @@ SUMMARY = "summary.json"
 VERDICTS = "verdicts.parquet"
 CHECKPOINT = "checkpoint"
 TENSORBOARD = "tensorboard"
+TRACES = "samples"
 LOCK = ".lock"
 UNFINISHED = ".unfinished"
 OLD = ".old"
@@ -36,6 +37,7 @@ FILES = (
     VERDICTS,
     CHECKPOINT,
     TENSORBOARD,
+    TRACES,
     LOCK,
 )
 

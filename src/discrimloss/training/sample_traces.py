@@ -1,0 +1,141 @@
+"""What became of every sample from epoch to epoch: its loss, its weight, what was predicted.
+
+A file for each epoch, a column for each figure, at most six bytes a sample: enough to draw how
+losses and weights spread over a run, and too little to matter beside the data. Figures have three
+significant digits (bfloat16), whatever their size.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from discrimloss.methods.base import StepResult
+from discrimloss.processes import Processes
+from discrimloss.training.run_directory import TRACES
+from discrimloss.whole_file import whole_file
+
+FILE = re.compile(r"epoch-(\d+)\.safetensors")
+Column = npt.NDArray[np.float32]
+
+
+class SampleTraces:
+    """Takes down an epoch as it goes, and writes it when it ends.
+
+    A sample that an epoch never visits is NaN there; of several visits the last one counts.
+
+    Args:
+        num_samples: of the training data.
+        num_classes: None for a regression.
+        directory: of the run.
+    """
+
+    def __init__(self, num_samples: int, num_classes: int | None, directory: Path) -> None:
+        self.directory = directory / TRACES
+        self._class_type = torch.uint8 if (num_classes or 0) <= 256 else torch.int32
+        self._is_regression = num_classes is None
+        self._columns = {
+            name: torch.full((num_samples,), torch.nan) for name in ("loss", "predicted")
+        }
+
+    def take(self, index: Tensor, result: StepResult) -> None:
+        """What a step found of its samples."""
+        output = result.output
+        predicted = output if self._is_regression else output.argmax(1)
+        index = index.cpu()
+        self._columns["loss"][index] = result.losses.float().cpu()
+        self._columns["predicted"][index] = predicted.float().cpu()
+
+    def share(self) -> None:
+        """Let every process know what the others took. All of them call it."""
+        processes = Processes()
+        if processes.count == 1:
+            return
+        for column in self._columns.values():
+            seen = processes.total((~column.isnan()).int())
+            total = processes.total(column.nan_to_num())
+            # Who saw a sample twice, in two processes, is given the mean.
+            column.copy_(torch.where(seen > 0, total / seen.clamp(min=1), torch.nan))
+
+    def write(self, epoch: int, weights: Tensor | None) -> None:
+        """Write down the epoch that ends."""
+        from safetensors.torch import save_file
+
+        columns = {"loss": self._columns["loss"].bfloat16()}
+        if weights is not None:
+            columns["weight"] = weights.detach().cpu().bfloat16()
+        columns["predicted"] = self._predicted()
+        self.directory.mkdir(exist_ok=True)
+        with whole_file(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
+            save_file(columns, unfinished)
+
+    def restart(self) -> None:
+        """Forget what was taken since the last epoch ended."""
+        for column in self._columns.values():
+            column.fill_(torch.nan)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was taken of the epoch at work."""
+        return {name: column.clone() for name, column in self._columns.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on in the middle of an epoch."""
+        for name, column in self._columns.items():
+            column.copy_(state[name])
+
+    def _predicted(self) -> Tensor:
+        predicted = self._columns["predicted"]
+        if self._is_regression:
+            return predicted.bfloat16()
+        return predicted.nan_to_num().to(self._class_type)  # the loss says who was not seen
+
+
+@dataclass(frozen=True)
+class Traces:
+    """The traces of a run, as far as it is."""
+
+    epochs: npt.NDArray[np.int64]
+    """Shape (epochs,): which ones, from 1, in order."""
+    loss: Column
+    """Shape (epochs, samples); NaN where an epoch did not visit a sample."""
+    weight: Column | None
+    """Shape (epochs, samples), at the end of each epoch: how much the method distrusts a sample,
+    for DiscrimLoss its ``delta``. None for a method without an opinion on samples."""
+    predicted: Column
+    """Shape (epochs, samples): the predicted class, or number, at the visit."""
+
+
+def read_traces(run: Path, chosen: npt.NDArray[np.int64] | None = None) -> Traces | None:
+    """The traces that a run kept, or None if it kept none.
+
+    Args:
+        run: the directory of the run.
+        chosen: which samples, where not all of them are wanted.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    folder = run / TRACES
+    numbered = [(FILE.fullmatch(f.name), f) for f in folder.iterdir()] if folder.is_dir() else []
+    files = sorted((int(match[1]), file) for match, file in numbered if match is not None)
+    rows = []
+    for _, file in files:
+        try:
+            columns = load_file(file)
+        except SafetensorError as error:
+            raise ValueError(f"cannot read {file} ({error}): remove it") from error
+        wanted = slice(None) if chosen is None else torch.from_numpy(chosen)
+        rows.append({name: column[wanted].float().numpy() for name, column in columns.items()})
+    if not rows:
+        return None
+    stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    predicted = np.where(np.isnan(stacked["loss"]), np.nan, stacked["predicted"])
+    epochs = np.array([number for number, _ in files])
+    return Traces(epochs, stacked["loss"], stacked.get("weight"), predicted.astype(np.float32))
