@@ -28,6 +28,8 @@ from discrimloss.verdicts import import_pandas
 
 MOST_CLASSES = 100
 SAMPLES_PER_CLASS = 3
+FEW_SAMPLES = 10
+"""So many may all have different labels by chance."""
 NAMES_IN_A_NOTE = 5
 
 Values = list[Any]
@@ -179,7 +181,7 @@ def _classes(
         raise SourceError(
             f"all labels are {class_names[0]!r}: an audit compares classes, and needs two or more"
         )
-    if len(class_names) == len(codes) > 2:
+    if len(class_names) == len(codes) > FEW_SAMPLES:
         raise SourceError(
             f"all {len(codes):,} labels are different, as names of samples are: "
             "name the labels, which samples share"
