@@ -23,8 +23,13 @@ LONGEST_SHOWN_TEXT = 20_000
 _MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
 
 
-def open_table(options: SourceOptions) -> AuditSource:
-    """The source that a table is: images by their paths, texts, or its columns."""
+def open_table(options: SourceOptions, cache: Path | None = None) -> AuditSource:
+    """The source that a table is: images by their paths, texts, or its columns.
+
+    Args:
+        options: what a person said of it.
+        cache: a directory that remembers which images can be read.
+    """
     rows = open_table_file(Path(options.path))
     if options.text is not None and options.image is not None:
         raise SourceError("--text and --image cannot both be given: an audit learns from one")
@@ -35,7 +40,7 @@ def open_table(options: SourceOptions) -> AuditSource:
         return Table(rows, options)
     from discrimloss.audit.image_table import ImageTable
 
-    return ImageTable(rows, replace(options, image=column))
+    return ImageTable(rows, replace(options, image=column), cache)
 
 
 class Table(LabelledRows):
