@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_types_of_a_csv_file(tmp_path):
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_delimiters_marks_and_quoted_newlines(tmp_path, delimiter, mark):
-    text = f'a;"b, c";d\r\n1;"x;y\r\n""z""";2\r\n\r\n3;";";4\r\n'
+    text = 'a;"b, c";d\r\n1;"x;y\r\n""z""";2\r\n\r\n3;";";4\r\n'
     if delimiter != ";":
         text = text.replace(";", delimiter)
     rows = table(tmp_path, "t.csv", mark + text)
@@ -189,6 +190,8 @@ def test_parquet_keeps_schema_metadata_and_row_groups(tmp_path, kind, values, ne
     parquet.write_table(content, tmp_path / "t.parquet", row_group_size=2, compression="gzip")
     rows = open_table_file(tmp_path / "t.parquet")
     rows.write(tmp_path / "new.parquet", {3: new}, "label", {0})
+    schema = parquet.read_schema(tmp_path / "t.parquet")
+    assert schema.metadata == {b"made by": b"hand"}
     with parquet.ParquetFile(tmp_path / "new.parquet") as file:
         written = file.read()
         assert file.schema_arrow.equals(schema, check_metadata=True)
@@ -233,8 +236,6 @@ def test_a_label_that_a_column_cannot_hold_is_refused(tmp_path):
     ],
 )
 def test_a_broken_file_gets_a_sentence(tmp_path, name, content, sentence):
-    import re
-
     assert re.search(sentence, complaint(tmp_path, name, content))
 
 

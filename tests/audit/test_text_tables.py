@@ -58,7 +58,7 @@ def test_every_text_has_length_one_and_shared_ngrams_only():
     # "ran" is in one text only, as word and in all its pieces: "the dog" is left.
     assert len(inputs.rows(torch.tensor([4]))["ids"]) <= len(inputs.rows(torch.tensor([1]))["ids"])
     ids = inputs.ids
-    assert 0 <= int(ids.min())
+    assert int(ids.min()) >= 0
     assert int(ids.max()) < 2**12
 
 
@@ -205,5 +205,5 @@ def test_a_source_with_an_encoder_has_features(tmp_path, encoder):
 
 
 def test_an_encoder_that_is_not_there_gets_a_sentence(tmp_path):
-    with pytest.raises(SourceError, match="--encoder cannot be used: './nowhere'"):
+    with pytest.raises(SourceError, match=r"--encoder cannot be used: '\./nowhere'"):
         encoded_texts(["a"], "./nowhere", tmp_path, "one")

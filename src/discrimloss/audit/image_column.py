@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from discrimloss.audit.pictures import SUFFIXES
 from discrimloss.audit.rows import Rows
 from discrimloss.audit.source import SourceOptions
 
-IMAGE_SUFFIXES = (
-    ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"
-)  # fmt: skip
 _LOOKED_AT = 20
 
 
@@ -31,6 +29,6 @@ def image_column(rows: Rows, options: SourceOptions) -> str | None:
 
 
 def _are_images(names: list[str], folder: Path) -> bool:
-    if not names or not all(name.lower().endswith(IMAGE_SUFFIXES) for name in names):
+    if not names or not all(name.lower().endswith(tuple(SUFFIXES)) for name in names):
         return False
     return any((folder / name).is_file() for name in names)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from discrimloss.audit.folder_listing import FolderListing, list_folder
 from discrimloss.audit.image_source import ImageSource
 from discrimloss.audit.labels import read_labels
-from discrimloss.audit.picture_check import check_pictures
+from discrimloss.audit.picture_check import check_pictures, file_stamp
 from discrimloss.audit.pictures import PictureFacts
 from discrimloss.audit.source import Corrections, Label, LeftOut, SourceError, SourceOptions
 
@@ -37,7 +37,7 @@ class ImageFolder(ImageSource):
         self.folder = Path(options.path)
         listing = list_folder(self.folder)
         answers = check_pictures(
-            [_stamp(self.folder, name) for name in listing.images],
+            [file_stamp(self.folder / name) for name in listing.images],
             lambda row: (self.folder / listing.images[row]).read_bytes(),
             cache,
         )
@@ -144,14 +144,6 @@ class _Places:
 def _without(listing: FolderListing, samples: set[str]) -> list[str]:
     files = (*listing.images, *listing.stray_images, *listing.others)
     return [name for name in files if name not in samples]
-
-
-def _stamp(folder: Path, name: str) -> str:
-    try:
-        status = (folder / name).stat()
-    except OSError:  # a link to nowhere: reading it will say so
-        return _shown(name)
-    return f"{_shown(name)} {status.st_size} {status.st_mtime_ns}"
 
 
 def _shown(name: str) -> str:

@@ -120,7 +120,7 @@ class ImageSource(AuditSource):
         digest = hashlib.sha256()
         for name, label, fact in zip(self.ids, self.target.tolist(), self.facts, strict=True):
             given = self.class_names[label] if self.class_names else label
-            digest.update(repr((name, given, fact.width, fact.height)).encode())
+            digest.update(repr((name, given, fact)).encode())
         for one in self.left_out:
             digest.update(repr(one.id).encode())
         return digest.hexdigest()[:32]

@@ -35,9 +35,9 @@ def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSourc
     if not path.exists():
         raise SourceError(f"there is no file or folder {path}: check the path")
     if suffix in FEATURE_SUFFIXES:
-        from discrimloss.audit.feature_file import FeatureFile
+        from discrimloss.audit.feature_file import open_feature_file
 
-        return FeatureFile(options)
+        return open_feature_file(options)
     if suffix in TABLE_SUFFIXES:
         from discrimloss.audit.tables import open_table
 

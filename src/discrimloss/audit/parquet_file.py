@@ -51,19 +51,19 @@ class ParquetRows(FileRows):
         """Columns with the types they have; all of them if None."""
         names = list(self.columns if columns is None else columns)
         table = self._read(names)
-        columns_by_name = {name: _series(table.column(name)) for name in names}
+        columns_by_name = {name: as_series(table.column(name)) for name in names}
         frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
         return frame
 
     def raw_labels(self, column: str) -> pandas.Series:
         """A column as it is."""
-        labels: pandas.Series = _series(self._read([column]).column(0))
+        labels: pandas.Series = as_series(self._read([column]).column(0))
         return labels
 
     def texts(self, column: str) -> list[str | None]:
         """A column as texts; None where it is null or empty."""
         values = self._read([column]).column(0).to_pylist()
-        return [None if value in (None, "") else _as_text(value) for value in values]
+        return [None if value in (None, "") else as_text(value) for value in values]
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row. Reads the row group it is in, once."""
@@ -72,7 +72,7 @@ class ParquetRows(FileRows):
             self._last_group = group, self._read_group(group)
         table = self._last_group[1]
         [values] = table.slice(number - self._group_begin(group), 1).to_pylist()
-        return tuple((name, _as_text(values[name])) for name in self.columns)
+        return tuple((name, as_text(values[name])) for name in self.columns)
 
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
@@ -97,7 +97,7 @@ class ParquetRows(FileRows):
                 }
                 if changed:
                     place = self.columns.index(column)
-                    labels = _relabelled(table.column(place), changed, column)
+                    labels = relabelled(table.column(place), changed, column)
                     table = table.set_column(place, self._schema.field(place), labels)
                 table = table.filter(pyarrow.array(is_kept[begin:end]))
                 writer.write_table(table.replace_schema_metadata(self._schema.metadata))
@@ -147,7 +147,7 @@ class ParquetRows(FileRows):
         )
 
 
-def _series(column: Any) -> Any:
+def as_series(column: Any) -> Any:
     """A column as pandas has it; exact decimals as numbers, truth values with gaps as such."""
     pyarrow = arrow()
     if pyarrow.types.is_decimal(column.type):
@@ -156,13 +156,14 @@ def _series(column: Any) -> Any:
     return series.astype("boolean") if pyarrow.types.is_boolean(column.type) else series
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A value of Arrow as a person reads it; nothing where there is none."""
     if value is None:
         return ""
     return number_text(value) if isinstance(value, float) else str(value)
 
 
-def _relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
+def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
     """A column with other values in some places, of the same type."""
     pyarrow, compute = arrow(), arrow("compute")
     kind = column.type

@@ -65,6 +65,15 @@ def check_pictures(
     return answers
 
 
+def file_stamp(file: Path) -> str:
+    """A text that changes whenever a file does."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):  # it is not there, or cannot be: reading it will say so
+        return str(file)
+    return f"{file} {status.st_size} {status.st_mtime_ns}"
+
+
 def _read(path: Path) -> dict[str, PictureFacts | str]:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))

@@ -49,6 +49,8 @@ class PictureFacts:
     width: int
     height: int
     is_grey: bool
+    num_bytes: int
+    """Of the file."""
 
     @property
     def shorter_side(self) -> int:
@@ -72,7 +74,7 @@ def look_at(encoded: bytes) -> PictureFacts:
         upright = _upright(image)
         if (upright.width > upright.height) != (size[0] > size[1]):
             size = (size[1], size[0])
-        return PictureFacts(*size, _is_grey(upright))
+        return PictureFacts(*size, _is_grey(upright), len(encoded))
 
 
 def square_pixels(encoded: bytes, side: int, colours: Colours) -> Pixels:
@@ -82,9 +84,12 @@ def square_pixels(encoded: bytes, side: int, colours: Colours) -> Pixels:
     """
     with _opened(encoded) as image:
         image.draft(image.mode, (2 * side, 2 * side))
-        flat = _flat(_upright(image)).convert(colours)
-        square = np.asarray(flat.resize((side, side), resample=pillow().Resampling.BILINEAR))
-    return np.ascontiguousarray(np.atleast_3d(square).transpose(2, 0, 1))
+        return _square(_flat(_upright(image)), side, colours)
+
+
+def scaled(pixels: Pixels, side: int, colours: Colours) -> Pixels:
+    """Likewise, from pixels of the shape (height, width) or (height, width, 3)."""
+    return _square(pillow().fromarray(np.ascontiguousarray(pixels)), side, colours)
 
 
 def thumbnail(encoded: bytes) -> tuple[bytes, str]:
@@ -158,6 +163,12 @@ def _eight_bits(image: Image) -> Image:
     scaled = (values - low) * (255.0 / max(high - low, 1e-12))
     grey: Image = pillow().fromarray(scaled.round().astype(np.uint8))
     return grey
+
+
+def _square(image: Image, side: int, colours: Colours) -> Pixels:
+    bilinear = pillow().Resampling.BILINEAR
+    square = np.asarray(image.convert(colours).resize((side, side), resample=bilinear))
+    return np.ascontiguousarray(np.atleast_3d(square).transpose(2, 0, 1))
 
 
 def _is_grey(image: Image) -> bool:

@@ -184,7 +184,8 @@ def as_category(series: Any) -> npt.NDArray[np.object_]:
     codes, distinct = import_pandas().factorize(series)
     # Different values only are looked at: there may be millions of rows.
     names = np.array([*map(_category_name, distinct), None], dtype=object)
-    return names[codes]  # what is missing has the code -1
+    texts: npt.NDArray[np.object_] = names[codes]  # what is missing has the code -1
+    return texts
 
 
 def _category_name(value: Any) -> str:
