@@ -64,6 +64,19 @@ def test_delimiters_marks_and_quoted_newlines(tmp_path, delimiter, mark):
     assert rows.row(1) == (("a", "3"), ("b, c", delimiter), ("d", "4"))
 
 
+def test_a_quote_behind_another_delimiter_opens_nothing(tmp_path):
+    rows = table(tmp_path, "t.csv", 'a,b\n1,"x;""y"""\n')
+    assert rows.texts("b") == ['x;"y"']
+
+
+@pytest.mark.parametrize("last", ["x", '"x"', '""', "", '"a""b"', 'a"b', '"a\nb"', '"x"y'])
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n\r\n"])
+def test_any_last_cell_is_read(tmp_path, last, ending):
+    rows = table(tmp_path, "t.csv", f"a,b\n1,2\n3,{last}{ending}")
+    expected = {'""': None, "": None, '"a""b"': 'a"b', 'a"b': 'a"b', '"x"y': "xy"}
+    assert rows.texts("b") == ["2", expected.get(last, last.strip('"'))]
+
+
 def test_commas_are_decimal_between_semicolons(tmp_path):
     rows = table(tmp_path, "t.csv", "x;label\n1,5;2,5\n2;3\n")
     assert rows.frame()["x"].tolist() == [1.5, 2.0]
@@ -223,6 +236,9 @@ def test_a_label_that_a_column_cannot_hold_is_refused(tmp_path):
         ("t.csv", 'a,b\n1,"2\n3"\n4,5,6\n', r"line 4 of .* has 3 cells and the header has 2"),
         ("t.csv", "a,b\n1,2\n3\n", r"line 3 of .* has 1 cells"),
         ("t.csv", 'a,b\n1,2\n3,"4\n5,6\n', "quote that opens in line 3 is never closed"),
+        ("t.csv", "a,b\n" + 200 * "1,2\n" + '3,"4\n5,6\n', "opens in line 202 is never closed"),
+        ("t.csv", 'a,b\n1,2\n3,"', "quote that opens in line 3 is never closed"),
+        ("t.csv", 'a,b\n1,2\n"3,4\n5,6\n', "line 3"),
         ("t.csv", "a,b\n1,é\n".encode("latin-1"), r"line 2 of .* is not in UTF-8"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16"), r"line 1 of .* is not in UTF-8"),
         ("t.csv", "a,b,a\n1,2,3\n", "two columns named 'a'"),

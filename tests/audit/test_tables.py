@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,7 @@ def test_whole_numbers_are_classes_and_others_are_regressed_on(tmp_path):
     assert numbers.task(tmp_path).num_classes is None
     (tmp_path / "new").mkdir()
     [path] = numbers.write_corrected(Corrections({0: 2.5}, frozenset()), tmp_path / "new")
-    assert pandas.read_csv(path)["label"].tolist()[:2] == [2.5, 1 / 7]
+    assert pandas.read_csv(path)["label"].tolist()[:2] == pytest.approx([2.5, 1 / 7])
     asked = opened(tmp_path, frame.assign(label=np.arange(60) % 3), regression=True)
     assert asked.is_regression
 
@@ -149,12 +150,14 @@ def test_columns_are_told_apart():
             "day": pandas.date_range("2020-01-01", periods=number).strftime("%Y-%m-%d"),
             "european": pandas.date_range("2020-01-01", periods=number).strftime("%d.%m.%Y"),
             "moment": pandas.date_range("2020-01-01", periods=number, tz="UTC"),
+            "date": [datetime.date(2020, 1 + i % 12, 1 + i // 12) for i in range(number)],
             "truth": pandas.Series(generator.random(number) < 0.5, dtype="boolean"),
             "city": generator.choice([f"c{i}" for i in range(90)], number),
             "name": [f"person {i}" for i in range(number)],
             "same": "x",
             "empty": [None] * number,
             "embedding": list(generator.normal(size=(number, 4))),
+            "small": np.tile(np.arange(200, 0, -1), number)[:number].astype(np.uint8),
             "object": [{"a": 1}] * number,
             "copy": target * 10,
         }
@@ -165,9 +168,11 @@ def test_columns_are_told_apart():
         "day": "date",
         "european": "date",
         "moment": "date",
+        "date": "date",
         "truth": "category",
         "city": "category",
         "embedding": "vector",
+        "small": "number",
         "copy": "number",
     }
     notes = "\n".join(plan.notes)
@@ -183,8 +188,8 @@ def test_columns_are_told_apart():
         assert reason in notes
     assert len(plan.notes) == 6
     features = table_features(frame, plan)
-    # money, 3 dates, one truth value, 64 categories of 90 cities, 4 of the embedding, copy
-    assert features.shape == (number, 1 + 3 + 1 + 64 + 4 + 1)
+    # money, 4 dates, one truth value, 64 categories of 90 cities, 4 of the embedding, small, copy
+    assert features.shape == (number, 1 + 4 + 1 + 64 + 4 + 1 + 1)
     assert np.isfinite(features).all()
     for date in features[:, 1:4].T:
         assert (np.diff(date) > 0).all()

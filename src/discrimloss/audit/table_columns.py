@@ -113,6 +113,7 @@ def _require_no_row_numbers(series: Any) -> None:
     values = series.to_numpy()
     if len(values) <= FEW_VALUES or not np.issubdtype(values.dtype, np.integer):
         return
+    values = values.astype(np.int64)  # differences of unsigned numbers are never negative
     # With gaps, as rows without a label leave them.
     if bool((np.diff(values) > 0).all()) and int(values[-1]) - int(values[0]) < 2 * len(values):
         raise _LeftAsideError("it numbers the rows")
@@ -148,8 +149,9 @@ def _texts(name: str, present: Any, num_rows: int) -> UsedColumn:
 
 def _date_format(texts: Any) -> str | None:
     """The format of dates, if all are dates and it is plain which number is the month."""
-    if not any(character.isdigit() for character in str(texts[0])[:4]):
-        return None  # soon told of most texts
+    begin = str(texts[0])[:10]
+    if not any(character.isdigit() for character in begin) or not set(begin) & set("-/."):
+        return None  # neither words nor codes such as 00501
     pairs = list(zip(_DAY_FIRST, _MONTH_FIRST, strict=True))
     for form in _DATES:
         if _all_dates(texts, form):

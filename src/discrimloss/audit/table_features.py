@@ -69,8 +69,7 @@ def _dates(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
     """Dates as numbers, NaN where there is none."""
     pandas = import_pandas()
     if column.date_format is not None:
-        texts = series.where(series.notna(), None)
-        series = pandas.Series(parsed_dates(texts, column.date_format))
+        series = pandas.Series(parsed_dates(as_category(series), column.date_format))
     is_missing = series.isna().to_numpy()
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
         series = pandas.to_datetime(series, utc=True).dt.tz_localize(None)
