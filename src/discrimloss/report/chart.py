@@ -76,6 +76,14 @@ def axes(x: str, y: str) -> Figure:
     return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
 
 
+def epoch_axes(number: int, y: str) -> Figure:
+    """A layout with epochs from left to right: whole numbers, also where there are few."""
+    layout = axes("epoch", y)
+    if number <= 10:
+        layout["xaxis"] |= {"dtick": 1}
+    return layout
+
+
 def line(history: list[Figure], name: str, words: str, colour: str, dash: str) -> Figure:
     """A column of the history over the epochs."""
     return {

@@ -16,6 +16,7 @@ from discrimloss.report.chart import (
     axes,
     bar_view,
     bars,
+    epoch_axes,
     line,
     plain,
     points_by_verdict,
@@ -61,7 +62,7 @@ def thresholds(run: ReportRun) -> Chart:
         "A sample whose loss is above the line in use counts less in training, one below it counts "
         "more; the line in use climbs from k1 to k2 as the run goes from easy samples to hard ones."
     )
-    return Chart(key, title, caption, (ChartView("", data, axes("epoch", "loss")),))
+    return Chart(key, title, caption, (ChartView("", data, epoch_axes(len(run.history), "loss")),))
 
 
 def curves(run: ReportRun) -> Chart:
@@ -105,7 +106,7 @@ def _curve_view(run: ReportRun, name: str, unit: str) -> ChartView | None:
         line(run.history, f"{part}_{name}", part, colour_of(part), DASHES[part]) for part in parts
     ]
     words = {"accuracy": "Accuracy", "mae": "Mean absolute error", "loss": "Loss"}
-    return ChartView(words[name], data, axes("epoch", unit))
+    return ChartView(words[name], data, epoch_axes(len(run.history), unit))
 
 
 def given_and_suggested(run: ReportRun) -> Chart:
@@ -147,7 +148,7 @@ def given_and_suggested(run: ReportRun) -> Chart:
         f"incorrect, out of {len(found.counts):,} pairs.{rest}"
     )
     names = [
-        f"{plain(given)} → {plain(suggested)}"
+        f"{plain(given, 14)} → {plain(suggested, 14)}"
         for given, suggested in zip(found.given[:shown], found.suggested[:shown], strict=True)
     ]
     pairs = bars(found.counts[:shown].tolist(), "%{x:,} samples<extra></extra>")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from discrimloss.report.chart import Chart, ChartView, axes, line, plain
+from discrimloss.report.chart import Chart, ChartView, epoch_axes, line, plain
 from discrimloss.report.colours import RUN_COLOURS, RUN_DASHES
 from discrimloss.report.contents import ReportRun
 from discrimloss.training.evaluation import is_better
@@ -178,4 +178,5 @@ def _view(groups: Sequence[RunGroup], column: str, part: str, words: str) -> Cha
             data.append(trace)
     if not data:
         return None
-    return ChartView(f"{part.capitalize()}: {words}", data, axes("epoch", words))
+    longest = max(len(trace["x"]) for trace in data)
+    return ChartView(f"{part.capitalize()}: {words}", data, epoch_axes(longest, words))

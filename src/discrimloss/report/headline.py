@@ -10,6 +10,8 @@ import numpy as np
 from discrimloss.report.comparison import last_and_best
 from discrimloss.report.contents import ReportRun
 
+UNIT = "\N{NO-BREAK SPACE}%"
+
 
 @dataclass(frozen=True)
 class Headline:
@@ -68,7 +70,7 @@ def _test_headline(run: ReportRun) -> list[Headline]:
     last, best = test
     if run.is_regression:
         return [Headline("test error, last epoch", f"{last:.3g}", f"best {best:.3g}")]
-    return [Headline("test accuracy, last epoch", f"{last:.1f} %", f"best {best:.1f} %")]
+    return [Headline("test accuracy, last epoch", f"{last:.1f}{UNIT}", f"best {best:.1f}{UNIT}")]
 
 
 def _judged_headlines(summary: dict[str, Any]) -> list[Headline]:
@@ -81,7 +83,7 @@ def _judged_headlines(summary: dict[str, Any]) -> list[Headline]:
 
 def percent(share: float) -> str:
     """``12.3 %``; without the decimal where it says nothing."""
-    return f"{100 * share:.1f} %" if 0.0 < share < 1.0 else f"{100 * share:.0f} %"
+    return f"{100 * share:.1f}{UNIT}" if 0.0 < share < 1.0 else f"{100 * share:.0f}{UNIT}"
 
 
 def duration(seconds: float) -> str:

@@ -11,8 +11,8 @@ from discrimloss.audit.source import SampleView
 SIDE = 160
 """Of a picture, in pixels: larger ones are made smaller, whatever the source holds."""
 TEXT_LENGTH = 600
-FIELDS = 8
-FIELD_LENGTH = 80
+FIELDS = 6
+FIELD_LENGTH = 60
 
 
 @dataclass(frozen=True)

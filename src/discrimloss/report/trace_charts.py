@@ -14,6 +14,7 @@ from discrimloss.report.chart import (
     ChartView,
     Figure,
     axes,
+    epoch_axes,
     plain,
     points_by_verdict,
     rounded,
@@ -96,6 +97,7 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, steps: list[i
         ticks = rounded(np.linspace(edges[0], edges[-1], 5))
     shares_shown = [share for share in (1, 5, 10, 25, 50, 75, 100) if share <= 1.3 * highest**2]
     layout = {
+        "showlegend": True,
         "xaxis": {
             "title": {"text": "loss"},
             "tickvals": ticks,
@@ -161,7 +163,7 @@ def weight_traces(run: ReportRun) -> Chart:
         f"{TRACED_SAMPLES} samples of each verdict, from its lowest to its highest weight at the "
         f"end.{subset(run)}"
     )
-    return Chart(key, title, caption, (ChartView("", data, axes("epoch", "weight")),))
+    return Chart(key, title, caption, (ChartView("", data, epoch_axes(len(epochs), "weight")),))
 
 
 def weight_fluctuation(run: ReportRun) -> Chart:

@@ -44,7 +44,7 @@
     if (this.slider) this.slider.addEventListener("input", function () { chart.move(); });
   }
   Chart.prototype.draw = function () {
-    if (!this.plot.offsetParent) return; // folded away; drawn when it is opened
+    if (this.plot.closest("details:not([open])")) return; // drawn when it is opened
     var view = this.views[this.chosen];
     this.drawn = true;
     window.Plotly.react(this.plot, view.data, themed(view.layout), config);
