@@ -87,6 +87,8 @@ def _plain(text: str) -> str:
 def _losses(run: ReportRun) -> Any:
     if run.traces is None:
         return None
+    from matplotlib.ticker import LogLocator, NullLocator
+
     edges = statistics.loss_bin_edges(run.traces.loss)
     steps = statistics.chosen_epochs(len(run.traces.epochs), SMALL_MULTIPLES)
     truth = truth_of(run)
@@ -104,6 +106,8 @@ def _losses(run: ReportRun) -> Any:
                 axis.stairs(share, 10.0**edges, color=colour_of(group), label=group, fill=True,
                             alpha=0.45)  # fmt: skip
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(numticks=4))
+            axis.xaxis.set_minor_locator(NullLocator())
             axis.set_yscale("function", functions=(np.sqrt, np.square))
         row[0].set_ylabel("% of the group")
         row[-1].legend()

@@ -79,7 +79,9 @@ def run_directories(directory: AuditDirectory) -> list[Path]:
 def report_samples(verdicts: pandas.DataFrame) -> pandas.DataFrame:
     """An audit's verdicts, worst first, as a report has them: by sample index, with their rank."""
     columns = {"given_label": "given", "suggested_label": "suggested"}
-    ranked = verdicts.rename(columns=columns).assign(rank=np.arange(len(verdicts)))
+    # Whatever a file's index is called, only its column "index" counts.
+    ranked = verdicts.reset_index(drop=True).rename(columns=columns)
+    ranked = ranked.assign(rank=np.arange(len(verdicts)))
     ordered: pandas.DataFrame = ranked.sort_values("index", kind="stable").reset_index(drop=True)
     return ordered
 
