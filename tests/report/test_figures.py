@@ -11,15 +11,20 @@ from report_runs import NASTY, made_run
 BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
-@pytest.mark.parametrize("kind", BEGINNINGS)
-def test_every_figure_is_drawn_in_its_format(kind: str) -> None:
-    drawn = run_figures(made_run(30, epochs=3, class_names=("$x", "日本", "c", "d")), kind)
+def test_every_figure_is_drawn() -> None:
+    drawn = run_figures(made_run(30, epochs=2, class_names=("$x", "日本", "c", "d")), "svg")
     assert list(drawn) == list(FIGURES)
+
+
+@pytest.mark.parametrize("kind", BEGINNINGS)
+def test_a_figure_has_its_format(kind: str) -> None:
+    drawn = run_figures(replace(made_run(10), traces=None, history=[]), kind)
+    assert list(drawn) == ["confusion", "class_noise"]
     assert all(content.startswith(BEGINNINGS[kind]) for content in drawn.values())
 
 
 def test_names_of_classes_are_texts_and_not_formulas() -> None:
-    run = replace(made_run(50, class_names=("$a$", NASTY, "c", "d")), traces=None)
+    run = replace(made_run(50, class_names=("$a$", NASTY, "c", "d")), traces=None, history=[])
     svg = run_figures(run, "svg")["class_noise"].decode()
     assert "<!-- $a$ -->" in svg
     assert "<script" not in svg
@@ -35,7 +40,7 @@ def test_what_cannot_be_drawn_is_not_written() -> None:
 
 
 def test_a_figure_is_the_same_every_time() -> None:
-    run = replace(made_run(10), traces=None)
+    run = replace(made_run(10), traces=None, history=[])
     assert run_figures(run, "svg") == run_figures(run, "svg")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NEEDS = ("jinja2", "markupsafe", "plotly", "matplotlib", "pandas", "pyarrow", "safetensors", "PIL")
 TRAINING_NEEDS = ("accelerate", "tomlkit", "sklearn", "transformers")
 PAGE = "report.html"
-FIGURES = "figures"
+FIGURES_FOLDER = "figures"
 
 
 class Format(str, Enum):
@@ -101,26 +101,30 @@ def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite
 
 def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: bool) -> None:
     from discrimloss.report.comparison import group_runs
-    from discrimloss.report.figures import comparison_figure, run_figures
+    from discrimloss.report.figures import FIGURES, comparison_figure, run_figures
     from discrimloss.whole_file import whole_file
 
-    folder = out or (runs[0] / FIGURES if len(runs) == 1 else Path(FIGURES))
+    folder = out or (runs[0] / FIGURES_FOLDER if len(runs) == 1 else Path(FIGURES_FOLDER))
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"--out {folder} is not a directory: name one for the figures")
     _check_runs(runs)
     reported = _contents(runs, None, gallery=False).runs
+    places = [
+        folder if len(reported) == 1 else folder / f"{number}-{run.name}"
+        for number, run in enumerate(reported, 1)
+    ]
+    beside = folder / f"comparison.{kind}"
+    wanted = [place / f"{name}.{kind}" for place in places for name in FIGURES]
+    _check_free([*wanted, beside], overwrite)  # before the work
     files: dict[Path, bytes] = {}
-    for number, run in enumerate(reported, 1):
-        place = folder if len(reported) == 1 else folder / f"{number}-{run.name}"
+    for place, run in zip(places, reported, strict=True):
         for name, content in run_figures(run, kind).items():
             files[place / f"{name}.{kind}"] = content
-    if len(runs) > 1:
-        compared = comparison_figure(group_runs(reported), kind)
-        if compared is not None:
-            files[folder / f"comparison.{kind}"] = compared
+    compared = comparison_figure(group_runs(reported), kind) if len(runs) > 1 else None
+    if compared is not None:
+        files[beside] = compared
     if not files:
         raise CommandError("there is nothing to draw: no epoch has ended")
-    _check_free(list(files), overwrite)
     try:
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
