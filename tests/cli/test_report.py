@@ -82,7 +82,10 @@ def test_several_runs_get_a_page_here(finished: dict[str, Path]) -> None:
 
 
 def test_pictures_come_with_data(
-    finished: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run, page = str(finished["images"]), tmp_path / "new" / "page.html"
     assert main(["report", run, "--out", str(page)]) == 0
@@ -100,6 +103,10 @@ def test_pictures_come_with_data(
     assert "name the data it was trained on" in sentence or "train_size" in sentence
     assert "no" in refused(capsys, "report", run, "--data", str(tmp_path), "--out", "x.html")
     assert not Path("x.html").exists()
+    # A directory from the environment was not asked for: the report is made without pictures.
+    monkeypatch.setenv("DISCRIMLOSS_DATA", str(tmp_path))
+    assert main(["report", run, "--out", "x.html"]) == 0
+    assert "Samples are shown by their index: cannot show" in Path("x.html").read_text("utf-8")
 
 
 def test_an_unfinished_run_is_reported(run: Path) -> None:
