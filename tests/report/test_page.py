@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from discrimloss.audit.source import SampleView
-from discrimloss.report.contents import ReportContents, ReportRun, View, choose_gallery
+from discrimloss.report.contents import (
+    ReportContents,
+    ReportRun,
+    View,
+    choose_gallery,
+    number_text,
+)
 from discrimloss.report.page import render, safe_json, write_report
 from discrimloss.report.thumbnails import SIDE, thumbnail
 from report_runs import NASTY, made_run, nasty_view, picture_view
@@ -178,3 +184,10 @@ def test_views_are_cut_down_to_a_bounded_size() -> None:
     long = thumbnail(SampleView(text="x" * 10_000, fields=(("a", "1"),) * 50))
     assert len(long.text) == 600
     assert long.remark == "and 44 more fields"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.03124, "0.0312"), (4963.2, "4,963"), (12.34, "12.3"), (1e12, "1e+12")]
+)
+def test_numbers_as_people_read_them(value: float, text: str) -> None:
+    assert number_text(value) == text

@@ -79,11 +79,11 @@ def curves(run: ReportRun) -> Chart:
     if not views:
         return Chart(key, title, left_out="Left out: no epoch has ended.")
     has_test = any(f"test_{run.metric}" in row for row in run.history)
-    good = "lower is better" if run.is_regression else "higher is better"
+    good, moves = ("lower", "falls") if run.is_regression else ("higher", "climbs")
     caption = (
-        f"How well labels are predicted after each epoch ({good}); training is judged by the "
-        "labels as given, wrong ones included, so a training curve that climbs late means that "
-        "wrong labels are learned by heart."
+        f"How well labels are predicted after each epoch ({good} is better); training is judged "
+        f"by the labels as given, wrong ones included, so a training curve that {moves} late means "
+        "that wrong labels are learned by heart."
     )
     if not has_test:
         caption += " There is no test part here."

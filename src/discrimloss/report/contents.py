@@ -188,4 +188,11 @@ def is_missing(label: Any) -> bool:
 
 def label_text(label: Any) -> str:
     """A label as a person reads it."""
-    return label if isinstance(label, str) else f"{float(label):.4g}"
+    return label if isinstance(label, str) else number_text(float(label), 4)
+
+
+def number_text(value: float, digits: int = 3) -> str:
+    """A number as a person reads it: ``4,960`` and ``0.0312``."""
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"

@@ -16,7 +16,7 @@ from discrimloss.report.comparison import (
     comparison_table,
     group_runs,
 )
-from discrimloss.report.contents import GalleryEntry, ReportContents, ReportRun
+from discrimloss.report.contents import GalleryEntry, ReportContents, ReportRun, number_text
 from discrimloss.report.headline import Headline, duration, headlines, percent
 from discrimloss.report.thumbnails import Thumbnail, shortened, thumbnail
 from discrimloss.whole_file import whole_file
@@ -59,6 +59,7 @@ def render(contents: ReportContents) -> str:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = percent
+    environment.filters["number"] = number_text
     environment.filters["shortened"] = shortened
     sections = [_section(f"run{number}", run) for number, run in enumerate(contents.runs)]
     is_comparison = len(sections) > 1 and not contents.is_audit

@@ -21,7 +21,7 @@ from discrimloss.report.chart import (
     subset,
 )
 from discrimloss.report.colours import DASHES, colour_of, fill_of, order_of
-from discrimloss.report.contents import ALL_SAMPLES, ReportRun
+from discrimloss.report.contents import ALL_SAMPLES, ReportRun, number_text
 
 MOST_EPOCHS = 60
 """Steps of a slider."""
@@ -84,7 +84,7 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, steps: list[i
             "x": rounded(centres),
             "y": last["y"][number],
             "customdata": last["customdata"][number],
-            "text": [f"{10**centre:.2g}" for centre in centres],
+            "text": [number_text(10**centre, 2) for centre in centres],
             "hovertemplate": "loss about %{text}: %{customdata:,} samples",
             "line": {"color": colour_of(group), "shape": "hvh", "width": 2, "dash": DASHES[group]},
             "fill": "tozeroy",
@@ -101,7 +101,7 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, steps: list[i
         "xaxis": {
             "title": {"text": "loss"},
             "tickvals": ticks,
-            "ticktext": [f"{10.0**tick:.3g}" for tick in ticks],
+            "ticktext": [number_text(10.0**tick) for tick in ticks],
             "range": [float(edges[0]), float(edges[-1])],
         },
         "yaxis": {
