@@ -139,12 +139,15 @@ class Traces:
     """Shape (epochs, samples): the predicted class, or number, at the visit."""
 
 
-def read_traces(run: Path, chosen: npt.NDArray[np.int64] | None = None) -> Traces | None:
+def read_traces(
+    run: Path, chosen: npt.NDArray[np.int64] | None = None, last: int | None = None
+) -> Traces | None:
     """The traces that a run kept, or None if it kept none.
 
     Args:
         run: the directory of the run.
         chosen: which samples, where not all of them are wanted.
+        last: how many epochs, counted from the last, where not all of them are wanted.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -152,6 +155,7 @@ def read_traces(run: Path, chosen: npt.NDArray[np.int64] | None = None) -> Trace
     folder = run / TRACES
     numbered = [(FILE.fullmatch(f.name), f) for f in folder.iterdir()] if folder.is_dir() else []
     files = sorted((int(match[1]), file) for match, file in numbered if match is not None)
+    files = files if last is None else files[-last:]
     rows = []
     for _, file in files:
         try:
