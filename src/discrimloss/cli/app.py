@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 
 from discrimloss import __version__
+from discrimloss.cli.apply import apply
 from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.recipes import cp, ls
+from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (demo, ls, cp, train):
+for command in (demo, ls, cp, train, review, apply):
     app.command()(command)
 app.add_typer(data, name="data")
 
