@@ -46,7 +46,8 @@ class MadeSource(AuditSource):
         self.notes = ()
         if all(isinstance(label, str) for label in labels):
             self.class_names = tuple(sorted({str(label) for label in labels}))
-            self.target = torch.tensor([self.class_names.index(str(label)) for label in labels])
+            code = {name: position for position, name in enumerate(self.class_names)}
+            self.target = torch.tensor([code[str(label)] for label in labels])
         else:
             self.class_names = ()
             self.target = torch.tensor([float(label) for label in labels])
@@ -102,16 +103,15 @@ def verdict_frame(
 ) -> pd.DataFrame:
     """What an audit would write, with the worst first."""
     p_incorrect = np.asarray(p, np.float32)
+    not_incorrect = np.where(p_incorrect > 0.3, "hard", "easy")
     names = source.class_names
-    given = [names[code] for code in source.target] if names else source.target.tolist()
+    given = [names[code] for code in source.target.tolist()] if names else source.target.tolist()
     frame = pd.DataFrame(
         {
             "id": source.ids,
             "given_label": given,
             "suggested_label": list(suggested),
-            "verdict": np.where(
-                p_incorrect > 0.5, "incorrect", np.where(p_incorrect > 0.2, "hard", "easy")
-            ),
+            "verdict": np.where(p_incorrect > 0.7, "incorrect", not_incorrect),
             "p_incorrect": p_incorrect,
             "label_score": 1 - p_incorrect,
             "average_loss": 3 * p_incorrect,

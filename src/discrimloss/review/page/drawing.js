@@ -20,7 +20,7 @@ const short = number => number === null ? "unknown" : numbers.format(Number(numb
 export function decisionText(decision) {
   if (!decision) return "open";
   return {
-    keep: "kept as it is",
+    keep: "kept",
     relabel: `relabelled to ${labelText(decision.label)}`,
     drop: "dropped",
     skip: "skipped",
@@ -82,6 +82,11 @@ export function drawDecision(place, decision, ownTab) {
     element("span", {className: `badge ${decision.action}`, textContent: decisionText(decision)}));
 }
 
+function stripText({decision, suggested}) {
+  if (!decision) return `→ ${labelText(suggested)}`;
+  return decision.action === "relabel" ? `✓ ${labelText(decision.label)}` : decisionText(decision);
+}
+
 export function drawStrip(place, rows, current, pictureOf, onChoose) {
   place.replaceChildren(...rows.map(row => {
     const button = element("button", {
@@ -97,7 +102,7 @@ export function drawStrip(place, rows, current, pictureOf, onChoose) {
     }
     button.append(
       element("span", {textContent: labelText(row.given)}),
-      element("span", {textContent: `→ ${labelText(row.decision?.label ?? row.suggested)}`}));
+      element("span", {textContent: stripText(row)}));
     button.addEventListener("click", () => onChoose(row.index));
     return button;
   }));

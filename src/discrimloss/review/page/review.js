@@ -387,7 +387,7 @@ async function begin() {
   tab = tabName();
   byId("title").textContent = `Review of ${about.name}`;
   byId("suggested-name").textContent = about.is_regression ? "predicted" : "suggested";
-  byId("pick").firstChild.textContent = about.is_regression ? "Type a number… " : "Other label… ";
+  byId("pick").firstChild.textContent = about.is_regression ? "Number… " : "Other… ";
   picker = new Picker(about, relabel);
   outbox = new Outbox(about.audit, {onSaved: saved, onRefused: refused, onTrouble: trouble});
   connect();
