@@ -39,18 +39,21 @@ export class Outbox {
     Object.assign(this, {onSaved, onRefused, onTrouble});
     this.waiting = this.#stored();
     this.counter = 0;
-    this.isSending = false;
+    this.sending = null; // the promise of the loop that sends, while it runs
     if (this.waiting.length) this.#send();
   }
 
   get size() { return this.waiting.length; }
+
+  // Resolves when all is saved, or when the server is in trouble.
+  settled() { return this.sending ?? Promise.resolve(); }
 
   put(request) {
     const place = `${String(Date.now()).padStart(15, "0")}-${String(this.counter++).padStart(6, "0")}`;
     const entry = {key: `${this.prefix}${place}-${request.event}`, request};
     try { localStorage.setItem(entry.key, JSON.stringify(request)); } catch { /* full: memory has it */ }
     this.waiting.push(entry);
-    return this.#send();
+    this.#send();
   }
 
   #stored() {
@@ -62,31 +65,30 @@ export class Outbox {
     return entries;
   }
 
-  async #send() {
-    if (this.isSending) return;
-    this.isSending = true;
-    try {
-      while (this.waiting.length) {
-        const {key, request} = this.waiting[0];
-        try {
-          const answer = await ask("/api/decisions", request);
-          this.#forget(key);
-          this.onSaved(request, answer);
-        } catch (error) {
-          if (!(error instanceof RequestFailed)) throw error;
-          if (error.isPassing) {
-            this.onTrouble(error, this.waiting.length);
-            setTimeout(() => this.#send(), RETRY_MILLISECONDS);
-            return;
-          }
-          this.#forget(key);
-          this.onRefused(request, error);
+  #send() {
+    this.sending ??= this.#sendAll().finally(() => { this.sending = null; });
+  }
+
+  async #sendAll() {
+    while (this.waiting.length) {
+      const {key, request} = this.waiting[0];
+      let answer;
+      try {
+        answer = await ask("/api/decisions", request);
+      } catch (error) {
+        if (error.isPassing) {
+          this.onTrouble(error, this.waiting.length);
+          setTimeout(() => this.#send(), RETRY_MILLISECONDS);
+          return;
         }
+        this.#forget(key);
+        this.onRefused(request, error);
+        continue;
       }
-      this.onTrouble(null, 0);
-    } finally {
-      this.isSending = false;
+      this.#forget(key);
+      this.onSaved(request, answer);
     }
+    this.onTrouble(null, 0);
   }
 
   #forget(key) {

@@ -19,7 +19,8 @@ let version = 0;
 
 // -- asking ----------------------------------------------------------------------------------------
 
-function fetchStretch(near) {
+async function fetchStretch(near) {
+  await outbox.settled(); // so that the answer knows of the last decision
   const query = new URLSearchParams({verdict: filter.verdict, decision: filter.decision, limit: STRETCH});
   if (filter.class !== null) query.set("class", filter.class);
   if (near !== null) query.set("near", near);
