@@ -86,7 +86,7 @@ class AuditDirectory:
     def source(self) -> AuditSource:
         """The audited source, opened again, or a `SourceError` if it is another one by now."""
         settings = self.settings()
-        source = open_source(SourceOptions(**settings["source"]))
+        source = open_source(SourceOptions(**settings["source"]), self / CACHE)
         if source.fingerprint() != settings["fingerprint"]:
             raise SourceError(
                 f"{source.options.path} has changed since it was audited: audit it again, "

@@ -2,13 +2,14 @@
 
 A source is opened twice: for the audit, which trains on it, and later for the review and for the
 corrections, which only look. So opening it reads labels and lists files, and no more; `task` does
-the heavy work.
+the heavy work. Only images have to be decoded to know which of them can be read; a cache remembers
+that from one opening to the next.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -48,6 +49,17 @@ class SourceOptions:
     def as_table(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
+
+    def refuse(self, names: Sequence[str], because: str) -> None:
+        """Raise a `SourceError` if a person said something that this kind of source has not.
+
+        Args:
+            names: of the attributes.
+            because: why there is no such thing, as a part of a sentence.
+        """
+        for name in names:
+            if getattr(self, name) is not None:
+                raise SourceError(f"--{name} does not fit {self.path}: {because}")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def decode_square(path: Path, size: int) -> Tensor:
     The same as scaling the shorter side to `size` and cutting a square out of the middle. A
     `DataError` names a file that is missing or cannot be read.
     """
-    return torch.from_numpy(_read_pixels(_pillow(), path, size))
+    return torch.from_numpy(_read_pixels(pillow(), path, size))
 
 
 def _read_pixels(image_module: Any, path: Path, size: int) -> Pixels:
@@ -56,7 +56,8 @@ def _read_pixels(image_module: Any, path: Path, size: int) -> Pixels:
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
 
-def _pillow() -> Any:
+def pillow() -> Any:
+    """Pillow's module of images, or a sentence that says how to get it."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -86,7 +87,7 @@ def decode_all(paths: Sequence[Path], size: int) -> DecodedImages:
         return DecodedImages(kept, torch.ones(len(paths), dtype=torch.bool))
     pixels = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
-    image_module = _pillow()
+    image_module = pillow()
 
     def decode(row: int) -> bool:
         try:

@@ -34,7 +34,7 @@ def load_configuration(
 ) -> Any:
     """The sizes of an encoder: those of `pretrained`, or of an architecture over bytes."""
     if pretrained is not None:
-        return _loaded(transformers_library().AutoConfig.from_pretrained, pretrained)
+        return load_pretrained(transformers_library().AutoConfig.from_pretrained, pretrained)
     if hidden_size % max(1, hidden_size // HEAD_SIZE):
         raise ValueError(f"hidden_size must be a multiple of {HEAD_SIZE}, not {hidden_size}")
     return new_configuration(architecture, hidden_size, num_layers)
@@ -45,7 +45,9 @@ def load_tokenizer(pretrained: str | None, model_type: str) -> Any:
     if pretrained is None:
         tokenizer = byte_tokenizer()
     else:
-        tokenizer = _loaded(transformers_library().AutoTokenizer.from_pretrained, pretrained)
+        tokenizer = load_pretrained(
+            transformers_library().AutoTokenizer.from_pretrained, pretrained
+        )
     if tokenizer.pad_token is None:  # GPT-2 never saw padding; the attention mask hides it
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.sep_token is None:  # context and choice are one text: keep the choice whole
@@ -61,7 +63,7 @@ def load_weights(factory: Any, pretrained: str | None, configuration: Any) -> An
         model = factory.from_config(configuration)
     else:
         options = {"config": configuration, "dtype": torch.float32}
-        model = _loaded(factory.from_pretrained, pretrained, **options)
+        model = load_pretrained(factory.from_pretrained, pretrained, **options)
     if hasattr(model.base_model, "mask_emb"):
         # XLNet needs it for pretraining only; distributed training trips over idle weights.
         model.base_model.mask_emb.requires_grad_(False)
@@ -134,7 +136,14 @@ def find_pretrained(pretrained: str) -> str:
     return pretrained
 
 
-def _loaded(load: Callable[..., Loaded], pretrained: str, **options: Any) -> Loaded:
+def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any) -> Loaded:
+    """What a function of transformers loads, or a `ValueError` with one sentence.
+
+    Args:
+        load: takes a folder or the name of a model, such as ``AutoModel.from_pretrained``.
+        pretrained: see `find_pretrained`.
+        options: more arguments for `load`.
+    """
     source = find_pretrained(pretrained)
     try:
         with _quiet_transformers():

@@ -1,0 +1,43 @@
+"""Texts as bags of hashed n-grams."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from discrimloss.models.base import TaskShape, models
+from discrimloss.models.layers import TaskOutput
+
+
+@models.register("ngram_text")
+class NgramText(nn.Module):
+    """A vector per hashed n-gram, their weighted sum, and a linear layer: small, and fast on a CPU.
+
+    Args:
+        shape: of the task.
+        buckets: how many different numbers n-grams have.
+        dim: length of an n-gram's vector.
+    """
+
+    def __init__(self, shape: TaskShape, *, buckets: int = 2**16, dim: int = 64) -> None:
+        super().__init__()
+        if shape.input_shape:
+            raise ValueError("ngram_text reads texts; this dataset has numbers as inputs")
+        for name, size in {"buckets": buckets, "dim": dim}.items():
+            if size < 1:
+                raise ValueError(f"{name} must be 1 or more, not {size}")
+        # Random vectors of this size keep texts about as far apart as their n-grams are.
+        self.vectors = nn.EmbeddingBag(buckets, dim, mode="sum")
+        nn.init.normal_(self.vectors.weight, std=dim**-0.5)
+        self.head = nn.Linear(dim, shape.num_outputs)
+        self.output = TaskOutput(shape)
+
+    def forward(self, ngrams: dict[str, Tensor]) -> Tensor:
+        """From the n-grams of a batch to (batch, classes), or to (batch,) for a regression.
+
+        Args:
+            ngrams: ``ids`` and ``weights`` of all n-grams, one text behind the other, and
+                ``offsets``, where each text begins.
+        """
+        texts = self.vectors(ngrams["ids"], ngrams["offsets"], per_sample_weights=ngrams["weights"])
+        prediction: Tensor = self.output(self.head(texts))
+        return prediction
