@@ -135,7 +135,7 @@ def write_audit(path: Path, source: AuditSource, frame: pd.DataFrame) -> AuditDi
 
 def serve_source(monkeypatch: pytest.MonkeyPatch, source: AuditSource) -> None:
     """Let an audit open this source, whatever its options say."""
-    monkeypatch.setattr(audit_directory, "open_source", lambda options: source)
+    monkeypatch.setattr(audit_directory, "open_source", lambda options, cache=None: source)
 
 
 def picture(shade: int, size: int = 24) -> SampleView:

@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         index = int(numbered[2])
         if numbered[1] == "samples":
             return lambda query: _json(session.sample(index))
-        return lambda query: self._image(index)
+        return lambda query: self._image(index, query.get("size") == "small")
 
     # -- who may ask ------------------------------------------------------------------------------
 
@@ -218,8 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
             content = content.replace(b"{{token}}", self.server.token.encode())
         return Answer(content, media_type, headers=(("Content-Security-Policy", PAGE_POLICY),))
 
-    def _image(self, index: int) -> Answer:
-        content, media_type = self.server.session.image(index)
+    def _image(self, index: int, is_small: bool) -> Answer:
+        content, media_type = self.server.session.image(index, is_small)
         return Answer(content, media_type, headers=(("Content-Security-Policy", IMAGE_POLICY),))
 
     def _samples(self, query: dict[str, str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discrimloss.audit.directory import DECISIONS, AuditDirectory
-from discrimloss.audit.source import Label, SampleView, SourceError
+from discrimloss.audit.source import Label, SourceError
 from discrimloss.review.decision_log import DecisionLog, NothingToUndoError
 from discrimloss.review.decisions import (
     ACTIONS,
@@ -151,7 +151,8 @@ class ReviewSession:
         with self.log.mutex:
             answer = self._row(rank)
         try:
-            view = self._view(index)
+            with self._reading:
+                view = self.source.view(index)
         except (SourceError, OSError, ValueError) as error:
             return answer | {"choices": self.table.choices(rank), "unreadable": str(error)}
         text = None if view.text is None else view.text[:LONGEST_TEXT]
@@ -163,11 +164,12 @@ class ReviewSession:
             "fields": [[name, value[:LONGEST_TEXT]] for name, value in view.fields],
         }
 
-    def image(self, index: int) -> tuple[bytes, str]:
+    def image(self, index: int, is_small: bool = False) -> tuple[bytes, str]:
         """The picture of a sample and its media type."""
         self._require_sample(index)
         try:
-            view = self._view(index)
+            with self._reading:
+                view = self.source.view(index) if is_small else self.source.close_view(index)
         except (SourceError, OSError, ValueError) as error:
             raise RequestError(f"sample {index} cannot be read: {error}", 404) from error
         if view.image is None or not view.image_type.startswith("image/"):
@@ -275,10 +277,6 @@ class ReviewSession:
 
     def _row(self, rank: int) -> dict[str, Any]:
         return self.table.row(rank, self.log.decisions.current(int(self.table.index[rank])))
-
-    def _view(self, index: int) -> SampleView:
-        with self._reading:
-            return self.source.view(index)
 
     def _require_sample(self, index: Any) -> int:
         if type(index) is not int or not 0 <= index < len(self.table):

@@ -45,7 +45,9 @@ export function makePicture(index) {
 }
 
 export function drawSample(place, details, picture) {
-  place.classList.toggle("picture", Boolean(details.has_image) && !details.fields.length && details.text === null);
+  const fields = details.fields?.filter(([, value]) => value !== details.id) ?? [];
+  const isCaption = Boolean(picture) && fields.length <= 2;
+  place.classList.toggle("picture", Boolean(picture) && details.text === null);
   place.scrollTop = 0;
   if (details.unreadable) {
     place.replaceChildren(element("p", {className: "problem", textContent: `This sample cannot be shown: ${details.unreadable}`}));
@@ -57,10 +59,13 @@ export function drawSample(place, details, picture) {
     const more = details.text_left_out ? `\n… and ${details.text_left_out} more characters` : "";
     parts.push(element("div", {className: "text", textContent: details.text + more}));
   }
-  if (details.fields.length) {
-    const rows = details.fields.map(([name, value]) => element("tr", {},
+  if (isCaption) {
+    const caption = fields.map(([name, value]) => `${name} ${value}`).join(" · ");
+    if (caption) parts.push(element("p", {className: "faint caption", textContent: caption}));
+  } else if (fields.length) {
+    const rows = fields.map(([name, value]) => element("tr", {},
       element("th", {scope: "row", textContent: name}), element("td", {textContent: value})));
-    parts.push(element("table", {}, element("tbody", {}, ...rows)));
+    parts.push(element("div", {className: "fields"}, element("table", {}, element("tbody", {}, ...rows))));
   }
   if (!parts.length) parts.push(element("p", {className: "problem", textContent: "There is nothing to show of this sample."}));
   place.replaceChildren(...parts);
@@ -93,13 +98,7 @@ export function drawStrip(place, rows, current, pictureOf, onChoose) {
       type: "button", className: row.decision?.action ?? "", title: `${row.id}: ${decisionText(row.decision)}`,
     });
     if (row.index === current) button.setAttribute("aria-current", "true");
-    const picture = pictureOf(row.index);
-    if (picture) {
-      const small = new Image();
-      small.alt = "";
-      small.src = picture.src;
-      button.append(small);
-    }
+    if (pictureOf) button.append(element("img", {alt: "", loading: "lazy", src: pictureOf(row.index)}));
     button.append(
       element("span", {textContent: labelText(row.given)}),
       element("span", {textContent: stripText(row)}));

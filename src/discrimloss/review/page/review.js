@@ -89,7 +89,7 @@ function drawAround() {
   const place = stretch.contains ? `${stretch.position + 1} of ${stretch.total}` : `outside of the ${stretch.total}`;
   byId("position").textContent = `${place} in this view, worst first`;
   drawStrip(byId("strip"), stretch.rows, wanted,
-    index => about.kind === "images" ? {src: `/api/image/${index}`} : null, show);
+    about.kind === "images" ? index => `/api/image/${index}?size=small` : null, show);
   drawProgress(stretch.progress);
 }
 
