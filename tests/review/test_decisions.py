@@ -175,6 +175,14 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(
     assert current_of(path) == {1: "keep", 2: "keep"}
 
 
+def test_a_decision_after_the_end_is_not_said_to_be_saved(path: Path) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1)
+    with pytest.raises(LogWriteError, match="has ended"):
+        decide(log, "e2", 2)
+    assert current(log) == {1: "keep"} == current_of(path)
+
+
 def test_many_threads_lose_nothing(path: Path) -> None:
     with DecisionLog(path) as log:
 

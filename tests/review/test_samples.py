@@ -221,6 +221,7 @@ def test_a_new_class_of_images_is_the_name_of_a_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, label: str
 ) -> None:
     session = ReviewSession(made_audit(monkeypatch, tmp_path, "images").directory)
+    (tmp_path / "source").mkdir()
     request = {"event": "e", "tab": "t", "action": "relabel", "index": 1}
     with pytest.raises(RequestError, match="name of a folder"):
         session.decide(request | {"label": label})

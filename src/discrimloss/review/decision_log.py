@@ -132,6 +132,8 @@ class DecisionLog:
             return event
 
     def _append(self, event: Event) -> None:
+        if self._file.closed:
+            raise LogWriteError("this review has ended: start it again")
         length = self._file.seek(0, os.SEEK_END)
         line = event.as_line()
         try:

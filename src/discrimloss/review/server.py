@@ -81,12 +81,18 @@ class ReviewServer(ThreadingHTTPServer):
     def __init__(self, session: ReviewSession, port: int, token: str) -> None:
         self.session = session
         self.token = token
+        self.is_closed = False
         super().__init__((HOST, port), _Handler)
 
     def server_bind(self) -> None:
         """Bind without asking a name server who we are."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def server_close(self) -> None:
+        """Listen no more, and answer no more over the connections that are still open."""
+        self.is_closed = True
+        super().server_close()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -117,6 +123,9 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60  # seconds that an idle connection stays open
 
     def _answer(self) -> None:
+        if self.server.is_closed:
+            self.close_connection = True
+            return
         try:
             answer = self._find_answer()
         except RequestError as error:
@@ -125,6 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
             allow = (("Allow", ", ".join(sorted(METHODS))),) if error.status == 405 else ()
             answer = _json({"error": str(error)}, error.status, *allow)
         except LogWriteError as error:
+            self.close_connection = True  # the next try may find another server here
             answer = _json({"error": str(error)}, 507)
         self._send(answer)
 

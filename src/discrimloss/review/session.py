@@ -266,7 +266,7 @@ class ReviewSession:
         if label != label.strip() or not label.isprintable():
             raise RequestError("the name of a class must be printable, without space around it")
         # A class of a folder of images is a folder.
-        is_folder = self.source.kind == "images"
+        is_folder = self.source.kind == "images" and Path(self.source.options.path).is_dir()
         if is_folder and (label.startswith(".") or set(label) & NOT_IN_FOLDER_NAMES):
             raise RequestError(
                 'a new class of images must be the name of a folder: no / \\ : * ? " < > | '

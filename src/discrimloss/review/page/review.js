@@ -236,9 +236,11 @@ function saved(request, answer) {
 }
 
 function refused(request, error) {
-  notify(`${request.action}: ${error.message}.`, error.status !== 409);
+  notify(sentence(error.message), error.status !== 409);
   if (request.index !== undefined) { ready.delete(request.index); show(request.index); }
 }
+
+const sentence = text => text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
 
 function trouble(error, waiting) {
   byId("alarm").hidden = !error;
@@ -246,14 +248,14 @@ function trouble(error, waiting) {
   const kept = waiting ? ` ${waiting} decision${waiting > 1 ? "s are" : " is"} not saved yet; kept in this browser and sent again and again.` : "";
   const help = error.status === 403 ? " Open the address that the terminal shows." : error.status ? ""
     : ` Start it again: ${about?.review_command ?? "discrimloss review DIR"}`;
-  byId("alarm").textContent = error.message + kept + help;
+  byId("alarm").textContent = sentence(error.message) + kept + help;
 }
 
 function failed(error) {
   if (!(error instanceof RequestFailed)) throw error;
   if (error.isPassing) trouble(error, outbox?.size ?? 0);
   else if (error.status === 404 && wanted !== null) { wanted = null; start(); }
-  else notify(error.message, true);
+  else notify(sentence(error.message), true);
 }
 
 // -- other tabs ------------------------------------------------------------------------------------
