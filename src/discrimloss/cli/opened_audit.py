@@ -19,11 +19,19 @@ AuditArgument = Annotated[
 @contextmanager
 def told_in_a_sentence() -> Iterator[None]:
     """What goes wrong with an audit or its source, as a `CommandError`."""
-    from discrimloss.audit.source import SourceError
-
     try:
-        yield
-    except SourceError as error:
-        raise CommandError(str(error)) from error
+        from discrimloss.audit.source import SourceError
+
+        try:
+            yield
+        except SourceError as error:
+            raise CommandError(str(error)) from error
     except ImportError as error:
-        raise CommandError(f"this needs an extra: {error}") from error
+        missing = (error.name or "").partition(".")[0]
+        if missing == "discrimloss":
+            raise
+        raise CommandError(
+            str(error)
+            if "pip install" in str(error)
+            else f"this needs an extra ({missing} is missing): pip install 'discrimloss[train]'"
+        ) from error

@@ -76,11 +76,8 @@ def _listen(session: ReviewSession, port: int | None) -> ReviewServer:
 def _serve(server: ReviewServer, open_browser: bool) -> None:
     from discrimloss.review.sample_table import Filter
 
-    table = server.session.table
-    suspicious, decided = (
-        len(table.ranks(Filter("incorrect"))),
-        table.state_counts(Filter("incorrect"))["decided"],
-    )
+    counts = server.session.table.state_counts(Filter("incorrect"))
+    suspicious, decided = sum(counts.values()), counts["decided"]
     typer.echo(f"{suspicious} suspicious samples, {decided} of them reviewed. Open this page:")
     typer.echo(f"  {server.url}")
     typer.echo("Ctrl-C ends the review; every decision is saved at once.")

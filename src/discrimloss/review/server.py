@@ -35,6 +35,7 @@ PAGE_FILES = {
     "/review.js": ("review.js", SCRIPT),
     "/outbox.js": ("outbox.js", SCRIPT),
     "/drawing.js": ("drawing.js", SCRIPT),
+    "/filters.js": ("filters.js", SCRIPT),
     "/picker.js": ("picker.js", SCRIPT),
     "/review.css": ("review.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),

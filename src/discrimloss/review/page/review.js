@@ -3,10 +3,10 @@
 
 import {ask, Outbox, RequestFailed} from "./outbox.js";
 import {byId, decisionText, drawDecision, drawFacts, drawSample, drawStrip, element, labelText, makePicture} from "./drawing.js";
+import {drawFilters, readAddress, writeAddress} from "./filters.js";
 import {Picker} from "./picker.js";
 
 const STRETCH = 24, AHEAD = 4, KEPT_READY = 60, POLL_MILLISECONDS = 2000;
-const VERDICT_NAMES = {incorrect: "incorrect", hard: "hard", easy: "easy", unseen: "not seen", all: "all"};
 const PROGRESS_NAMES = {incorrect: "suspicious", hard: "hard", easy: "easy", unseen: "unseen", all: "of all"};
 
 const filter = {verdict: "incorrect", class: null, decision: "all"};
@@ -44,7 +44,7 @@ async function show(index) {
   wanted = index;
   current = null;
   enableButtons();
-  writeHash();
+  writeAddress(filter, wanted);
   try {
     const {details: asked, picture: prepared} = makeReady(index);
     const [details, near] = await Promise.all([asked, fetchStretch(index)]);
@@ -118,7 +118,7 @@ function notify(sentence, isWarning = false) {
 
 async function showEnd() {
   wanted = current = null;
-  writeHash();
+  writeAddress(filter, wanted);
   const state = await ask("/api/state?since=" + version);
   const total = stretch.total;
   byId("stage").hidden = byId("panel").hidden = true;
@@ -169,7 +169,7 @@ function step(by) {
   if (rank === undefined) return;
   const rows = by > 0 ? stretch.rows.filter(row => row.rank > rank) : stretch.rows.filter(row => row.rank < rank).reverse();
   if (rows.length) show(rows[0].index);
-  else notify(by > 0 ? "This is the last one." : "This is the first one.");
+  else if (current) notify(by > 0 ? "This is the last one." : "This is the first one.");
 }
 
 async function start() {
@@ -177,7 +177,6 @@ async function start() {
     stretch = await fetchStretch(wanted);
     const index = wanted ?? stretch.next;
     if (index !== null) await show(index);
-    else if (filter.decision === "all" && stretch.progress.decided && !byId("end").hidden) await show(stretch.rows[0].index);
     else await showEnd();
   } catch (error) {
     failed(error);
@@ -189,8 +188,8 @@ function setFilter(changed) {
   Object.assign(filter, changed);
   wanted = null;
   notify("");
-  drawFilters();
-  writeHash();
+  drawFilters(about, filter);
+  writeAddress(filter, wanted);
   return start();
 }
 
@@ -262,62 +261,35 @@ function failed(error) {
 
 async function poll() {
   try {
-    const state = await ask(`/api/state?since=${version}`);
-    if (!outbox.size) trouble(null, 0);
-    version = state.version;
-    if (!state.is_complete) ready.clear(); // too much has changed to be listed
-    const others = state.changes.filter(change => change.decision?.tab !== tab || change.decision === null);
-    const shown = others.find(change => change.index === current?.index && change.decision?.event !== current.decision?.event);
-    if (!outbox.size) others.forEach(({index, decision, state}) => note(index, decision, state));
-    if (shown) {
-      notify(`Another tab decided on this sample: ${decisionText(shown.decision)}.`, true);
-      drawDecision(byId("decision"), shown.decision, tab);
-      enableButtons();
-    }
-    if (state.changes.length && wanted !== null && current) {
-      stretch = await fetchStretch(current.index);
-      if (current) drawAround();
-    }
+    if (!outbox.size) await lookAround(); // else what is to be saved comes first
   } catch (error) {
     failed(error);
   }
   setTimeout(poll, document.hidden ? 5 * POLL_MILLISECONDS : POLL_MILLISECONDS);
 }
 
-// -- the address, the filters, the keys ------------------------------------------------------------
-
-function writeHash() {
-  const parts = new URLSearchParams({verdict: filter.verdict, decision: filter.decision});
-  if (filter.class !== null) parts.set("class", filter.class);
-  if (wanted !== null) parts.set("sample", wanted);
-  history.replaceState(null, "", `#${parts}`);
+async function lookAround() {
+  const state = await ask(`/api/state?since=${version}`);
+  if (!outbox.size) trouble(null, 0);
+  version = state.version;
+  if (!state.is_complete) ready.clear(); // too much has changed to be listed
+  const shown = state.changes.find(change => change.index === current?.index);
+  const isNew = shown && shown.decision?.event !== current.decision?.event;
+  for (const {index, decision, state: now} of state.changes) note(index, decision, now);
+  if (isNew) {
+    notify(`Another tab decided on this sample: ${decisionText(shown.decision)}.`, true);
+    drawDecision(byId("decision"), shown.decision, tab);
+    enableButtons();
+  }
+  if (state.changes.length && current) {
+    const near = await fetchStretch(current.index);
+    if (!current) return; // the person went on
+    stretch = near;
+    drawAround();
+  }
 }
 
-function readHash() {
-  const parts = new URLSearchParams(location.hash.slice(1));
-  if (parts.get("verdict") in VERDICT_NAMES) filter.verdict = parts.get("verdict");
-  else if (!about.verdict_counts.incorrect) filter.verdict = "all";
-  if (["all", "open", "decided", "skipped"].includes(parts.get("decision"))) filter.decision = parts.get("decision");
-  filter.class = about.class_names.includes(parts.get("class")) ? parts.get("class") : null;
-  wanted = /^\d+$/.test(parts.get("sample") ?? "") ? Number(parts.get("sample")) : null;
-}
-
-function drawFilters() {
-  byId("filter-verdict").replaceChildren(...Object.entries(VERDICT_NAMES)
-    .filter(([name]) => name !== "unseen" || about.verdict_counts.unseen)
-    .map(([name, text]) => new Option(`${text} (${about.verdict_counts[name]})`, name)));
-  byId("filter-verdict").value = filter.verdict;
-  byId("filter-class-label").hidden = about.is_regression;
-  const counts = about.class_counts[filter.verdict];
-  const chosen = about.class_names.indexOf(filter.class);
-  // Values are places, for a class may have any name.
-  byId("filter-class").replaceChildren(new Option("any", "-1"), ...counts
-    .map((count, place) => [count, place])
-    .filter(([count, place]) => count || place === chosen)
-    .map(([count, place]) => new Option(`${about.class_names[place]} (${count})`, place)));
-  byId("filter-class").value = String(chosen);
-  byId("filter-decision").value = filter.decision;
-}
+// -- keys and buttons ------------------------------------------------------------------------------
 
 const KEYS = {
   k: () => decide("keep"),
@@ -394,8 +366,8 @@ async function begin() {
   picker = new Picker(about, relabel);
   outbox = new Outbox(about.audit, {onSaved: saved, onRefused: refused, onTrouble: trouble});
   connect();
-  readHash();
-  drawFilters();
+  wanted = readAddress(about, filter);
+  drawFilters(about, filter);
   await start();
   poll();
 }
