@@ -229,3 +229,33 @@ def test_a_regression_takes_a_typed_number(monkeypatch: pytest.MonkeyPatch, tmp_
         page.until_shown(2)
         assert page.complaints() == []
     assert decisions(audit) == [("relabel", 0, 3.25), ("relabel", 1, 3.0)]
+
+
+DEAF_TO_OTHERS = """
+const fetch = window.fetch;
+window.fetch = (path, ...rest) =>
+  path.startsWith("/api/state") ? new Promise(() => {}) : fetch(path, ...rest);
+"""
+
+
+def test_a_decision_that_overtakes_another_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    audit = made_audit(monkeypatch, tmp_path)
+    with open_browser() as browser, served(audit) as server:
+        page = Page(browser)
+        browser.get(server.url)
+        page.until_shown(0)
+        browser.execute_script(DEAF_TO_OTHERS)  # as if both had decided in the same second
+        elsewhere = {"event": "e", "tab": "elsewhere", "action": "drop", "index": 0}
+        server.session.decide(elsewhere)
+        page.press("k")
+        page.until_says("notice", "decided elsewhere meanwhile (dropped)")
+        page.until_shown(1)
+        page.press("u")
+        page.until_shown(0)
+        page.until_says("decision", "elsewhere: dropped")
+        page.press("o")  # reopen
+        page.until_says("notice", "Open again")
+        page.until_says("progress-text", "0 of")
+    assert [action for action, _, _ in decisions(audit)] == ["drop", "keep", "undo", "reopen"]

@@ -206,8 +206,10 @@ function decide(action, label) {
   note(row.index, decision, {keep: "decided", relabel: "decided", drop: "decided", skip: "skipped", reopen: "open"}[action]);
   notify(action === "reopen" ? "Open again." : `${shortName(row)}: ${decisionText(decision)}.`);
   outbox.put(request);
-  if (action === "reopen") drawCurrent();
-  else goOn(row);
+  if (action === "reopen") {
+    drawCurrent();
+    refreshAround().catch(failed);
+  } else goOn(row);
 }
 
 const relabel = label => label === current?.given ? decide("keep") : decide("relabel", label);
@@ -281,12 +283,16 @@ async function lookAround() {
     drawDecision(byId("decision"), shown.decision, tab);
     enableButtons();
   }
-  if (state.changes.length && current) {
-    const near = await fetchStretch(current.index);
-    if (!current) return; // the person went on
-    stretch = near;
-    drawAround();
-  }
+  if (state.changes.length) await refreshAround();
+}
+
+async function refreshAround() {
+  const index = current?.index;
+  if (index === undefined) return;
+  const near = await fetchStretch(index);
+  if (current?.index !== index) return; // the person went on
+  stretch = near;
+  drawAround();
 }
 
 // -- keys and buttons ------------------------------------------------------------------------------
