@@ -1,4 +1,4 @@
-"""A real browser, without a window."""
+"""A real browser without a window, where there is one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from selenium.webdriver import Chrome
 
 FLAGS = (
     "--headless",
@@ -23,40 +19,50 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-dev-shm-usage",
     "--hide-scrollbars",
 )
 
 
-def program(*names: str) -> str | None:
-    """Where the first of these programs is."""
-    return next((path for name in names if (path := shutil.which(name))), None)
-
-
 @contextmanager
-def open_browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Chrome]:
-    """Chromium, driven by Selenium; the test is skipped where there is none."""
-    browser = program("chromium", "/usr/bin/chromium", "chromium-browser")
-    driver = program("chromedriver", "/usr/bin/chromedriver")
-    if browser is None or driver is None:
-        pytest.skip("there is no chromium with its chromedriver here")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    # Not the test's own directory: the names of sockets in a profile must be short.
+def open_browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Any]:
+    """A Selenium driver of Debian's chromium; skips the test where there is none."""
+    chromium, driver_file = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver_file is None:
+        pytest.skip("needs chromium and chromedriver")
+    selenium = pytest.importorskip("selenium", reason="needs selenium")
+    assert selenium is not None
+    from selenium import webdriver
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = webdriver.ChromeOptions()
-        options.binary_location = browser
-        for flag in (*FLAGS, f"--user-data-dir={Path(profile, 'profile')}"):
+        options.binary_location = chromium
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
-        options.add_argument(f"--window-size={width},{height}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
+        service = webdriver.ChromeService(executable_path=driver_file)
+        driver = webdriver.Chrome(options=options, service=service)
         try:
-            # A window is never narrower than 500 pixels; what the page sees may be.
-            chrome.execute_cdp_cmd(
-                "Emulation.setDeviceMetricsOverride",
-                {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
-            )
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-            yield chrome
+            resize(driver, width, height)
+            set_dark(driver, dark)
+            yield driver
         finally:
-            chrome.quit()
+            driver.quit()
+
+
+def resize(driver: Any, width: int, height: int = 900) -> None:
+    """The size of the page, also below what a window may have."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def set_dark(driver: Any, dark: bool) -> None:
+    """Which colours the person prefers."""
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+def complaints(driver: Any) -> list[str]:
+    """What the page wrote to the console since the last look, but for remarks."""
+    entries = driver.get_log("browser")
+    return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]

@@ -251,6 +251,20 @@ def test_copies_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.Mon
     assert not written.samefile(folder / "blue" / "0.png")
 
 
+def test_a_disk_that_is_full_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr("shutil.copy2", full)
+    source = opened(write_colours(tmp_path / "colours", per_class=1))
+    with pytest.raises(SourceError, match=r"No space left on device.*nothing is left"):
+        source.write_corrected(Corrections({0: "red"}), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_folders_named_by_numbers_can_be_regressed_on(tmp_path: Path) -> None:
     for age in ("7", "30", "4.5"):
         (tmp_path / "ages" / age).mkdir(parents=True)

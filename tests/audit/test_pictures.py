@@ -50,6 +50,14 @@ def test_a_stamp_of_colour_makes_a_scan_a_colour_picture() -> None:
     assert not look_at(png(scan)).is_grey
 
 
+def test_a_photo_that_breaks_off() -> None:
+    buffer = io.BytesIO()
+    picture((250, 0, 0), (400, 300)).save(buffer, "JPEG")
+    assert look_at(buffer.getvalue()).width == 400
+    with pytest.raises(UnreadablePictureError, match="truncated"):
+        look_at(buffer.getvalue()[:-200])
+
+
 @pytest.mark.parametrize("encoded", [b"", b"GIF89a", b"%PDF-1.4", png(picture(9))[:-40]])
 def test_broken_pictures(encoded: bytes) -> None:
     for use in (look_at, thumbnail):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrimloss.audit.arrow import arrow
-from discrimloss.audit.csv_records import BYTE_ORDER_MARK, open_text, records, replaced_cell
+from discrimloss.audit.csv_records import BYTE_ORDER_MARK, QUOTE, open_text, records, replaced_cell
 from discrimloss.audit.memory import require_memory
 from discrimloss.audit.rows import FileRows, as_number, number_text
 from discrimloss.audit.source import Label, SourceError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = (",", ";", "\t", "|")
 _SNIFFED_RECORDS = 100
+_LONGEST_ENDING = 4096  # empty lines behind the last row
 _MEMORY_PER_BYTE = 2.5  # cells as Arrow has them, and some of their columns as Python objects
 
 
@@ -148,7 +150,7 @@ class CsvRows(FileRows):
         pyarrow, arrow_csv = arrow(), arrow("csv")
         require_memory(_MEMORY_PER_BYTE * self.path.stat().st_size, f"reading {self.path}")
         try:
-            return arrow_csv.read_csv(
+            cells = arrow_csv.read_csv(
                 self.path,
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self.delimiter, newlines_in_values=True
@@ -163,6 +165,24 @@ class CsvRows(FileRows):
             self._checked(self._find_fault)
             reason = str(error).partition("\n")[0]
             raise SourceError(f"cannot read {self.path} as a CSV file: {reason}") from error
+        if cells.num_rows and not self._ends_with(cells.column(cells.num_columns - 1)[-1].as_py()):
+            self._checked(self._find_fault)
+        return cells
+
+    def _ends_with(self, last_cell: str | None) -> bool:
+        """Whether the file ends as its last cell does.
+
+        It does not after a quote that is never closed: to Arrow that is one long cell, with all
+        rows up to the end in it.
+        """
+        text = last_cell or ""
+        with self.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 2 * len(text.encode()) - _LONGEST_ENDING))
+            end = file.read().decode("utf-8", errors="replace").rstrip("\r\n")
+        quoted = QUOTE + text.replace(QUOTE, 2 * QUOTE) + QUOTE
+        before = (self.delimiter, "\n", "\r")
+        return end.endswith((quoted, *(character + text for character in before)))
 
     def _find_fault(self) -> None:
         """Raise a `SourceError` that names the first line with a fault, if one is found."""
@@ -192,9 +212,12 @@ def find_delimiter(path: Path) -> str:
     """The delimiter that splits the first rows evenly, into the most cells."""
     best = (False, 1, DELIMITERS[0])
     for delimiter in DELIMITERS:
-        with open_text(path) as file:
-            read = (record.cells for record in records(file, delimiter))
-            widths = [len(cells) for cells in islice(read, _SNIFFED_RECORDS) if cells]
+        try:
+            with open_text(path) as file:
+                read = (record.cells for record in records(file, delimiter))
+                widths = [len(cells) for cells in islice(read, _SNIFFED_RECORDS) if cells]
+        except csv.Error:  # quotes make no sense with it
+            continue
         if widths and widths[0] > 1:
             found = (len(set(widths)) == 1, widths[0], delimiter)
             best = max(best, found, key=lambda candidate: candidate[:2])

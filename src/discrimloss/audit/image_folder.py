@@ -83,10 +83,11 @@ class ImageFolder(ImageSource):
             unfinished.mkdir(parents=True, exist_ok=True)  # if everything was dropped
             unfinished.rename(written)
         except OSError as error:
-            shutil.rmtree(unfinished, ignore_errors=True)
             raise SourceError(
                 f"cannot write {written} ({error.strerror or error}): nothing is left of it"
             ) from error
+        finally:  # also after an interruption
+            shutil.rmtree(unfinished, ignore_errors=True)
         return [written]
 
     def _read_labels(self, listing: FolderListing, num_unreadable: int) -> None:

@@ -111,8 +111,11 @@ def _require_different(present: Any, num_rows: int) -> None:
 def _require_no_row_numbers(series: Any) -> None:
     """Row numbers say nothing of a sample, and in a sorted table they give its label away."""
     values = series.to_numpy()
-    is_whole = np.issubdtype(values.dtype, np.integer)
-    if is_whole and len(values) > FEW_VALUES and bool((np.diff(values) == 1).all()):
+    if len(values) <= FEW_VALUES or not np.issubdtype(values.dtype, np.integer):
+        return
+    values = values.astype(np.int64)  # differences of unsigned numbers are never negative
+    # With gaps, as rows without a label leave them.
+    if bool((np.diff(values) > 0).all()) and int(values[-1]) - int(values[0]) < 2 * len(values):
         raise _LeftAsideError("it numbers the rows")
 
 
@@ -128,8 +131,10 @@ def _vector(name: str, present: Any) -> UsedColumn:
 
 
 def _texts(name: str, present: Any, num_rows: int) -> UsedColumn:
-    texts = as_category(present)
-    distinct = texts.unique()
+    try:
+        distinct = import_pandas().unique(as_category(present))
+    except TypeError:
+        raise _LeftAsideError("it holds lists or objects besides texts") from None
     if len(distinct) == 1 and len(present) == num_rows:
         raise _LeftAsideError(f"all its values are {str(distinct[0])[:40]!r}")
     if len(distinct) > FEW_VALUES and (form := _date_format(distinct)) is not None:
@@ -144,8 +149,9 @@ def _texts(name: str, present: Any, num_rows: int) -> UsedColumn:
 
 def _date_format(texts: Any) -> str | None:
     """The format of dates, if all are dates and it is plain which number is the month."""
-    if not any(character.isdigit() for character in str(texts[0])[:4]):
-        return None  # soon told of most texts
+    begin = str(texts[0])[:10]
+    if not any(character.isdigit() for character in begin) or not set(begin) & set("-/."):
+        return None  # neither words nor codes such as 00501
     pairs = list(zip(_DAY_FIRST, _MONTH_FIRST, strict=True))
     for form in _DATES:
         if _all_dates(texts, form):
@@ -171,9 +177,17 @@ def parsed_dates(texts: Any, form: str) -> Any:
     return import_pandas().to_datetime(texts, format=form, utc=True)
 
 
-def as_category(series: Any) -> Any:
-    """Values as texts; 1 and 1.0 and "1" are the same category."""
-    return series.astype(object).map(_category_name)
+def as_category(series: Any) -> npt.NDArray[np.object_]:
+    """Values as texts, None where missing; 1 and 1.0 and "1" are the same category.
+
+    Raises:
+        TypeError: there are lists or objects among them.
+    """
+    codes, distinct = import_pandas().factorize(series)
+    # Different values only are looked at: there may be millions of rows.
+    names = np.array([*map(_category_name, distinct), None], dtype=object)
+    texts: npt.NDArray[np.object_] = names[codes]  # what is missing has the code -1
+    return texts
 
 
 def _category_name(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.audit.features import standardised
 from discrimloss.audit.memory import require_memory
 from discrimloss.audit.table_columns import (
     MOST_CATEGORIES,
@@ -68,8 +69,7 @@ def _dates(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
     """Dates as numbers, NaN where there is none."""
     pandas = import_pandas()
     if column.date_format is not None:
-        texts = series.where(series.notna(), None)
-        series = pandas.Series(parsed_dates(texts, column.date_format))
+        series = pandas.Series(parsed_dates(as_category(series), column.date_format))
     is_missing = series.isna().to_numpy()
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
         series = pandas.to_datetime(series, utc=True).dt.tz_localize(None)
@@ -101,20 +101,11 @@ def drawn_in(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return smaller
 
 
-def standardized(features: npt.NDArray[Any]) -> Features:
-    """Every column with mean 0 and spread 1, without far values; constant columns become 0."""
-    columns = np.asarray(features, np.float32)
-    spread = columns.std(axis=0)
-    centred = columns - columns.mean(axis=0)
-    return drawn_in(centred / np.where(spread > 0.0, spread, 1.0)).astype(np.float32)
-
-
 def _one_hot(series: Any) -> Features:
     from sklearn.preprocessing import OneHotEncoder
 
-    is_missing = series.isna().to_numpy()
-    texts = as_category(series).to_numpy(object)
-    texts[is_missing] = _MISSING
+    texts = as_category(series)
+    texts[series.isna().to_numpy()] = _MISSING
     encoder = OneHotEncoder(
         max_categories=MOST_CATEGORIES, drop="if_binary", sparse_output=False, dtype=np.float32
     )
@@ -126,5 +117,5 @@ def _vectors(series: Any) -> Features:
     is_present = series.notna().to_numpy()
     vectors = np.asarray(series[is_present].tolist(), dtype=np.float32)
     features = np.zeros((len(series), vectors.shape[1]), np.float32)
-    features[is_present] = standardized(np.nan_to_num(vectors))
+    features[is_present] = standardised(np.nan_to_num(vectors)).numpy()
     return features

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
+from discrimloss.audit.features import standardised
 from discrimloss.audit.image_column import image_column
 from discrimloss.audit.labelled_rows import LabelledRows
 from discrimloss.audit.ngrams import hashed_ngrams
 from discrimloss.audit.rows import Rows
 from discrimloss.audit.source import AuditSource, SampleView, SourceError, SourceOptions
 from discrimloss.audit.table_columns import plan_columns
-from discrimloss.audit.table_features import standardized, table_features
+from discrimloss.audit.table_features import table_features
 from discrimloss.audit.table_file import open_table_file
 from discrimloss.data.base import Inputs, Part, TaskData, TensorInputs
 from discrimloss.training.config import ComponentConfig
@@ -27,8 +28,8 @@ def open_table(options: SourceOptions, cache: Path | None = None) -> AuditSource
     """The source that a table is: images by their paths, texts, or its columns.
 
     Args:
-        options: what a person said of it.
-        cache: a directory that remembers which images can be read.
+        options: what a person said.
+        cache: see `open_source`.
     """
     rows = open_table_file(Path(options.path))
     if options.text is not None and options.image is not None:
@@ -49,11 +50,8 @@ class Table(LabelledRows):
     kind = "table"
 
     def __init__(self, rows: Rows, options: SourceOptions) -> None:
+        options.refuse(("encoder",), "name the column that it is to read, --text or --image")
         super().__init__(rows, options)
-        if options.encoder is not None:
-            raise SourceError(
-                "--encoder is for texts and images: name their column, --text or --image"
-            )
         apart = {self.label_column, options.id}
         self._columns = [name for name in rows.columns if name not in apart]
         frame = rows.frame(self._columns).iloc[self.row_numbers]
@@ -98,7 +96,7 @@ class TextTable(LabelledRows):
         from discrimloss.audit.text_features import encoded_texts
 
         encoded = encoded_texts(self._texts, self.options.encoder, cache, self.fingerprint())
-        features = torch.from_numpy(standardized(encoded))
+        features = standardised(encoded)
         return task_data(self, TensorInputs(features), tuple(features.shape[1:]))
 
     def model(self) -> ComponentConfig:

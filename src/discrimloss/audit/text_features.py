@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,23 +38,14 @@ def encoded_texts(
         fingerprint: of the texts; others are other features.
     """
     file = cache_file(cache, "text_features", encoder, fingerprint, MOST_TOKENS, len(texts))
-    encode = _LazyEncoder(encoder)
+
+    @functools.cache
+    def loaded() -> TextEncoder:  # not at all where the features are kept already
+        return TextEncoder(encoder)
+
     return cached_rows(
-        file, len(texts), lambda first, last: encode(texts[first:last]), _TEXTS_KEPT_AT_ONCE
+        file, len(texts), lambda first, last: loaded()(texts[first:last]), _TEXTS_KEPT_AT_ONCE
     )
-
-
-class _LazyEncoder:
-    """An encoder that is loaded when the first text comes: kept features need none."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.loaded: TextEncoder | None = None
-
-    def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        if self.loaded is None:
-            self.loaded = TextEncoder(self.name)
-        return self.loaded(texts)
 
 
 class TextEncoder:

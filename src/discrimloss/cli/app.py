@@ -14,11 +14,12 @@ from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.recipes import cp, ls
+from discrimloss.cli.report import report
 from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (demo, ls, cp, train, review, apply):
+for command in (demo, ls, cp, train, report, review, apply):
     app.command()(command)
 app.add_typer(data, name="data")
 
