@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.table import Table
 
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.output_directory import OutputDirectory
+
+if TYPE_CHECKING:
+    from discrimloss.demo.digits import NoisyDigits
 
 COMMAND = "discrimloss demo"
 HIGHEST_NOISE = 0.9  # of ten labels: beyond it, a wrong label is likelier than each other one
@@ -30,22 +33,28 @@ def demo(
     epochs: Annotated[
         int, typer.Option(metavar="N", help="Length of each training, 2 or more.")
     ] = 40,
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Whether to end with an audit of the digits.")
+    ] = True,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the results of an earlier demo.")
     ] = False,
 ) -> None:
-    """Find wrong labels in handwritten digits, in about half a minute.
+    """Find wrong labels in handwritten digits, in about a minute.
 
     Trains a small network with cross-entropy and with DiscrimLoss on the same digits, some of
     whose labels were made wrong, and compares what each has learned. Writes a picture of the most
     suspicious digits (suspicious.png), what DiscrimLoss says of every label (verdicts.csv), and
-    all figures (table.md, summary.json).
+    all figures (table.md, summary.json). Then audits the same digits (digits.npz) as a person would
+    their own data: audit/report.html is the page to look at.
     """
     try:
         _check_options(seed, seeds, noise, epochs)
         output = OutputDirectory(out, COMMAND, overwrite)
         output.check()
-        _run(output, seed, seeds, noise, epochs)
+        digits = _run(output, seed, seeds, noise, epochs)
+        if audit:
+            _audit(digits, output.path, overwrite)
     except KeyboardInterrupt:
         raise CommandError("stopped; nothing was written", exit_code=130) from None
 
@@ -61,7 +70,7 @@ def _check_options(seed: int, seeds: int, noise: float, epochs: int) -> None:
         raise CommandError(f"--epochs must be 2 or more, not {epochs}")
 
 
-def _run(output: OutputDirectory, seed: int, seeds: int, noise: float, epochs: int) -> None:
+def _run(output: OutputDirectory, seed: int, seeds: int, noise: float, epochs: int) -> NoisyDigits:
     try:  # late: --help and bad options should not wait for, or need, what only the demo needs
         from discrimloss.demo.experiment import run_experiment
         from discrimloss.demo.results import PICTURE, table_head, table_rows, title, write_results
@@ -93,6 +102,31 @@ def _run(output: OutputDirectory, seed: int, seeds: int, noise: float, epochs: i
         "Next: wrap your own data in IndexedDataset and pass its losses to DiscrimLoss (README).",
     ):
         console.print(line, markup=False, soft_wrap=True)
+    return experiment.first.digits
+
+
+def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
+    from discrimloss.cli.audit import needs_extra
+
+    try:
+        from discrimloss.audit.source import SourceError
+        from discrimloss.cli.audit_display import AuditDisplay, print_audit
+        from discrimloss.demo.audit import AUDIT, audit_digits
+        from discrimloss.training.interruption import Interrupted
+    except ModuleNotFoundError as error:
+        raise needs_extra(error) from error
+    display = AuditDisplay(1)
+    try:
+        with display:
+            summary = audit_digits(digits, directory, overwrite, display.observe)
+    except SourceError as error:
+        raise CommandError(str(error)) from error
+    except Interrupted as stopped:
+        raise CommandError(
+            f"stopped; the results of the demo are in {directory}, its audit is not finished",
+            exit_code=128 + stopped.signal_number,
+        ) from None
+    print_audit(summary, directory / AUDIT)
 
 
 def _progress_bar() -> Progress:

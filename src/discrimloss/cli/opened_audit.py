@@ -33,5 +33,5 @@ def told_in_a_sentence() -> Iterator[None]:
         raise CommandError(
             str(error)
             if "pip install" in str(error)
-            else f"this needs an extra ({missing} is missing): pip install 'discrimloss[train]'"
+            else f"this needs an extra ({missing} is missing): pip install 'discrimloss[audit]'"
         ) from error

@@ -1,0 +1,39 @@
+"""The demo's digits as a person has them, for an audit: pictures with labels, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrimloss.audit.run import AuditRequest, ObserverOfRun, run_audit
+from discrimloss.audit.source import SourceOptions
+from discrimloss.demo.digits import NoisyDigits
+from discrimloss.whole_file import whole_file
+
+SOURCE = "digits.npz"
+AUDIT = "audit"
+SIDE = 8
+
+
+def audit_digits(
+    digits: NoisyDigits, directory: Path, overwrite: bool, observe: ObserverOfRun
+) -> dict[str, Any]:
+    """Write the digits into a directory, and audit them there; returns the summary."""
+    source = directory / SOURCE
+    pixels = (digits.images * 255).round().to("cpu").numpy().astype(np.uint8)
+    with whole_file(source) as unfinished, unfinished.open("wb") as file:
+        np.savez(
+            file,
+            images=pixels.reshape(-1, SIDE, SIDE),
+            labels=digits.target.numpy(),
+            ids=np.array([f"digit {index}" for index in digits.index.tolist()]),
+        )
+    request = AuditRequest(
+        SourceOptions(path=str(source.absolute()), id="ids", label="labels"),
+        directory / AUDIT,
+        overwrite=overwrite,
+        command=f"discrimloss audit {source} --out {directory / AUDIT} --label labels --id ids",
+    )
+    return run_audit(request, observe)
