@@ -12,6 +12,10 @@ Predictions of samples that a model learned from know their labels: it memorises
 fitted to samples that were held out of the training. From the predictions of the others the
 memorised part is taken away again: as much from the logit of each given label as makes their share
 of wrong labels the same.
+
+Where hardly anything wrong was memorised, to have learned a sample is a good sign: hard ones can be
+learned, and wrong ones not. Then the others, fitted by themselves, show more wrong labels than
+those held out do, and are judged by that.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
 MOST_CLASSES_WITH_OWN_NOISE = 100  # beyond, noise is uniform: there are too few samples per pair
-TRANSITION_PRIOR = 2.0  # how firmly the transition matrix is drawn towards uniform noise
+# How firmly the transition matrix is drawn towards uniform noise: few samples are held out.
+HELD_OUT_PRIOR, LEARNED_PRIOR = 20.0, 2.0
 MOST_FITTED = 20_000  # samples: more make nothing more certain
 MOST_FITTED_ENTRIES = 4_000_000  # samples times classes
 RARE_NOISE = -3.0  # log-odds that the noise rate is weakly drawn to
@@ -93,12 +98,12 @@ def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> ClassJu
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
     held, learned = (_some(rows, logits) for rows in (is_held_out, ~is_held_out))
-    fitted = _fit(logits[held].double(), given[held])
+    fitted = _fit(logits[held].double(), given[held], HELD_OUT_PRIOR)
     score, suggested = torch.empty(len(given)), torch.empty_like(given)
     _judge(fitted, logits, given, is_held_out, score, suggested)
     if len(learned):
         rate = float(fitted.p_incorrect(logits[held].double(), given[held]).mean())
-        others = _without_leak(fitted, rate, logits[learned].double(), given[learned])
+        others = _of_learned(fitted, rate, logits[learned].double(), given[learned])
         _judge(others, logits, given, ~is_held_out, score, suggested)
     p_incorrect = score.double().sigmoid()
     return ClassJudgement(p_incorrect.float(), suggested, score, float(p_incorrect.mean()))
@@ -111,15 +116,23 @@ def _some(chosen: Tensor, logits: Tensor) -> Tensor:
     return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]]
 
 
-def _fit(logits: Tensor, given: Tensor) -> NoiseModel:
+def _of_learned(held: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
+    """The model for samples that were learned from, which hides no noise that `held` has seen."""
+    own = _fit(logits, given, LEARNED_PRIOR)
+    if float(own.p_incorrect(logits, given).mean()) >= rate:
+        return own
+    return _without_leak(held, rate, logits, given)
+
+
+def _fit(logits: Tensor, given: Tensor, prior: float) -> NoiseModel:
     """Everything but the leak, from several starting points."""
-    problem = _Likelihood(logits, given)
+    problem = _Likelihood(logits, given, prior)
     fitted = [problem.solve(problem.start(*point)) for point in STARTS]
     return min(fitted, key=lambda found: found[0])[1]
 
 
 def _without_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """The model for samples that were learned from: the leak makes the noise rate come out."""
+    """The same model, with the leak that makes the noise rate come out."""
     low, high = 0.0, LARGEST_LEAK * float(_centred(logits).std())
     for _ in range(BISECTIONS):
         leak = (low + high) / 2
@@ -131,8 +144,8 @@ def _without_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor)
 class _Likelihood:
     """Sharpness, bias, noise rate, each class's own, and which classes are taken for which."""
 
-    def __init__(self, logits: Tensor, given: Tensor) -> None:
-        self.logits, self.given = logits, given
+    def __init__(self, logits: Tensor, given: Tensor, prior: float) -> None:
+        self.logits, self.given, self.prior = logits, given, prior
         self.classes = logits.shape[1]
         self.has_own_noise = self.classes <= MOST_CLASSES_WITH_OWN_NOISE
         self.diagonal = torch.eye(self.classes, dtype=torch.bool)
@@ -167,8 +180,8 @@ class _Likelihood:
         prior = prior + 0.5 * parameters[2 : 2 + self.classes].square().sum()
         if self.has_own_noise:
             rest = parameters[2 + self.classes :]
-            prior = prior + 2.0 * TRANSITION_PRIOR * rest[: self.classes].square().sum()
-            prior = prior + 0.5 * TRANSITION_PRIOR * rest[self.classes :].square().sum()
+            prior = prior + 2.0 * self.prior * rest[: self.classes].square().sum()
+            prior = prior + 0.5 * self.prior * rest[self.classes :].square().sum()
         return (prior - likelihood) / len(self.given)
 
     def solve(self, start: Tensor) -> tuple[float, NoiseModel]:
