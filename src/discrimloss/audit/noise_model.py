@@ -29,8 +29,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
 MOST_CLASSES_WITH_OWN_NOISE = 100  # beyond, noise is uniform: there are too few samples per pair
-# How firmly the transition matrix is drawn towards uniform noise: few samples are held out.
-HELD_OUT_PRIOR, LEARNED_PRIOR = 20.0, 2.0
+PRIORS = (20.0, 2.0)  # how firmly the transition matrix is drawn towards uniform noise
+MOST_COMPARED = 4000  # samples that tell which of the two it is
 MOST_FITTED = 20_000  # samples: more make nothing more certain
 MOST_FITTED_ENTRIES = 4_000_000  # samples times classes
 RARE_NOISE = -3.0  # log-odds that the noise rate is weakly drawn to
@@ -98,7 +98,7 @@ def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> ClassJu
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
     held, learned = (_some(rows, logits) for rows in (is_held_out, ~is_held_out))
-    fitted = _fit(logits[held].double(), given[held], HELD_OUT_PRIOR)
+    fitted = _fit(logits[held].double(), given[held])
     score, suggested = torch.empty(len(given)), torch.empty_like(given)
     _judge(fitted, logits, given, is_held_out, score, suggested)
     if len(learned):
@@ -118,14 +118,33 @@ def _some(chosen: Tensor, logits: Tensor) -> Tensor:
 
 def _of_learned(held: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
     """The model for samples that were learned from, which hides no noise that `held` has seen."""
-    own = _fit(logits, given, LEARNED_PRIOR)
+    own = _fit(logits, given)
     if float(own.p_incorrect(logits, given).mean()) >= rate:
         return own
     return _without_leak(held, rate, logits, given)
 
 
-def _fit(logits: Tensor, given: Tensor, prior: float) -> NoiseModel:
-    """Everything but the leak, from several starting points."""
+def _fit(logits: Tensor, given: Tensor) -> NoiseModel:
+    """Everything but the leak, with the prior that other samples speak for."""
+    if logits.shape[1] > MOST_CLASSES_WITH_OWN_NOISE or len(given) < 4:
+        return _fit_with(PRIORS[0], logits, given)
+    compared = slice(MOST_COMPARED)
+    likelihoods = [_foretold(prior, logits[compared], given[compared]) for prior in PRIORS]
+    return _fit_with(PRIORS[likelihoods.index(max(likelihoods))], logits, given)
+
+
+def _foretold(prior: float, logits: Tensor, given: Tensor) -> float:
+    """Log likelihood of each half of some samples, in random order, by a model of the other."""
+    halves = [(logits[start::2], given[start::2]) for start in (0, 1)]
+    total = 0.0
+    for own, other in (halves, halves[::-1]):
+        joint = _fit_with(prior, *own).log_joint(*other)
+        total += float(joint.logsumexp(1).sum())
+    return total
+
+
+def _fit_with(prior: float, logits: Tensor, given: Tensor) -> NoiseModel:
+    """From several starting points."""
     problem = _Likelihood(logits, given, prior)
     fitted = [problem.solve(problem.start(*point)) for point in STARTS]
     return min(fitted, key=lambda found: found[0])[1]
