@@ -42,15 +42,15 @@ class _Training:
 
 _IMAGES = _Training(
     batch_size=128,
-    visits=160_000,
-    epochs=(12, 40),
+    visits=80_000,
+    epochs=(10, 40),
     optimizer=OptimizerConfig(learning_rate=0.15, nesterov=True, weight_decay=5e-4),
     schedule=ScheduleConfig("linear", warmup_epochs=1.0),
 )
 _IMAGE_NUMBERS = _Training(
     batch_size=128,
-    visits=160_000,
-    epochs=(16, 40),
+    visits=80_000,
+    epochs=(12, 40),
     optimizer=OptimizerConfig("adamw", learning_rate=2e-3, weight_decay=1e-2),
     schedule=ScheduleConfig("cosine", warmup_epochs=1.0),
 )
