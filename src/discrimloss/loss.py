@@ -287,13 +287,15 @@ class DiscrimLoss(SampleMemory):
         average = self._average(self.table.history[rows], visits)
         return torch.where(visits > 0, average, torch.nan)
 
-    def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
+    def verdicts(self, rule: Rule = "calibrated", p_incorrect: Tensor | None = None) -> Verdicts:
         """Call every sample easy, hard or incorrect. Ask after the last epoch.
 
         Args:
             rule: ``"calibrated"`` calls a label incorrect where the estimated probability exceeds
                 0.5; ``"threshold"``, the paper's rule, where ``Avg(l) > k2``. Under both, easy are
                 the samples whose ``Avg(l)`` was below ``k1`` when stage 1 ended.
+            p_incorrect: shape (num_samples,): probabilities that someone knows better than the
+                losses tell, such as `discrimloss audit` from predictions. Not for sharded tables.
         """
         self.grow_with_ids()
         if self.epoch == 1 and self.epochs != 1 and self.table.all_visited_twice():
@@ -310,9 +312,24 @@ class DiscrimLoss(SampleMemory):
             thresholds=(float(self.k1), self.k2),
             rule=rule,
             shards=self.table.shards,
+            p_incorrect=self._checked_probabilities(p_incorrect),
         )
         verdicts = verdicts.completed(self.table.whole)
         return verdicts if self.ids is None else replace(verdicts, ids=self.ids.names())
+
+    def _checked_probabilities(self, p_incorrect: Tensor | None) -> Tensor | None:
+        if p_incorrect is None:
+            return None
+        if self.table.is_partial:
+            raise ValueError("p_incorrect cannot be given where the table is sharded")
+        if p_incorrect.shape != (self.num_samples,):
+            raise ValueError(
+                f"p_incorrect must have the shape ({self.num_samples},), one for each sample, "
+                f"not {tuple(p_incorrect.shape)}"
+            )
+        if not bool(((p_incorrect >= 0) & (p_incorrect <= 1)).all()):
+            raise ValueError("p_incorrect must hold probabilities, between 0 and 1")
+        return p_incorrect
 
     def _average_chunks(self) -> Iterator[Tensor]:
         return (self._average_losses(rows) for rows in self.table.chunks())

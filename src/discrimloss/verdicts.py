@@ -162,6 +162,7 @@ def judge_samples(
     thresholds: tuple[float, float],
     rule: Rule = "calibrated",
     shards: Shards = WHOLE_TABLE,
+    p_incorrect: Tensor | None = None,
 ) -> Verdicts:
     """Verdicts of all samples, in one pass after the calibration.
 
@@ -173,19 +174,24 @@ def judge_samples(
         thresholds: ``k1`` and ``k2``.
         rule: see `DiscrimLoss.verdicts`.
         shards: how the samples are divided among processes; each gets the verdicts of its own.
+        p_incorrect: shape (num_samples,): probabilities from elsewhere, in place of a calibration.
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     k1, k2 = thresholds
-    calibration = calibrate(averages, loss_scale, shards)
+    calibration = calibrate(averages, loss_scale, shards) if p_incorrect is None else None
     codes: list[Any] = []
     probabilities: list[Any] = []
     losses: list[Any] = []
     start = 0
     for average in averages():
-        flags = learned_early[start : start + len(average)]
+        rows = slice(start, start + len(average))
+        flags = learned_early[rows]
         start += len(average)
-        probability = calibration(average)
+        if calibration is not None:
+            probability = calibration(average)
+        elif p_incorrect is not None:
+            probability = p_incorrect[rows].to(average).masked_fill(average.isnan(), torch.nan)
         code = torch.full_like(flags, HARD)
         code[torch.where(flags == NOT_KNOWN, average < k1, flags == YES)] = EASY
         # Being incorrect at the end outweighs having been learned early.

@@ -17,9 +17,10 @@ was before.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -104,7 +105,7 @@ def _early_noise_rate(early: Sequence[Tensor], given: Tensor) -> float:
     The second largest: an epoch in which the model still knew little must not decide alone.
     """
     rates, start = [0.0, 0.0], None
-    for first, second in zip(early, early[1:], strict=False):
+    for first, second in itertools.pairwise(early):
         logits = (first.double() + second.double()) / 2
         start = _fit(logits, given, EARLY_PRIOR, start=start)
         rates.append(float(start.p_incorrect(logits, given).mean()))
@@ -201,14 +202,14 @@ class _Likelihood:
         return (prior - likelihood) / len(self.given)
 
     def solve(self, start: Tensor) -> tuple[float, NoiseModel]:
-        value, parameters = _minimize(self.objective, start)
+        value, parameters = minimize(self.objective, start)
         return value, _settled(self.model(parameters))
 
 
 def _judge_all(model: NoiseModel, late: Tensor, given: Tensor) -> ClassJudgement:
     pieces = []
     rows = max(CHUNK // late.shape[1], 1)
-    for logits, labels in zip(late.split(rows), given.split(rows), strict=True):
+    for logits, labels in zip(torch.split(late, rows), torch.split(given, rows), strict=True):
         joint = model.log_joint(logits.double(), labels)
         row = torch.arange(len(labels))
         correct = joint[row, labels]
@@ -236,7 +237,8 @@ def _settled(model: NoiseModel) -> NoiseModel:
     )
 
 
-def _minimize(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[float, Tensor]:
+def minimize(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[float, Tensor]:
+    """The smallest value near a starting point, and where it is."""
     parameters = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
         [parameters],

@@ -13,10 +13,11 @@ from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.recipes import cp, ls
+from discrimloss.cli.report import report
 from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (demo, ls, cp, train):
+for command in (demo, ls, cp, train, report):
     app.command()(command)
 app.add_typer(data, name="data")
 

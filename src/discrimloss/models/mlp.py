@@ -17,18 +17,22 @@ class MLP(nn.Module):
     Args:
         shape: of the task; inputs of any shape are flattened.
         hidden: units of the hidden layer.
+        dropout: share of them that is left out at random in training, which hampers memorising.
     """
 
-    def __init__(self, shape: TaskShape, *, hidden: int = 256) -> None:
+    def __init__(self, shape: TaskShape, *, hidden: int = 256, dropout: float = 0.0) -> None:
         super().__init__()
         if not shape.input_shape:
             raise ValueError("mlp needs numbers as inputs; this dataset has texts")
         if hidden < 1:
             raise ValueError(f"hidden must be 1 or more, not {hidden}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must be a share from 0 to below 1, not {dropout}")
         self.network = nn.Sequential(
             nn.Flatten(),
             nn.Linear(math.prod(shape.input_shape), hidden),
             nn.ReLU(),
+            *([nn.Dropout(dropout)] if dropout else []),
             nn.Linear(hidden, shape.num_outputs),
         )
         self.output = TaskOutput(shape)

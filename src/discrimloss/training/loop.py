@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from discrimloss.training.optimization import (
 )
 from discrimloss.training.records import History, Row
 from discrimloss.training.run_directory import RunDirectory
-from discrimloss.training.sample_traces import SampleTraces
+from discrimloss.training.sample_traces import SampleTraces, StepRecorder
 from discrimloss.training.seeds import derived_generator
 
 
@@ -93,6 +93,7 @@ class TrainingLoop:
         directory: where history and checkpoints go.
         stop: whether someone asked the run to stop.
         observer: who watches.
+        recorders: who takes down what steps find of their samples, besides the traces.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class TrainingLoop:
         directory: RunDirectory,
         stop: StopRequest,
         observer: Observer,
+        recorders: Sequence[StepRecorder] = (),
     ) -> None:
         self.config = config
         self.method = method
@@ -116,10 +118,11 @@ class TrainingLoop:
         _keep_sample_state_out_of_broadcasts(method)
         optimizer = build_optimizer(config.optimizer, method.trainable_parameters())
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
-        self.traces: SampleTraces | None = None
+        self.recorders = list(recorders)
         if len(parts.train) <= config.traced_samples:
-            self.traces = SampleTraces(len(parts.train), method.setting.num_classes, directory.path)
-            accelerator.register_for_checkpointing(self.traces)
+            classes = method.setting.num_classes
+            self.recorders.append(SampleTraces(len(parts.train), classes, directory.path))
+        accelerator.register_for_checkpointing(*self.recorders)
         self._is_regression = parts.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
         self._seconds_before = 0.0
@@ -157,6 +160,9 @@ class TrainingLoop:
         finally:
             self.stop.may_wait = False
             history.close()
+        if self.accelerator.is_main_process:
+            for recorder in self.recorders:
+                recorder.finish(self.method)
         return self.progress.history
 
     def _train_epoch(self) -> None:
@@ -215,8 +221,8 @@ class TrainingLoop:
 
         self._sums[0] += result.losses.sum(dtype=torch.float64)
         self._sums[1] += score_sum(result.output.float(), batch.target)
-        if self.traces is not None:
-            self.traces.take(batch.index, result)
+        for recorder in self.recorders:
+            recorder.take(progress.epoch, batch.index, result)
         progress.rows += len(batch.index)
         progress.step += 1
 
@@ -283,20 +289,14 @@ class TrainingLoop:
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
 
-        self._write_traces()
+        for recorder in self.recorders:
+            is_main = self.accelerator.is_main_process
+            recorder.end_epoch(progress.epoch, self.method, is_main_process=is_main)
         progress.history.append(row)
         progress.epoch, progress.step, progress.rows = progress.epoch + 1, 0, 0
         self._sums.zero_()
         self._save()
         return row
-
-    def _write_traces(self) -> None:
-        if self.traces is None:
-            return
-        self.traces.share()
-        if self.accelerator.is_main_process:
-            self.traces.write(self.progress.epoch, self.method.sample_scores())
-        self.traces.restart()
 
     def _totals(self) -> tuple[float, float, int]:
         """Losses, scores and samples of the epoch so far, of all processes."""
@@ -326,8 +326,8 @@ class TrainingLoop:
         loss_sum, score, rows = self._totals()
         saved = replace(self.progress, loss_sum=loss_sum, score_sum=score, rows=rows)
         saved.seconds = self.seconds
-        if self.traces is not None:
-            self.traces.share()
+        for recorder in self.recorders:
+            recorder.share()
         save_checkpoint(self.accelerator, self.directory, asdict(saved))
         self._last_saved = time.perf_counter()
 

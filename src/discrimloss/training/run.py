@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from discrimloss.training.run_directory import (
     RunDirectory,
     require_same_settings,
 )
+from discrimloss.training.sample_traces import StepRecorder
 from discrimloss.training.seeds import derived_generator, derived_seed
 from discrimloss.training.task_losses import task_losses
 from discrimloss.verdicts import Verdicts
@@ -58,8 +60,21 @@ class Prepared:
     parts: Parts
 
 
-def run_training(request: RunRequest, observer: Observer | None = None) -> dict[str, Any]:
-    """Train as the config says, or go on with a run that was stopped; returns the summary."""
+def run_training(
+    request: RunRequest,
+    observer: Observer | None = None,
+    *,
+    task: TaskData | None = None,
+    recorders: Sequence[StepRecorder] = (),
+) -> dict[str, Any]:
+    """Train as the config says, or go on with a run that was stopped; returns the summary.
+
+    Args:
+        request: what to run.
+        observer: who watches.
+        task: the data, where it is at hand; by default what the config names.
+        recorders: who takes down what steps find of their samples.
+    """
     config, directory = request.config, RunDirectory(request.out)
     if config.threads > 0:
         torch.set_num_threads(config.threads)
@@ -76,9 +91,11 @@ def run_training(request: RunRequest, observer: Observer | None = None) -> dict[
                 f"batch_size = {config.batch_size} is less than one sample for each of the "
                 f"{accelerator.num_processes} processes"
             )
-        prepared = prepare_run(config, request.data, accelerator.process_index)
+        prepared = prepare_run(config, request.data, accelerator.process_index, task)
+        watched = (stop, observer or Nobody(), recorders)
         if not accelerator.is_main_process:
-            return _train(request, prepared, accelerator, directory, stop, Nobody())
+            watched = (stop, Nobody(), recorders)
+            return _train(request, prepared, accelerator, directory, *watched)
         with directory.locked():
             directory.check(request.resume, request.overwrite)  # again: another run may have ended
             if not request.resume:
@@ -86,7 +103,7 @@ def run_training(request: RunRequest, observer: Observer | None = None) -> dict[
             directory.write_config(config.as_table())
             circumstances = _circumstances(request, prepared, accelerator)
             directory.write(ENVIRONMENT, json.dumps(circumstances, indent=1) + "\n")
-            return _train(request, prepared, accelerator, directory, stop, observer or Nobody())
+            return _train(request, prepared, accelerator, directory, *watched)
 
 
 def build_accelerator(config: RunConfig) -> Accelerator:
@@ -110,9 +127,11 @@ def _choose_device(name: str) -> None:
         torch.accelerator.set_device_index(device.index)
 
 
-def prepare_run(config: RunConfig, data: Path, process_index: int = 0) -> Prepared:
-    """Read the data, make the labels noisy and build the method."""
-    task = load_data(config, data)
+def prepare_run(
+    config: RunConfig, data: Path, process_index: int = 0, task: TaskData | None = None
+) -> Prepared:
+    """Read the data unless it is at hand, make the labels noisy and build the method."""
+    task = load_data(config, data) if task is None else task
     if config.train_size is not None and config.train_size > len(task.train):
         raise OptionError(
             f"train_size = {config.train_size} is more than the {len(task.train)} training samples"
@@ -180,9 +199,11 @@ def _train(
     directory: RunDirectory,
     stop: StopRequest,
     observer: Observer,
+    recorders: Sequence[StepRecorder],
 ) -> dict[str, Any]:
     config, parts = request.config, prepared.parts
-    loop = TrainingLoop(config, prepared.method, parts, accelerator, directory, stop, observer)
+    watched = (stop, observer, recorders)
+    loop = TrainingLoop(config, prepared.method, parts, accelerator, directory, *watched)
     if request.resume and accelerator.is_main_process:
         find_checkpoint(directory)  # puts it in its place before the others look
     accelerator.wait_for_everyone()

@@ -10,20 +10,42 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.methods.base import StepResult
+from discrimloss.methods.base import Method, StepResult
 from discrimloss.processes import Processes
 from discrimloss.training.run_directory import TRACES
 from discrimloss.whole_file import whole_file
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
 Column = npt.NDArray[np.float32]
+
+
+class StepRecorder(Protocol):
+    """Someone who takes down what steps find of their samples; all of it is in the checkpoint."""
+
+    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+        """A step is done."""
+
+    def share(self) -> None:
+        """Let every process know what the others took. All of them call it."""
+
+    def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
+        """An epoch is done. All processes call it."""
+
+    def finish(self, method: Method) -> None:
+        """The last epoch is done. The main process calls it, before the run counts as finished."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the checkpoint keeps."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
 
 
 class SampleTraces:
@@ -45,7 +67,7 @@ class SampleTraces:
             name: torch.full((num_samples,), torch.nan) for name in ("loss", "predicted")
         }
 
-    def take(self, index: Tensor, result: StepResult) -> None:
+    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """What a step found of its samples."""
         output = result.output
         predicted = output if self._is_regression else output.argmax(1)
@@ -64,8 +86,18 @@ class SampleTraces:
             # Who saw a sample twice, in two processes, is given the mean.
             column.copy_(torch.where(seen > 0, total / seen.clamp(min=1), torch.nan))
 
-    def write(self, epoch: int, weights: Tensor | None) -> None:
-        """Write down the epoch that ends."""
+    def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
+        """Write down the epoch, and start on the next."""
+        self.share()
+        if is_main_process:
+            self._write(epoch, method.sample_scores())
+        for column in self._columns.values():
+            column.fill_(torch.nan)
+
+    def finish(self, method: Method) -> None:
+        """Nothing is left to do."""
+
+    def _write(self, epoch: int, weights: Tensor | None) -> None:
         from safetensors.torch import save_file
 
         columns = {"loss": self._columns["loss"].bfloat16()}
@@ -75,11 +107,6 @@ class SampleTraces:
         self.directory.mkdir(exist_ok=True)
         with whole_file(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
             save_file(columns, unfinished)
-
-    def restart(self) -> None:
-        """Forget what was taken since the last epoch ended."""
-        for column in self._columns.values():
-            column.fill_(torch.nan)
 
     def state_dict(self) -> dict[str, Any]:
         """What was taken of the epoch at work."""
@@ -112,12 +139,15 @@ class Traces:
     """Shape (epochs, samples): the predicted class, or number, at the visit."""
 
 
-def read_traces(run: Path, chosen: npt.NDArray[np.int64] | None = None) -> Traces | None:
+def read_traces(
+    run: Path, chosen: npt.NDArray[np.int64] | None = None, last: int | None = None
+) -> Traces | None:
     """The traces that a run kept, or None if it kept none.
 
     Args:
         run: the directory of the run.
         chosen: which samples, where not all of them are wanted.
+        last: how many epochs, counted from the last, where not all of them are wanted.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -125,6 +155,7 @@ def read_traces(run: Path, chosen: npt.NDArray[np.int64] | None = None) -> Trace
     folder = run / TRACES
     numbered = [(FILE.fullmatch(f.name), f) for f in folder.iterdir()] if folder.is_dir() else []
     files = sorted((int(match[1]), file) for match, file in numbered if match is not None)
+    files = files if last is None else files[-last:]
     rows = []
     for _, file in files:
         try:

@@ -1,0 +1,231 @@
+"""`discrimloss report`: a page, or figures, about runs and audits."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_directory
+from discrimloss.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from discrimloss.audit.directory import AuditDirectory
+    from discrimloss.report.contents import ReportContents, ReportRun
+
+NEEDS = ("jinja2", "markupsafe", "plotly", "matplotlib", "pandas", "pyarrow", "safetensors", "PIL")
+TRAINING_NEEDS = ("accelerate", "tomlkit", "sklearn", "transformers")
+PAGE = "report.html"
+FIGURES_FOLDER = "figures"
+
+
+class Format(str, Enum):
+    """What is written."""
+
+    html = "html"
+    png = "png"
+    svg = "svg"
+    pdf = "pdf"
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or of one audit.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="The page, or the directory of the figures. [default: RUN/report.html or "
+            "RUN/figures; with several runs, in the current directory]",
+        ),
+    ] = None,
+    kind: Annotated[
+        Format, typer.Option("--format", help="A page, or the figures of the paper one by one.")
+    ] = Format.html,
+    data: DataOption = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier report in the same place.")
+    ] = False,
+) -> None:
+    """Make a page about a run, several runs or an audit: one file that opens without a network.
+
+    With --data the page shows the samples themselves. An unfinished run is reported as far as it
+    is. With --format png, svg or pdf the figures are written one by one, for a paper.
+    """
+    if data is not None:
+        check_is_directory(data)
+    try:
+        from discrimloss.audit.source import SourceError
+        from discrimloss.report.contents import ReportError
+
+        try:
+            if kind is Format.html:
+                _write_page(runs, out, data, overwrite)
+            else:
+                _write_figures(runs, out, kind.value, overwrite)
+        except (ReportError, SourceError) as error:
+            raise CommandError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise _needs_extra(error) from error
+
+
+def _needs_extra(error: ModuleNotFoundError) -> Exception:
+    missing = (error.name or "").partition(".")[0]
+    if missing not in (*NEEDS, *TRAINING_NEEDS):
+        return error
+    extra = "report" if missing in NEEDS else "train"
+    return CommandError(
+        f"a report needs an extra ({missing} is missing): pip install 'discrimloss[{extra}]'"
+    )
+
+
+def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite: bool) -> None:
+    from discrimloss.report.page import write_report
+
+    path = out or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))
+    if path.is_dir():
+        path = path / PAGE
+    _check_runs(runs)
+    _check_free([path], overwrite)
+    contents = _contents(runs, data)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_report(contents, path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    typer.echo(f"Report: {path}")
+
+
+def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: bool) -> None:
+    from discrimloss.report.comparison import group_runs
+    from discrimloss.report.figures import FIGURES, comparison_figure, run_figures
+    from discrimloss.whole_file import whole_file
+
+    folder = out or (runs[0] / FIGURES_FOLDER if len(runs) == 1 else Path(FIGURES_FOLDER))
+    if folder.exists() and not folder.is_dir():
+        raise CommandError(f"--out {folder} is not a directory: name one for the figures")
+    _check_runs(runs)
+    reported = _contents(runs, None, gallery=False).runs
+    places = [
+        folder if len(reported) == 1 else folder / f"{number}-{run.name}"
+        for number, run in enumerate(reported, 1)
+    ]
+    beside = folder / f"comparison.{kind}"
+    wanted = [place / f"{name}.{kind}" for place in places for name in FIGURES]
+    _check_free([*wanted, beside], overwrite)  # before the work
+    files: dict[Path, bytes] = {}
+    for place, run in zip(places, reported, strict=True):
+        for name, content in run_figures(run, kind).items():
+            files[place / f"{name}.{kind}"] = content
+    compared = comparison_figure(group_runs(reported), kind) if len(runs) > 1 else None
+    if compared is not None:
+        files[beside] = compared
+    if not files:
+        raise CommandError("there is nothing to draw: no epoch has ended")
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as unfinished:
+                unfinished.write_bytes(content)
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+    typer.echo(f"{len(files)} figures: {folder}")
+
+
+def _check_runs(runs: list[Path]) -> None:
+    from discrimloss.audit.directory import AuditDirectory
+    from discrimloss.training.run_directory import RunDirectory
+
+    for path in runs:
+        if not path.is_dir():
+            raise CommandError(f"there is no directory {path}: name the --out directory of a run")
+        if AuditDirectory(path).holds_audit:
+            AuditDirectory(path).require_finished()
+            if len(runs) > 1:
+                raise CommandError(
+                    f"{path} is an audit, which is reported by itself: name it alone, or name runs"
+                )
+        elif not RunDirectory(path).holds_run:
+            raise CommandError(
+                f"{path} holds no run: name the --out directory of `discrimloss train` or "
+                "`discrimloss audit`"
+            )
+
+
+def _check_free(paths: list[Path], overwrite: bool) -> None:
+    for path in paths:
+        if path.exists() and not overwrite:
+            raise CommandError(
+                f"{path} is there already: pass --overwrite to replace it, or name another place "
+                "with --out"
+            )
+
+
+def _cannot_write(path: Path, error: OSError) -> CommandError:
+    reason = (error.strerror or str(error)).lower()
+    return CommandError(f"cannot write {path} ({reason}): name another place with --out")
+
+
+def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> ReportContents:
+    from discrimloss.audit.directory import AuditDirectory
+    from discrimloss.report.contents import GALLERY_SIZE, ReportContents
+
+    if AuditDirectory(runs[0]).holds_audit:
+        return _audit_contents(AuditDirectory(runs[0]), gallery)
+    size = GALLERY_SIZE if len(runs) == 1 else GALLERY_SIZE // 3
+    reported = tuple(_read(path, data, size if gallery else 0) for path in runs)
+    if len(reported) > 1:
+        return ReportContents(f"{len(reported)} runs", reported)
+    run = reported[0]
+    names = [str(run.settings.get(key)) for key in ("data.name", "method") if key in run.settings]
+    command = str(run.summary.get("command") or "")
+    return ReportContents(" · ".join(names) or run.name, reported, command)
+
+
+def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
+    from discrimloss.report.contents import ReportError
+    from discrimloss.report.read_run import read_run, with_gallery
+    from discrimloss.report.sample_views import training_views
+    from discrimloss.training.run_directory import RunDirectory
+
+    run = read_run(path)
+    if run.samples is None or not gallery_size:
+        return run
+    if data is None and not _is_built_in(str(run.settings.get("data.name"))):
+        note = "Samples are shown by their index: pass --data DIR to see them."
+        return with_gallery(run, None, gallery_size, note)
+    settings = RunDirectory(path).config()
+    try:
+        views = training_views(settings, data or Path(), len(run.samples))
+    except ReportError as error:
+        # Nobody asked for pictures in so many words: a report without them is better than none.
+        if data is None or str(data) == os.environ.get(ENVIRONMENT):
+            return with_gallery(
+                run, None, gallery_size, f"Samples are shown by their index: {error}."
+            )
+        raise
+    return with_gallery(run, views, gallery_size)
+
+
+def _is_built_in(dataset: str) -> bool:
+    from discrimloss.data.base import datasets
+    from discrimloss.data.obtain import BuiltIn, how_obtained
+
+    return dataset in datasets.names() and isinstance(how_obtained(datasets.get(dataset)), BuiltIn)
+
+
+def _audit_contents(directory: AuditDirectory, gallery: bool) -> ReportContents:
+    from discrimloss.audit.source import SourceError
+    from discrimloss.report.read_audit import audit_contents
+
+    if not gallery:
+        return audit_contents(directory, None)
+    try:
+        source = directory.source()
+    except SourceError as error:
+        return audit_contents(directory, None, f"Samples are not shown: {error}.")
+    return audit_contents(directory, source)

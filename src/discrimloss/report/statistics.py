@@ -1,0 +1,197 @@
+"""The numbers behind the charts: pure functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas
+
+Numbers = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+
+LOSS_BINS = 48
+LOSS_DECADES = 4
+"""A histogram of losses spans at most so many powers of ten: what is lower is learned."""
+FLUCTUATION_SHARE = 0.1
+"""A jump is a change by more than this share of the spread of all weights."""
+
+
+def chosen_epochs(number: int, most: int) -> list[int]:
+    """Positions of at most `most` out of `number` epochs, evenly spread, with first and last."""
+    if number <= most:
+        return list(range(number))
+    chosen: list[int] = np.unique(np.linspace(0, number - 1, most).round().astype(int)).tolist()
+    return chosen
+
+
+def loss_bin_edges(loss: npt.NDArray[Any], bins: int = LOSS_BINS) -> Numbers:
+    """Edges of bins on a log scale, the same for all epochs: powers of ten, shape (bins + 1,).
+
+    One huge loss must not push all others into one bin, so the scale ends where all but a
+    thousandth of the losses are; the outermost bins hold what lies beyond them.
+    """
+    values = loss[np.isfinite(loss) & (loss > 0)]
+    if not len(values):
+        return np.linspace(-LOSS_DECADES, 0.0, bins + 1, dtype=np.float64)
+    top = float(np.quantile(values, 0.999))
+    bottom = max(float(values.min()), top / 10.0**LOSS_DECADES)
+    high, low = np.log10(top), np.log10(bottom)
+    if high - low < 0.1:  # all alike: some room on both sides
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, bins + 1)
+
+
+def loss_histogram(loss: npt.NDArray[Any], edges: Numbers) -> Counts:
+    """How many losses fall into each bin; those beyond the bins into the outermost ones."""
+    values = loss[~np.isnan(loss)].astype(np.float64)
+    logs = np.log10(np.maximum(values, 10.0 ** edges[0]))
+    counts, _ = np.histogram(np.clip(logs, edges[0], edges[-1]), edges)
+    return counts.astype(np.int64)
+
+
+def fluctuation_threshold(weight: npt.NDArray[Any]) -> float:
+    """What counts as a jump: a share of the spread (5 to 95 %) of all weights of all epochs.
+
+    The paper's ``T_fluc`` is a number for one method's weights; methods differ in their scale.
+    """
+    values = weight[np.isfinite(weight)]
+    if not len(values):
+        return 0.0
+    low, high = np.quantile(values, [0.05, 0.95])
+    return float(FLUCTUATION_SHARE * (high - low))
+
+
+def fluctuations(weight: npt.NDArray[Any], threshold: float) -> Counts:
+    """How often each sample's weight jumps from one epoch to the next, shape (samples,)."""
+    with np.errstate(invalid="ignore"):
+        jumps = np.abs(np.diff(weight.astype(np.float64), axis=0)) > threshold
+    number: Counts = jumps.sum(axis=0).astype(np.int64)
+    return number
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box plot in five numbers; the fences are the lowest and the highest value within reach."""
+
+    low: float
+    first_quartile: float
+    median: float
+    third_quartile: float
+    high: float
+
+
+def box_of(values: npt.NDArray[Any]) -> Box:
+    """Quartiles, and the outermost values within one and a half times the box."""
+    first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
+    reach = 1.5 * (third - first)
+    within = values[(values >= first - reach) & (values <= third + reach)]
+    return Box(float(within.min()), float(first), float(median), float(third), float(within.max()))
+
+
+def data_map(loss: npt.NDArray[Any]) -> tuple[Numbers, Numbers]:
+    """Mean and standard deviation of each sample's loss over the epochs; NaN if never visited."""
+    seen = np.isfinite(loss)
+    visits = seen.sum(axis=0)
+    values = np.where(seen, loss, 0.0).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = values.sum(axis=0) / visits
+        deviation = np.where(seen, values - mean, 0.0)
+        return mean, np.sqrt((deviation**2).sum(axis=0) / visits)
+
+
+def spread_out(rows: Rows, order_by: npt.NDArray[Any], most: int) -> Rows:
+    """At most `most` of the rows, from the lowest to the highest value, evenly by rank."""
+    ranked = rows[np.argsort(order_by[rows], kind="stable")]
+    return ranked[chosen_epochs(len(ranked), most)] if len(ranked) else ranked
+
+
+def sampled(rows: Rows, most: int, generator: np.random.Generator) -> Rows:
+    """At most `most` of the rows, drawn at random, in order."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(generator.choice(rows, most, replace=False))
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """What incorrect labels were given, and what is suggested instead."""
+
+    counts: Counts
+    """Shape (pairs,), most frequent first."""
+    given: list[str]
+    suggested: list[str]
+    without_suggestion: int
+    """Incorrect samples for which nothing else than the given label is suggested."""
+
+    def matrix(self, class_names: Sequence[str]) -> Counts:
+        """Shape (given, suggested)."""
+        position = {name: number for number, name in enumerate(class_names)}
+        matrix = np.zeros((len(class_names), len(class_names)), dtype=np.int64)
+        for count, given, suggested in zip(self.counts, self.given, self.suggested, strict=True):
+            matrix[position[given], position[suggested]] += count
+        return matrix
+
+
+def confusion(samples: pandas.DataFrame) -> Confusion:
+    """Pairs of given and suggested classes among the incorrect samples."""
+    incorrect = samples[samples["verdict"].astype(str) == "incorrect"]
+    other = incorrect[incorrect["suggested"].notna()]
+    other = other[other["suggested"].astype(str) != other["given"].astype(str)]
+    pairs = other.groupby([other["given"].astype(str), other["suggested"].astype(str)]).size()
+    # Ties in the order of the names, so that a report is the same every time.
+    ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    return Confusion(
+        np.array([count for _, count in ordered], dtype=np.int64),
+        [given for (given, _), _ in ordered],
+        [suggested for (_, suggested), _ in ordered],
+        len(incorrect) - len(other),
+    )
+
+
+@dataclass(frozen=True)
+class GroupNoise:
+    """Estimated noise of a class, or of a range of numbers."""
+
+    name: str
+    count: int
+    estimated: float
+    """Mean of the probabilities that labels are incorrect."""
+    true: float | None
+    """Share of wrong labels, where it is known."""
+
+
+def class_noise(
+    samples: pandas.DataFrame, is_regression: bool, ranges: int = 10
+) -> list[GroupNoise]:
+    """Noise by given class, or by tenths of the given numbers; the noisiest class first."""
+    seen = samples[samples["verdict"].astype(str) != "unseen"]
+    if not len(seen):
+        return []
+    if is_regression:
+        keys = _ranges(seen["given"].to_numpy(dtype=np.float64), ranges)
+    else:
+        keys = seen["given"].astype(str).to_numpy()
+    found = []
+    for name, group in seen.groupby(keys, sort=False):
+        true = float(group["is_wrong"].mean()) if "is_wrong" in group else None
+        found.append(GroupNoise(str(name), len(group), float(group["p_incorrect"].mean()), true))
+    if is_regression:
+        lowest = {str(n): float(g["given"].min()) for n, g in seen.groupby(keys, sort=False)}
+        return sorted(found, key=lambda entry: lowest[entry.name])
+    return sorted(found, key=lambda entry: (-entry.estimated, entry.name))
+
+
+def _ranges(values: Numbers, number: int) -> npt.NDArray[np.object_]:
+    """The name of the range that each number is in; ranges hold about equally many."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, number + 1)))
+    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
+    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
+    return np.array(names or [f"{edges[0]:.3g}"], dtype=object)[place]
