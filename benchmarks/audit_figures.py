@@ -28,7 +28,7 @@ class Finding:
 
 
 def judge(finding: Finding, is_wrong: Flags) -> Figures:
-    """The figures of a method. None where one is not defined: no wrong label, or nothing flagged."""
+    """The figures of a method; None where one is not defined: no wrong label, nothing flagged."""
     flagged = finding.flagged
     hits = int((flagged & is_wrong).sum())
     has_both = is_wrong.any() and not is_wrong.all()

@@ -125,6 +125,9 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
     """A plain training run with the settings of the audit, on some samples or on all."""
     cache = job.cell / "cache"
     source = open_source(options, cache)
+    with np.load(job.cell / TRUTH) as truth:
+        if not np.array_equal(source.target.numpy(), truth["target"]):
+            raise SystemExit(f"{job.cell.name}: the source has other labels than were written")
     task, scale = standardised(source.task(cache))
     config = audit_config(source, task, seed=job.seed, epochs=job.epochs, method="plain")
     config = replace(config, threads=1)
@@ -188,9 +191,7 @@ def with_threshold_samples(task: TaskData, seed: int) -> tuple[TaskData, npt.NDA
     target[chosen] = task.num_classes
     is_threshold = np.zeros(samples, dtype=np.bool_)
     is_threshold[chosen.numpy()] = True
-    more = replace(
-        task, train=replace(task.train, target=target), num_classes=task.num_classes + 1
-    )
+    more = replace(task, train=replace(task.train, target=target), num_classes=task.num_classes + 1)
     return more, is_threshold
 
 
@@ -323,9 +324,7 @@ def _classes(given: npt.NDArray[Any], logits: npt.NDArray[np.float64]) -> dict[s
     }
 
 
-def _numbers(
-    given: npt.NDArray[Any], predicted: npt.NDArray[np.float64]
-) -> dict[str, Finding]:
+def _numbers(given: npt.NDArray[Any], predicted: npt.NDArray[np.float64]) -> dict[str, Finding]:
     """What cleanlab's Datalab makes of predictions; its scores are not probabilities."""
     from cleanlab import Datalab
 

@@ -41,8 +41,10 @@ LIBRARIES = {
     "numpy": ("", "ma", "linalg", "polynomial", "random", "fft", "char", "testing"),
     "pandas": ("", "api.types", "api.extensions", "tseries.offsets", "io.formats.style", "errors"),
     "scipy": ("stats", "optimize", "signal", "linalg", "sparse", "interpolate", "ndimage"),
-    "sklearn": ("cluster", "datasets", "decomposition", "ensemble", "linear_model", "metrics")
-    + ("preprocessing", "model_selection", "svm", "neighbors", "feature_selection"),
+    "sklearn": (
+        *("cluster", "datasets", "decomposition", "ensemble", "linear_model", "metrics"),
+        *("preprocessing", "model_selection", "svm", "neighbors", "feature_selection"),
+    ),
     "torch": ("", "nn", "nn.functional", "optim", "distributions", "utils.data", "linalg"),
 }
 
@@ -96,7 +98,9 @@ class AuditSet:
     """Samples that are taken; None for all."""
 
 
-def prepare(audit_set: AuditSet, noise: Noise, seed: int, data: Path, out: Path, small: bool) -> None:
+def prepare(
+    audit_set: AuditSet, noise: Noise, seed: int, data: Path, out: Path, small: bool
+) -> None:
     """Write the source and the truth, unless they are there."""
     if (out / SOURCE).is_file():
         return
@@ -180,7 +184,9 @@ def _images(task: TaskData, most: int | None) -> Labelled:
 # ---------------------------------------------------------------------------------- tables
 
 
-def table_samples(frame: pd.DataFrame, names: list[str], target: Tensor, text: str | None) -> Labelled:
+def table_samples(
+    frame: pd.DataFrame, names: list[str], target: Tensor, text: str | None
+) -> Labelled:
     """Samples that a user has as a CSV."""
 
     def write(directory: Path, labels: Tensor) -> SourceOptions:
