@@ -34,7 +34,8 @@ def write_outputs(
     source: AuditSource, judged: Judgement, directory: AuditDirectory, figures: dict[str, Any]
 ) -> dict[str, Any]:
     """Write everything, the summary last: it vouches for the others. Returns the summary."""
-    from discrimloss.report.audit_report import write_audit_report
+    from discrimloss.report.page import write_report
+    from discrimloss.report.read_audit import audit_contents
 
     frame = verdict_frame(source, judged)
     with whole_file(directory / VERDICTS) as unfinished:
@@ -46,7 +47,7 @@ def write_outputs(
         LEFT_OUT, _as_csv(("id", "reason"), ((o.id, o.reason) for o in source.left_out))
     )
     summary = {**summarize(source, judged, frame), **figures}
-    write_audit_report(directory, source, frame, summary, directory / REPORT)
+    write_report(audit_contents(directory, source), directory / REPORT)
     text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
     directory.write(SUMMARY, text + "\n")
     return summary
@@ -67,8 +68,9 @@ def verdict_frame(source: AuditSource, judged: Judgement) -> pandas.DataFrame:
         "index": np.arange(len(source)),
     }
     order = np.lexsort((columns["index"], -judged.score))
-    frame: pandas.DataFrame = pd.DataFrame({name: columns[name] for name in COLUMNS})
-    return frame.iloc[order].reset_index(drop=True)
+    frame = pd.DataFrame({name: columns[name] for name in COLUMNS})
+    worst_first: pandas.DataFrame = frame.iloc[order].reset_index(drop=True)
+    return worst_first
 
 
 def cleaned_csv(source: AuditSource, judged: Judgement) -> str:

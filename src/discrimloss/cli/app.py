@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from discrimloss import __version__
+from discrimloss.cli.audit import audit
 from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
@@ -17,7 +18,7 @@ from discrimloss.cli.report import report
 from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (demo, ls, cp, train, report):
+for command in (audit, demo, ls, cp, train, report):
     app.command()(command)
 app.add_typer(data, name="data")
 
