@@ -23,7 +23,7 @@ from torch import Tensor
 
 from audit_figures import Finding
 from audit_sets import SOURCE, TRUTH
-from discrimloss.audit.directory import AuditDirectory
+from discrimloss.audit.directory import RUNS, AuditDirectory
 from discrimloss.audit.open_source import open_source
 from discrimloss.audit.run import AuditRequest, run_audit, standardised
 from discrimloss.audit.settings import audit_config
@@ -31,9 +31,9 @@ from discrimloss.audit.source import SourceOptions
 from discrimloss.data.base import Part, TaskData
 from discrimloss.methods.base import Method, StepResult
 from discrimloss.training.batches import load_batches
-from discrimloss.training.config import RunConfig
 from discrimloss.training.records import Row
 from discrimloss.training.run import RunRequest, run_training
+from discrimloss.training.run_directory import RunDirectory
 from discrimloss.training.seeds import derived_generator
 from discrimloss.whole_file import whole_file
 
@@ -117,7 +117,11 @@ def _audit(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
         "flagged": (frame["verdict"] == "incorrect").to_numpy(),
         "suspicion": frame["suspicion"].to_numpy(),
         "p_incorrect": frame["p_incorrect"].to_numpy(np.float64),
-        "meta": {"noise_estimate": summary["noise_estimated"], "versions": summary["versions"]},
+        "meta": {
+            "noise_estimate": summary["noise_estimated"],
+            "versions": summary["versions"],
+            "training": RunDirectory(out / RUNS / "1").config(),
+        },
     }
 
 
@@ -151,12 +155,8 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
         "loss": record.losses.numpy(),
         "margin": record.margins.numpy(),
         **extra,
-        "meta": {"epochs": config.epochs, "batch_size": config.batch_size, **_model(config)},
+        "meta": {"training": config.as_table()},
     }
-
-
-def _model(config: RunConfig) -> dict[str, Any]:
-    return {"model": config.model.name, "model_options": config.model.options}
 
 
 def _split(part: str, task: TaskData, seed: int) -> tuple[Tensor, Tensor]:
@@ -275,7 +275,7 @@ def findings(cell: Path, seed: int) -> dict[str, Finding]:
         output = _out_of_sample(cell, len(given))
         found |= _numbers(given, output) if is_regression else _classes(given, output)
     if done.issuperset((PLAIN, THRESHOLD)):
-        found["aum"] = _aum(cell)
+        found["AUM"] = _aum(cell)
     if PLAIN in done:
         found["small loss"] = small_loss(read_part(cell, PLAIN)[0]["loss"], seed)
     return found
@@ -328,8 +328,9 @@ def _numbers(given: npt.NDArray[Any], predicted: npt.NDArray[np.float64]) -> dic
     """What cleanlab's Datalab makes of predictions; its scores are not probabilities."""
     from cleanlab import Datalab
 
-    lab = Datalab({"label": given.astype(np.float64)}, "label", "regression", verbosity=0)
-    lab.find_issues(predictions=predicted, issue_types={"label": {}})
+    data = {"label": given.astype(np.float64)}
+    lab = Datalab(data, task="regression", label_name="label", verbosity=0)
+    lab.find_issues(pred_probs=predicted, issue_types={"label": {}})
     issues = lab.get_issues("label")
     flagged = issues["is_label_issue"].to_numpy(np.bool_)
     suspicion = -issues["label_score"].to_numpy(np.float64)

@@ -297,5 +297,5 @@ SETS = (
     ),
     AuditSet("satimage", "satimage", "tables", load_satimage, symmetric(20, 40), seeds=3),
     AuditSet("spambase", "spambase", "tables", load_spambase, symmetric(20, 40), seeds=3),
-    AuditSet("docstrings", "docstrings", "texts", load_docstrings, symmetric(20, 40), seeds=3),
+    AuditSet("docstrings", "docstrings", "texts", load_docstrings, symmetric(20, 40)),
 )
