@@ -25,7 +25,7 @@ FLAGS = (
 
 
 @contextmanager
-def browser(width: int = 1280, dark: bool = False, height: int = 900) -> Iterator[Any]:
+def open_browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Any]:
     """A Selenium driver of Debian's chromium; skips the test where there is none."""
     chromium, driver_file = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver_file is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from browser import browser, complaints, resize, set_dark
+from browser import complaints, open_browser, resize, set_dark
 from discrimloss.report.contents import ReportContents, choose_gallery
 from discrimloss.report.page import write_report
 from report_runs import NASTY, made_run, nasty_view, picture_view
@@ -57,7 +57,7 @@ def fits(driver: Any) -> bool:
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # selenium's own connection
 def test_a_page_in_a_browser(tmp_path: Path) -> None:
     one, several = write_pages(tmp_path)
-    with browser() as driver:
+    with open_browser() as driver:
         colours = set()
         for width, dark in ((1280, False), (375, True)):
             resize(driver, width)

@@ -8,10 +8,14 @@ import torch
 from torch import Tensor
 
 ROWS_AT_ONCE = 65_536
+SAME_UNIT = 1000.0  # largest ratio of the spreads of features that are of one kind, as pixels are
 
 
 def standardised(features: npt.NDArray[np.generic]) -> Tensor:
     """Each feature with a mean of 0 and a spread of 1; one that never changes becomes 0.
+
+    Where features are of one kind, such as pixels, one that varies less than most is not blown up:
+    it keeps its size beside the others.
 
     Args:
         features: shape (samples, ...) of any number type, perhaps mapped from a file: it is read
@@ -22,11 +26,21 @@ def standardised(features: npt.NDArray[np.generic]) -> Tensor:
     """
     flat = features.reshape(len(features), -1)
     mean, spread = _statistics(flat)
-    scale = np.where(spread > 1e-6 * np.maximum(1.0, np.abs(mean)), spread, np.inf)
+    scale = _scales(mean, spread)
     result = np.empty(flat.shape, dtype=np.float32)
     for rows in _blocks(len(flat)):
         result[rows] = (flat[rows].astype(np.float64) - mean) / scale
     return torch.from_numpy(result)
+
+
+def _scales(
+    mean: npt.NDArray[np.float64], spread: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    varies = spread > 1e-6 * np.maximum(1.0, np.abs(mean))
+    scale = np.where(varies, spread, np.inf)
+    if varies.any() and spread[varies].max() <= SAME_UNIT * spread[varies].min():
+        scale = np.maximum(scale, np.median(spread[varies]))
+    return scale
 
 
 def finite_rows(features: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:

@@ -13,6 +13,8 @@ from torch import Tensor
 from discrimloss.audit.feature_cache import cache_file, cached_rows
 from discrimloss.audit.picture_check import Reader, in_threads
 from discrimloss.audit.pictures import (
+    LARGEST_CLOSE_VIEW,
+    LARGEST_VIEW,
     Colours,
     PictureFacts,
     Pixels,
@@ -92,8 +94,15 @@ class ImageSource(AuditSource):
 
     def view(self, index: int) -> SampleView:
         """A thumbnail, and the size of the picture."""
+        return self._view(index, LARGEST_VIEW)
+
+    def close_view(self, index: int) -> SampleView:
+        """The picture, as large as a screen shows it."""
+        return self._view(index, LARGEST_CLOSE_VIEW)
+
+    def _view(self, index: int, largest: int) -> SampleView:
         try:
-            image, image_type = thumbnail(self.read(index))
+            image, image_type = thumbnail(self.read(index), largest)
         except (OSError, UnreadablePictureError) as error:
             raise self._lost(index, error) from error
         fact = self.facts[index]

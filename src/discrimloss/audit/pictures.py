@@ -29,6 +29,7 @@ SUFFIXES = frozenset(
 """How the names of pictures end."""
 
 LARGEST_VIEW = 160
+LARGEST_CLOSE_VIEW = 1280
 SMALLEST_VIEW = 96
 PROBE_SIDE = 32
 GREY_TOLERANCE = 4
@@ -92,14 +93,14 @@ def scaled(pixels: Pixels, side: int, colours: Colours) -> Pixels:
     return _square(pillow().fromarray(np.ascontiguousarray(pixels)), side, colours)
 
 
-def thumbnail(encoded: bytes) -> tuple[bytes, str]:
+def thumbnail(encoded: bytes, largest: int = LARGEST_VIEW) -> tuple[bytes, str]:
     """A picture to look at, encoded, and its type: large ones smaller, tiny ones larger."""
     resampling = pillow().Resampling
     with _opened(encoded) as image:
-        image.draft(image.mode, (2 * LARGEST_VIEW, 2 * LARGEST_VIEW))
+        image.draft(image.mode, (2 * largest, 2 * largest))
         flat = _flat(_upright(image))
-    if max(flat.size) > LARGEST_VIEW:
-        flat.thumbnail((LARGEST_VIEW, LARGEST_VIEW), resampling.LANCZOS)
+    if max(flat.size) > largest:
+        flat.thumbnail((largest, largest), resampling.LANCZOS)
         return _encoded(flat, "JPEG"), "image/jpeg"
     # By whole steps and without blurring: a person should see the pixels that there are.
     times = max(1, round(SMALLEST_VIEW / max(flat.size)))

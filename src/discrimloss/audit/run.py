@@ -34,14 +34,14 @@ from discrimloss.audit.outputs import write_outputs
 from discrimloss.audit.predictions import Judgement, PredictionRecord, read_judgement
 from discrimloss.audit.settings import audit_config
 from discrimloss.audit.source import AuditSource, SourceError, SourceOptions
-from discrimloss.data.base import Part, TaskData
+from discrimloss.audit.task import audit_task
+from discrimloss.data.base import TaskData
 from discrimloss.training.loop import Observer
 from discrimloss.training.records import versions
 from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.run_directory import LOCK, RunDirectory
 from discrimloss.verdicts import EASY, HARD, INCORRECT
 
-FARTHEST = 10.0  # numbers farther from the middle than so many spreads are trained on as if so far
 CUT = 0.5
 
 
@@ -84,12 +84,13 @@ def run_audit(request: AuditRequest, observe: ObserverOfRun | None = None) -> di
         started = time.perf_counter()
         source = open_source(request.options, directory / CACHE)
         _write_settings(directory, request, source)
-        task, scale = standardised(source.task(directory / CACHE))
+        task, scale = audit_task(source, directory / CACHE)
         judgements = [
             _run(number, request, source, task, directory, observe)
             for number in range(1, request.runs + 1)
         ]
-        judged = scale.back(combined(judgements))
+        judged = combined(judgements)
+        judged = replace(judged, suggested=scale.back(judged.suggested))
         figures = {
             "runs": request.runs,
             "seconds": round(time.perf_counter() - started, 1),
@@ -119,34 +120,6 @@ def _run(
     observer = observe(number, config.epochs) if observe is not None else None
     run_training(run_request, observer, task=task, recorders=[record])
     return read_judgement(out)
-
-
-@dataclass(frozen=True)
-class TargetScale:
-    """The unit that a regression is trained in."""
-
-    middle: float = 0.0
-    spread: float = 1.0
-    is_regression: bool = False
-
-    def back(self, judged: Judgement) -> Judgement:
-        """Suggestions in the unit of the labels."""
-        if not self.is_regression:
-            return judged
-        numbers = judged.suggested.astype(np.float64) * self.spread + self.middle
-        return replace(judged, suggested=numbers)
-
-
-def standardised(task: TaskData) -> tuple[TaskData, TargetScale]:
-    """Numbers around 0 with a spread of 1, so that one learning rate fits every unit."""
-    if not task.is_regression:
-        return task, TargetScale()
-    numbers = task.train.target.double()
-    low, middle, high = np.quantile(numbers.numpy(), (0.25, 0.5, 0.75))
-    spread = float(high - low) / 1.349 or float(numbers.std()) or 1.0
-    target = ((numbers - float(middle)) / spread).clamp(-FARTHEST, FARTHEST).float()
-    scale = TargetScale(float(middle), spread, is_regression=True)
-    return replace(task, train=Part(task.train.inputs, target)), scale
 
 
 def combined(judgements: Sequence[Judgement]) -> Judgement:

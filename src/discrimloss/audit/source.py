@@ -138,6 +138,10 @@ class AuditSource(ABC):
     def view(self, index: int) -> SampleView:
         """What a person is shown of a sample. Reads that sample only."""
 
+    def close_view(self, index: int) -> SampleView:
+        """What a person is shown who has to decide: as `view`, with a picture in its full size."""
+        return self.view(index)
+
     @abstractmethod
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         """Write the source once more, in its own format, with the corrections.

@@ -9,16 +9,18 @@ from typing import Annotated
 import typer
 
 from discrimloss import __version__
+from discrimloss.cli.apply import apply
 from discrimloss.cli.audit import audit
 from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.recipes import cp, ls
 from discrimloss.cli.report import report
+from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (audit, demo, ls, cp, train, report):
+for command in (audit, review, apply, report, demo, train, ls, cp):
     app.command()(command)
 app.add_typer(data, name="data")
 

@@ -1,0 +1,110 @@
+// How things look. Labels, names and texts are other people's: they are put in as text, never as
+// markup.
+
+export const byId = id => document.getElementById(id);
+
+export function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+const numbers = new Intl.NumberFormat("en", {maximumSignificantDigits: 6, useGrouping: false});
+
+export const labelText = label =>
+  label === null || label === undefined ? "–" : typeof label === "number" ? numbers.format(label) : label;
+
+const percent = share => share === null ? "unknown" : `${(100 * share).toFixed(share > 0.99 || share < 0.01 ? 1 : 0)} %`;
+const short = number => number === null ? "unknown" : numbers.format(Number(number.toPrecision(3)));
+
+export function decisionText(decision) {
+  if (!decision) return "open";
+  return {
+    keep: "kept",
+    relabel: `relabelled to ${labelText(decision.label)}`,
+    drop: "dropped",
+    skip: "skipped",
+  }[decision.action];
+}
+
+const SMALL_PIXELS = 160;
+
+// A picture that is kept ready. The element itself goes into the page: nothing is fetched twice.
+export function makePicture(index) {
+  const picture = new Image();
+  picture.alt = "the sample";
+  picture.ready = new Promise(resolve => {
+    picture.addEventListener("load", () => {
+      picture.classList.toggle("small", Math.max(picture.naturalWidth, picture.naturalHeight) <= SMALL_PIXELS);
+      resolve(true);
+    });
+    picture.addEventListener("error", () => resolve(false));
+  });
+  picture.src = `/api/image/${index}`;
+  return picture;
+}
+
+export function drawSample(place, details, picture) {
+  const fields = details.fields?.filter(([, value]) => value !== details.id) ?? [];
+  const isCaption = Boolean(picture) && fields.length <= 2;
+  place.classList.toggle("picture", Boolean(picture) && details.text === null);
+  place.scrollTop = 0;
+  if (details.unreadable) {
+    place.replaceChildren(element("p", {className: "problem", textContent: `This sample cannot be shown: ${details.unreadable}`}));
+    return;
+  }
+  const parts = [];
+  if (picture) parts.push(element("div", {className: "frame"}, picture));
+  if (details.text !== null) {
+    const more = details.text_left_out ? `\n… and ${details.text_left_out} more characters` : "";
+    parts.push(element("div", {className: "text", textContent: details.text + more}));
+  }
+  if (isCaption) {
+    const caption = fields.map(([name, value]) => `${name} ${value}`).join(" · ");
+    if (caption) parts.push(element("p", {className: "faint caption", textContent: caption}));
+  } else if (fields.length) {
+    const rows = fields.map(([name, value]) => element("tr", {},
+      element("th", {scope: "row", textContent: name}), element("td", {textContent: value})));
+    parts.push(element("div", {className: "fields"}, element("table", {}, element("tbody", {}, ...rows))));
+  }
+  if (!parts.length) parts.push(element("p", {className: "problem", textContent: "There is nothing to show of this sample."}));
+  place.replaceChildren(...parts);
+}
+
+export function drawFacts(place, row) {
+  place.replaceChildren(
+    element("span", {className: `badge ${row.verdict}`, textContent: row.verdict}),
+    element("span", {textContent: `${percent(row.p_incorrect)} likely wrong`, title: "p_incorrect"}),
+    element("span", {textContent: `loss ${short(row.average_loss)}`, title: "average_loss"}),
+    element("span", {textContent: `weight ${short(row.weight)}`, title: "1 is neutral, large is distrusted"}),
+  );
+}
+
+export function drawDecision(place, decision, ownTab) {
+  if (!decision) return place.replaceChildren();
+  const from = decision.tab === ownTab ? "" : " elsewhere";
+  place.replaceChildren("Decided" + from + ": ",
+    element("span", {className: `badge ${decision.action}`, textContent: decisionText(decision)}));
+}
+
+function stripText({decision, suggested}) {
+  if (!decision) return `→ ${labelText(suggested)}`;
+  return decision.action === "relabel" ? `✓ ${labelText(decision.label)}` : decisionText(decision);
+}
+
+export function drawStrip(place, rows, current, pictureOf, onChoose) {
+  place.replaceChildren(...rows.map(row => {
+    const button = element("button", {
+      type: "button", className: row.decision?.action ?? "", title: `${row.id}: ${decisionText(row.decision)}`,
+    });
+    if (row.index === current) button.setAttribute("aria-current", "true");
+    if (pictureOf) button.append(element("img", {alt: "", loading: "lazy", src: pictureOf(row.index)}));
+    button.append(
+      element("span", {textContent: labelText(row.given)}),
+      element("span", {textContent: stripText(row)}));
+    button.addEventListener("click", () => onChoose(row.index));
+    return button;
+  }));
+  const chosen = place.querySelector("[aria-current]");
+  if (chosen) place.scrollLeft = chosen.offsetLeft - place.clientWidth / 2 + chosen.clientWidth / 2;
+}

@@ -1,0 +1,40 @@
+// Which samples are shown: the choice above them, and the address, which a reload comes back to.
+
+import {byId} from "./drawing.js";
+
+const VERDICT_NAMES = {incorrect: "incorrect", hard: "hard", easy: "easy", unseen: "not seen", all: "all"};
+const STATES = ["all", "open", "decided", "skipped"];
+
+export function writeAddress(filter, sample) {
+  const parts = new URLSearchParams({verdict: filter.verdict, decision: filter.decision});
+  if (filter.class !== null) parts.set("class", filter.class);
+  if (sample !== null) parts.set("sample", sample);
+  history.replaceState(null, "", `#${parts}`);
+}
+
+// Sets the filter, and returns the sample to begin with; null: the first open one.
+export function readAddress(about, filter) {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  if (Object.hasOwn(VERDICT_NAMES, parts.get("verdict"))) filter.verdict = parts.get("verdict");
+  else if (!about.verdict_counts.incorrect) filter.verdict = "all";
+  if (STATES.includes(parts.get("decision"))) filter.decision = parts.get("decision");
+  filter.class = about.class_names.includes(parts.get("class")) ? parts.get("class") : null;
+  return /^\d+$/.test(parts.get("sample") ?? "") ? Number(parts.get("sample")) : null;
+}
+
+export function drawFilters(about, filter) {
+  byId("filter-verdict").replaceChildren(...Object.entries(VERDICT_NAMES)
+    .filter(([name]) => name !== "unseen" || about.verdict_counts.unseen)
+    .map(([name, text]) => new Option(`${text} (${about.verdict_counts[name]})`, name)));
+  byId("filter-verdict").value = filter.verdict;
+  byId("filter-class-label").hidden = about.is_regression;
+  const counts = about.class_counts[filter.verdict];
+  const chosen = about.class_names.indexOf(filter.class);
+  // Values are places, for a class may have any name.
+  byId("filter-class").replaceChildren(new Option("any", "-1"), ...counts
+    .map((count, place) => [count, place])
+    .filter(([count, place]) => count || place === chosen)
+    .map(([count, place]) => new Option(`${about.class_names[place]} (${count})`, place)));
+  byId("filter-class").value = String(chosen);
+  byId("filter-decision").value = filter.decision;
+}

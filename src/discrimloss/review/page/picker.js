@@ -1,0 +1,99 @@
+// The dialog for any label: type to find a class, or type a number.
+
+import {byId, element, labelText} from "./drawing.js";
+
+const MOST_SHOWN = 200;
+const dialog = byId("picker"), input = byId("picker-input"), list = byId("picker-list");
+const message = byId("picker-message");
+
+// `onChoose` gets the label. A class that is not there yet is chosen twice: once to be told so.
+export class Picker {
+  constructor(about, onChoose) {
+    this.classNames = about.class_names;
+    this.isRegression = about.is_regression;
+    this.onChoose = onChoose;
+    list.hidden = this.isRegression;
+    input.inputMode = this.isRegression ? "decimal" : "text";
+    input.addEventListener("input", () => this.#find());
+    input.addEventListener("keydown", event => this.#move(event));
+    byId("picker-form").addEventListener("submit", event => { event.preventDefault(); this.#submit(); });
+    byId("picker-cancel").addEventListener("click", () => dialog.close());
+  }
+
+  open(row) {
+    byId("picker-title").textContent = this.isRegression
+      ? `The right number (given ${labelText(row.given)}, predicted ${labelText(row.suggested)})`
+      : "The right label";
+    input.value = "";
+    this.#find();
+    dialog.showModal();
+    input.focus();
+  }
+
+  #find() {
+    this.confirmed = null;
+    message.textContent = "";
+    if (this.isRegression) return;
+    const typed = input.value.trim().toLowerCase();
+    const begins = [], holds = [];
+    for (const name of this.classNames) {
+      const place = name.toLowerCase().indexOf(typed);
+      if (place === 0) begins.push(name);
+      else if (place > 0) holds.push(name);
+    }
+    this.found = [...begins, ...holds];
+    const exact = this.found.findIndex(name => name.toLowerCase() === typed);
+    if (exact > 0) this.found.unshift(...this.found.splice(exact, 1));
+    this.selected = 0;
+    list.replaceChildren(...this.found.slice(0, MOST_SHOWN).map((name, place) => {
+      const item = element("li", {id: `picker-${place}`, textContent: name});
+      item.setAttribute("role", "option");
+      item.addEventListener("click", () => this.#choose(name));
+      return item;
+    }));
+    if (this.found.length > MOST_SHOWN)
+      message.textContent = `${this.found.length} classes: type to find one.`;
+    if (!this.found.length) message.textContent = "There is no such class: Enter makes a new one.";
+    this.#mark();
+  }
+
+  #mark() {
+    [...list.children].forEach((item, place) => item.setAttribute("aria-selected", String(place === this.selected)));
+    const item = list.children[this.selected];
+    if (item) item.scrollIntoView({block: "nearest"});
+    input.setAttribute("aria-activedescendant", item ? item.id : "");
+  }
+
+  #move(event) {
+    const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+    if (!step || this.isRegression || !list.children.length) return;
+    event.preventDefault();
+    this.selected = (this.selected + step + list.children.length) % list.children.length;
+    this.#mark();
+  }
+
+  #submit() {
+    const typed = input.value.trim();
+    if (this.isRegression) {
+      const number = Number(typed.replace(",", "."));
+      if (typed === "" || !Number.isFinite(number)) {
+        message.textContent = "Type a number, such as 12.5.";
+        return;
+      }
+      this.#choose(number);
+    } else if (this.found.length) {
+      this.#choose(this.found[this.selected]);
+    } else if (typed && this.confirmed === typed) {
+      this.classNames.push(typed);
+      this.#choose(typed);
+    } else if (typed) {
+      this.confirmed = typed;
+      message.textContent = `“${typed}” is a new class. Press Enter once more to make it.`;
+    }
+  }
+
+  #choose(label) {
+    dialog.close();
+    this.onChoose(label);
+  }
+}
