@@ -25,9 +25,10 @@ from audit_figures import Finding
 from audit_sets import SOURCE, TRUTH
 from discrimloss.audit.directory import RUNS, AuditDirectory
 from discrimloss.audit.open_source import open_source
-from discrimloss.audit.run import AuditRequest, run_audit, standardised
+from discrimloss.audit.run import AuditRequest, run_audit
 from discrimloss.audit.settings import audit_config
 from discrimloss.audit.source import SourceOptions
+from discrimloss.audit.task import audit_task
 from discrimloss.data.base import Part, TaskData
 from discrimloss.methods.base import Method, StepResult
 from discrimloss.training.batches import load_batches
@@ -132,7 +133,7 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
     with np.load(job.cell / TRUTH) as truth:
         if not np.array_equal(source.target.numpy(), truth["target"]):
             raise SystemExit(f"{job.cell.name}: the source has other labels than were written")
-    task, scale = standardised(source.task(cache))
+    task, scale = audit_task(source, cache)
     config = audit_config(source, task, seed=job.seed, epochs=job.epochs, method="plain")
     config = replace(config, threads=1)
     train, held = _split(job.part, task, job.seed)
@@ -146,12 +147,9 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
     run_training(RunRequest(config, Path(), out), clock, task=shown, recorders=[record])
     shutil.rmtree(out)
     assert record.output is not None
-    output = record.output
-    if task.is_regression:
-        output = output * scale.spread + scale.middle
     return {
         "held": held.numpy(),
-        "output": output.numpy(),
+        "output": scale.back(record.output.numpy()),
         "loss": record.losses.numpy(),
         "margin": record.margins.numpy(),
         **extra,
