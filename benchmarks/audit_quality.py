@@ -86,8 +86,8 @@ optimizer, schedule and number of epochs, with the plain task loss:
 Mean ± standard deviation over the seeds; the best mean of a row in bold. F1 is that of the labels
 that a method calls wrong at its own cut; where no label is wrong, the share that it calls wrong
 stands in brackets. The calibration error is taken over 15 bins of equal width. Time is CPU time on
-one thread, two processes at once on a shared machine: *training* from the first step to the end of
-the last epoch, *in all* with reading the source, the verdicts and the report."""
+one thread, several processes at once on a shared machine: *training* from the first step to the end
+of the last epoch, *in all* with reading the source, the verdicts and the report."""
 
 
 @dataclass(frozen=True)
