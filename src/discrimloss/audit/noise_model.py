@@ -4,35 +4,34 @@ A loss alone cannot tell a hard sample from a wrong label; the whole prediction 
 is unsure, a label that it did not expect says little. Where it is sure, such a label is a mistake
 of one of the two, and how often that happens among sure samples is the noise rate. So two things
 are fitted to the labels as given, by maximum likelihood: how predictions translate into
-probabilities of the true class (a temperature and a bias per class), and how true classes turn into
+probabilities of the true class (a sharpness and a bias per class), and how true classes turn into
 given ones (a transition matrix, drawn towards uniform noise). Both together give each sample the
 probabilities of its true class, given its prediction *and* its label.
 
-Predictions of training samples know their labels: a model memorises. Two facts undo that. In the
-first epochs a sample has been seen a few times only and hardly anything is memorised: there the
-transition matrix is read off. From the later, better predictions the memorised part is taken away
-again: as much from the logit of each given label as makes the share of wrong labels come out as it
-was before.
+Predictions of samples that a model learned from know their labels: it memorises. So all of that is
+fitted to samples that were held out of the training. From the predictions of the others the
+memorised part is taken away again: as much from the logit of each given label as makes their share
+of wrong labels the same.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
 MOST_CLASSES_WITH_OWN_NOISE = 100  # beyond, noise is uniform: there are too few samples per pair
-EARLY_PRIOR = 20.0  # how firmly the transition matrix is drawn towards uniform noise, early
-LATE_PRIOR = 2.0  # and late, when a model's own confusions are fewer
+TRANSITION_PRIOR = 2.0  # how firmly the transition matrix is drawn towards uniform noise
+MOST_FITTED = 20_000  # samples: more make nothing more certain
+MOST_FITTED_ENTRIES = 4_000_000  # samples times classes
 RARE_NOISE = -3.0  # log-odds that the noise rate is weakly drawn to
 STARTS = ((0.0, -2.0), (1.0, -1.0))  # log of the temperature's inverse, log-odds of the noise rate
 LARGEST_LEAK = 3.0  # in standard deviations of the logits
-BISECTIONS = 8
+BISECTIONS = 20
 ITERATIONS = 60
 CHUNK = 1 << 22  # entries judged at once
 
@@ -82,73 +81,58 @@ class ClassJudgement:
     noise_rate: float
 
 
-def judge_classes(
-    early: Sequence[Tensor], chosen: Tensor, late: Tensor, given: Tensor
-) -> ClassJudgement:
+def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> ClassJudgement:
     """Judge the labels of a classification.
 
     Args:
-        early: logits of some samples, each of shape (chosen, classes), from successive epochs early
-            in training; from the epoch on in which the model has a first idea of the task.
-        chosen: which samples these are: a random part is enough.
-        late: shape (samples, classes): mean logits of all samples later in training.
+        logits: shape (samples, classes): mean predictions of all samples.
         given: shape (samples,), int64.
+        is_held_out: shape (samples,), bool: who was not learned from. Where nobody was held out,
+            all are taken for it, and noise that was memorised goes unnoticed.
     """
-    own, sample = given[chosen], late[chosen].double()
-    model = _without_leak(_early_noise_rate(early, own), sample, own)
-    return _judge_all(model, late, given)
+    if not is_held_out.any():
+        is_held_out = torch.ones_like(is_held_out)
+    held, learned = (_some(rows, logits) for rows in (is_held_out, ~is_held_out))
+    fitted = _fit(logits[held].double(), given[held])
+    score, suggested = torch.empty(len(given)), torch.empty_like(given)
+    _judge(fitted, logits, given, is_held_out, score, suggested)
+    if len(learned):
+        rate = float(fitted.p_incorrect(logits[held].double(), given[held]).mean())
+        others = _without_leak(fitted, rate, logits[learned].double(), given[learned])
+        _judge(others, logits, given, ~is_held_out, score, suggested)
+    p_incorrect = score.double().sigmoid()
+    return ClassJudgement(p_incorrect.float(), suggested, score, float(p_incorrect.mean()))
 
 
-def _early_noise_rate(early: Sequence[Tensor], given: Tensor) -> float:
-    """That of the epochs in which most labels look wrong: memorising only hides them.
-
-    The second largest: an epoch in which the model still knew little must not decide alone.
-    """
-    rates, start = [0.0, 0.0], None
-    for first, second in itertools.pairwise(early):
-        logits = (first.double() + second.double()) / 2
-        start = _fit(logits, given, EARLY_PRIOR, start=start)
-        rates.append(float(start.p_incorrect(logits, given).mean()))
-    return sorted(rates)[-2]
+def _some(chosen: Tensor, logits: Tensor) -> Tensor:
+    """A random part of the chosen samples, large enough to fit a model to."""
+    rows = chosen.nonzero()[:, 0]
+    most = min(MOST_FITTED, max(MOST_FITTED_ENTRIES // logits.shape[1], 1))
+    return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]]
 
 
-def _fit(
-    logits: Tensor,
-    given: Tensor,
-    prior: float,
-    leak: float = 0.0,
-    start: NoiseModel | None = None,
-) -> NoiseModel:
-    """Everything but the leak, from several starting points or from one that is nearly right."""
-    problem = _Likelihood(logits, given, prior, leak)
-    if start is not None:
-        return problem.solve(problem.parameters_of(start))[1]
+def _fit(logits: Tensor, given: Tensor) -> NoiseModel:
+    """Everything but the leak, from several starting points."""
+    problem = _Likelihood(logits, given)
     fitted = [problem.solve(problem.start(*point)) for point in STARTS]
     return min(fitted, key=lambda found: found[0])[1]
 
 
-def _without_leak(rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """The model for later predictions, with the leak that makes the noise rate come out."""
-    best = _fit(logits, given, LATE_PRIOR)
-    if float(best.p_incorrect(logits, given).mean()) >= rate:
-        return best
+def _without_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
+    """The model for samples that were learned from: the leak makes the noise rate come out."""
     low, high = 0.0, LARGEST_LEAK * float(_centred(logits).std())
     for _ in range(BISECTIONS):
         leak = (low + high) / 2
-        model = _fit(logits, given, LATE_PRIOR, leak, best)
-        if float(model.p_incorrect(logits, given).mean()) < rate:
-            low, best = leak, model
-        else:
-            high = leak
-    return best
+        found = float(replace(model, leak=leak).p_incorrect(logits, given).mean())
+        low, high = (leak, high) if found < rate else (low, leak)
+    return replace(model, leak=(low + high) / 2)
 
 
 class _Likelihood:
     """Sharpness, bias, noise rate, each class's own, and which classes are taken for which."""
 
-    def __init__(self, logits: Tensor, given: Tensor, prior: float, leak: float) -> None:
+    def __init__(self, logits: Tensor, given: Tensor) -> None:
         self.logits, self.given = logits, given
-        self.prior, self.leak = prior, leak
         self.classes = logits.shape[1]
         self.has_own_noise = self.classes <= MOST_CLASSES_WITH_OWN_NOISE
         self.diagonal = torch.eye(self.classes, dtype=torch.bool)
@@ -161,27 +145,13 @@ class _Likelihood:
         parameters[0], parameters[1] = log_sharpness, noise_odds
         return parameters
 
-    def parameters_of(self, model: NoiseModel) -> Tensor:
-        """Near enough to start from: those that make this model."""
-        correct = model.log_transition.diagonal().exp().clamp(1e-6, 1 - 1e-6)
-        odds = torch.log1p(-correct) - correct.log()
-        parameters = self.start(math.log(model.sharpness), float(odds.mean()))
-        parameters[2 : 2 + self.classes] = model.bias
-        if self.has_own_noise:
-            rest = parameters[2 + self.classes :]
-            rest[: self.classes] = odds - odds.mean()
-            taken = model.log_transition.masked_fill(self.diagonal, 0.0)
-            taken = taken - taken.sum(1, keepdim=True) / max(self.classes - 1, 1)
-            rest[self.classes :] = taken.masked_fill(self.diagonal, 0.0).flatten()
-        return parameters
-
     def model(self, parameters: Tensor) -> NoiseModel:
         bias = parameters[2 : 2 + self.classes]
         odds, taken_for = self._noise(parameters)
         others = log_softmax(taken_for.masked_fill(self.diagonal, -torch.inf), 1)
         wrong = logsigmoid(odds)[:, None] + others
         transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
-        return NoiseModel(parameters[0].exp(), bias, transition, self.leak)  # type: ignore[arg-type]
+        return NoiseModel(parameters[0].exp(), bias, transition)  # type: ignore[arg-type]
 
     def _noise(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         odds = parameters[1].expand(self.classes)
@@ -197,8 +167,8 @@ class _Likelihood:
         prior = prior + 0.5 * parameters[2 : 2 + self.classes].square().sum()
         if self.has_own_noise:
             rest = parameters[2 + self.classes :]
-            prior = prior + 2.0 * self.prior * rest[: self.classes].square().sum()
-            prior = prior + 0.5 * self.prior * rest[self.classes :].square().sum()
+            prior = prior + 2.0 * TRANSITION_PRIOR * rest[: self.classes].square().sum()
+            prior = prior + 0.5 * TRANSITION_PRIOR * rest[self.classes :].square().sum()
         return (prior - likelihood) / len(self.given)
 
     def solve(self, start: Tensor) -> tuple[float, NoiseModel]:
@@ -206,24 +176,23 @@ class _Likelihood:
         return value, _settled(self.model(parameters))
 
 
-def _judge_all(model: NoiseModel, late: Tensor, given: Tensor) -> ClassJudgement:
-    pieces = []
-    rows = max(CHUNK // late.shape[1], 1)
-    for logits, labels in zip(torch.split(late, rows), torch.split(given, rows), strict=True):
-        joint = model.log_joint(logits.double(), labels)
-        row = torch.arange(len(labels))
-        correct = joint[row, labels]
-        suggested = joint.argmax(1)
-        joint[row, labels] = -torch.inf
-        pieces.append((joint.logsumexp(1) - correct, suggested))
-    score = torch.cat([piece[0] for piece in pieces])
-    p_incorrect = score.sigmoid()
-    return ClassJudgement(
-        p_incorrect=p_incorrect.float(),
-        suggested=torch.cat([piece[1] for piece in pieces]),
-        score=score.float(),
-        noise_rate=float(p_incorrect.mean()),
-    )
+def _judge(
+    model: NoiseModel,
+    logits: Tensor,
+    given: Tensor,
+    chosen: Tensor,
+    score: Tensor,
+    suggested: Tensor,
+) -> None:
+    """Fill in log-odds and suggestions of the chosen samples."""
+    rows_at_once = max(CHUNK // logits.shape[1], 1)
+    for rows in torch.split(chosen.nonzero()[:, 0], rows_at_once):
+        labels, place = given[rows], torch.arange(len(rows))
+        joint = model.log_joint(logits[rows].double(), labels)
+        suggested[rows] = joint.argmax(1)
+        correct = joint[place, labels]
+        joint[place, labels] = -torch.inf
+        score[rows] = (joint.logsumexp(1) - correct).float()
 
 
 def _centred(logits: Tensor) -> Tensor:

@@ -27,6 +27,8 @@ MOST_FITTED = 50_000
 GRID = 512  # places at which the density of all numbers is computed
 FARTHEST = 0.02  # how much of it is spread over the whole range: no number is impossible
 HIGHEST_RATE = 0.8
+LARGEST_PULL = 2.0
+BISECTIONS = 20
 STARTS = (-3.0, -1.0, 0.5)  # log-odds of the share of wrong numbers
 
 
@@ -43,22 +45,33 @@ class NumberJudgement:
     noise_rate: float
 
 
-def judge_numbers(predicted: Tensor, given: Tensor) -> NumberJudgement:
+def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> NumberJudgement:
     """Judge the labels of a regression.
 
     Args:
-        predicted: shape (samples,): mean predictions later in training.
+        predicted: shape (samples,): mean predictions.
         given: shape (samples,).
+        is_held_out: shape (samples,), bool: who was not learned from; all are taken for it where
+            nobody was. What memorising has pulled the others' predictions towards their labels is
+            taken back, as far as makes their share of wrong numbers the same.
     """
+    if not is_held_out.any():
+        is_held_out = torch.ones_like(is_held_out)
     scale = _Scale(given)
     prediction, number = scale(predicted), scale(given)
     wrong = _log_density(number)
-    chosen = torch.randperm(len(number), generator=torch.Generator().manual_seed(0))
-    chosen = chosen[:MOST_FITTED]
-    problem = _Likelihood(prediction[chosen], number[chosen], wrong[chosen])
+    everything = _Likelihood(prediction, number, wrong)
+    order = torch.randperm(len(number), generator=torch.Generator().manual_seed(0))
+    held = order[is_held_out[order]][:MOST_FITTED]
+    problem = everything.some(held)
     fitted = [minimize(problem.objective, problem.start(odds)) for odds in STARTS]
     parameters = min(fitted, key=lambda found: found[0])[1]
-    everything = _Likelihood(prediction, number, wrong)
+    learned = order[~is_held_out[order]][:MOST_FITTED]
+    if len(learned):
+        pull = _pull(everything.some(learned), parameters, problem.share_wrong(parameters))
+        undone = number + (prediction - number) * (1.0 + pull)
+        prediction = torch.where(is_held_out, prediction, undone)
+        everything = _Likelihood(prediction, number, wrong)
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
     suggested = everything.centre(parameters) * scale.spread + scale.middle
@@ -68,6 +81,15 @@ def judge_numbers(predicted: Tensor, given: Tensor) -> NumberJudgement:
         score=score.float(),
         noise_rate=float(score.sigmoid().mean()),
     )
+
+
+def _pull(learned: _Likelihood, parameters: Tensor, rate: float) -> float:
+    """How much farther from their labels predictions would be, had they not been learned from."""
+    low, high = 0.0, LARGEST_PULL
+    for _ in range(BISECTIONS):
+        pull = (low + high) / 2
+        low, high = (pull, high) if learned.pulled(pull, parameters) < rate else (low, pull)
+    return (low + high) / 2
 
 
 class _Scale:
@@ -110,6 +132,18 @@ class _Likelihood:
 
     def __init__(self, prediction: Tensor, number: Tensor, wrong: Tensor) -> None:
         self.prediction, self.number, self.wrong = prediction, number, wrong
+
+    def some(self, rows: Tensor) -> _Likelihood:
+        return _Likelihood(self.prediction[rows], self.number[rows], self.wrong[rows])
+
+    def share_wrong(self, parameters: Tensor) -> float:
+        correct, incorrect = self.log_parts(parameters)
+        return float((incorrect - correct).sigmoid().mean())
+
+    def pulled(self, pull: float, parameters: Tensor) -> float:
+        """The share of wrong numbers, with predictions farther from their labels."""
+        farther = self.number + (self.prediction - self.number) * (1.0 + pull)
+        return _Likelihood(farther, self.number, self.wrong).share_wrong(parameters)
 
     def start(self, odds: float) -> Tensor:
         return torch.tensor([-1.0, 0.0, 0.0, 1.0, 0.0, odds], dtype=torch.float64)

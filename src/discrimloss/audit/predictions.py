@@ -19,15 +19,11 @@ from discrimloss.methods.base import Method, StepResult
 from discrimloss.whole_file import whole_file
 
 JUDGEMENT = "judgement.safetensors"
-FIRST_EARLY_EPOCH = 3  # before it, a model has hardly an idea of the task
-LAST_EARLY_EPOCH = 8  # after it, much is memorised
-MOST_CHOSEN = 20_000  # samples of which early predictions are kept
-MOST_EARLY_ENTRIES = 4_000_000  # samples times classes, of each early epoch
 MOST_ENTRIES = 2**30  # samples times classes: four gigabytes
 
 
 class PredictionRecord:
-    """Takes down predictions at each visit: some of them early on, the mean of all of them later.
+    """Takes down predictions at each visit: their mean over the second half of a run.
 
     Args:
         target: shape (samples,): the labels as given.
@@ -44,28 +40,16 @@ class PredictionRecord:
         samples, outputs = len(target), num_classes or 1
         require_room(samples, outputs)
         self.first_late_epoch = epochs // 2 + 1
-        last = min(LAST_EARLY_EPOCH, max(epochs // 2, 4), epochs)
-        early = [] if num_classes is None else list(range(FIRST_EARLY_EPOCH, last + 1))
-        number = min(samples, MOST_CHOSEN, max(MOST_EARLY_ENTRIES // outputs, 1))
-        order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
-        self.chosen = order[:number].sort().values
-        self._place = torch.full((samples,), -1)
-        self._place[self.chosen] = torch.arange(number)
-        self._early = {epoch: torch.zeros(number, outputs, dtype=torch.half) for epoch in early}
         self._late = torch.zeros(samples, outputs)
         self._visits = torch.zeros(samples, dtype=torch.int32)
 
     def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """The predictions of a step."""
-        if epoch not in self._early and epoch < self.first_late_epoch:
+        if epoch < self.first_late_epoch:
             return
-        index, output = index.cpu(), result.output.float().cpu().reshape(len(index), -1)
-        if epoch in self._early:
-            place = self._place[index]
-            self._early[epoch][place[place >= 0]] = output[place >= 0].half()
-        if epoch >= self.first_late_epoch:
-            self._late[index] += output
-            self._visits[index] += 1
+        index = index.cpu()
+        self._late[index] += result.output.float().cpu().reshape(len(index), -1)
+        self._visits[index] += 1
 
     def share(self) -> None:
         """Audits have one process."""
@@ -78,7 +62,7 @@ class PredictionRecord:
         criterion = getattr(method, "criterion", None)
         if not isinstance(criterion, DiscrimLoss):
             raise TypeError("an audit trains with DiscrimLoss")
-        judged = self.judge()
+        judged = self.judge(getattr(method, "is_held_out", None))
         verdicts = criterion.verdicts(p_incorrect=judged.p_incorrect)
         columns = {
             "p_incorrect": judged.p_incorrect,
@@ -93,22 +77,25 @@ class PredictionRecord:
         with whole_file(self.directory / JUDGEMENT) as unfinished:
             save_file({name: column.contiguous() for name, column in columns.items()}, unfinished)
 
-    def judge(self) -> ClassJudgement | NumberJudgement:
-        """What is thought of every label by now."""
-        late = self._late / self._visits.clamp(min=1)[:, None]
+    def judge(self, is_held_out: Tensor | None) -> ClassJudgement | NumberJudgement:
+        """What is thought of every label by now.
+
+        Args:
+            is_held_out: shape (samples,), bool: who was not learned from.
+        """
+        mean = self._late / self._visits.clamp(min=1)[:, None]
+        if is_held_out is None:
+            is_held_out = torch.zeros(len(mean), dtype=torch.bool)
         if self.num_classes is None:
-            return judge_numbers(late[:, 0], self.target)
-        early = [self._early[epoch].float() for epoch in sorted(self._early)]
-        return judge_classes(early, self.chosen, late, self.target)
+            return judge_numbers(mean[:, 0], self.target, is_held_out.cpu())
+        return judge_classes(mean, self.target, is_held_out.cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """All that was taken."""
-        return {"early": self._early, "late": self._late, "visits": self._visits}
+        return {"late": self._late, "visits": self._visits}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on after an interruption."""
-        for epoch, rows in self._early.items():
-            rows.copy_(state["early"][epoch])
         self._late.copy_(state["late"])
         self._visits.copy_(state["visits"])
 

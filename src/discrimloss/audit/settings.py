@@ -23,6 +23,8 @@ from discrimloss.training.config import (
 RECIPE = "audit"
 FEWEST_STEPS = 16  # in an epoch: small data gets small batches
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
+HELD_OUT = 0.2  # of the samples: looked at, not learned from
+ENOUGH_HELD_OUT = 4000
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ _FEATURE_NUMBERS = _Training(
 _TEXTS = _Training(
     batch_size=32,
     visits=300_000,
-    epochs=(8, 20),
-    optimizer=OptimizerConfig("adamw", learning_rate=2e-3, weight_decay=1e-2),
+    epochs=(8, 12),
+    optimizer=OptimizerConfig("adamw", learning_rate=5e-4, weight_decay=1e-2),
     schedule=ScheduleConfig("cosine"),
 )
 
@@ -106,7 +108,7 @@ def audit_config(
         data=ComponentConfig(source.kind, {"fingerprint": source.fingerprint()}),
         model=model,
         method=method,
-        options={},
+        options={"held_out": _held_out(samples)} if method == "discrimloss" else {},
         hyperparameters="default",
         loss=loss,
         seed=seed,
@@ -117,6 +119,11 @@ def audit_config(
         schedule=training.schedule,
         tensorboard=False,
     )
+
+
+def _held_out(samples: int) -> float:
+    """A fifth, of much data less: noise is told from some thousands of samples."""
+    return min(HELD_OUT, max(ENOUGH_HELD_OUT / samples, 0.05))
 
 
 def _hampered(model: ComponentConfig, is_regression: bool) -> ComponentConfig:

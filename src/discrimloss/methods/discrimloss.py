@@ -18,8 +18,11 @@ class DiscrimLossMethod(Method):
     """DiscrimLoss: a learned weight and a moving threshold for every sample (Wu et al. 2022).
 
     The options are those of `discrimloss.DiscrimLoss`; what is not given follows from the number
-    of epochs.
+    of epochs. ``held_out`` is a share of the samples that are looked at in every epoch and never
+    learned from: what is known of them is not memorised.
     """
+
+    is_held_out: Tensor
 
     def __init__(
         self,
@@ -36,8 +39,13 @@ class DiscrimLossMethod(Method):
         weight_lr: float | None = None,
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
+        held_out: float = 0.0,
     ) -> None:
         super().__init__(setting, keeps_history=False)  # it has one of its own
+        if not 0.0 <= held_out < 1.0:
+            raise ValueError(f"held_out must be a share from 0 to below 1, not {held_out}")
+        draw = torch.rand(setting.num_samples, generator=torch.Generator().manual_seed(0))
+        self.register_buffer("is_held_out", draw < held_out, persistent=False)
         self.criterion = DiscrimLoss(
             setting.num_samples,
             setting.epochs,
@@ -58,6 +66,7 @@ class DiscrimLossMethod(Method):
         """The weighted loss; the criterion sees the batch of all processes."""
         output = self.networks[0](batch.inputs)
         losses = self.setting.task_losses(output, batch.target)
+        losses = torch.where(self.is_held_out[batch.index], losses.detach(), losses)
         loss = self.criterion(self.inner_losses(losses), batch.index)
         return StepResult(loss, losses.detach(), output.detach())
 
