@@ -42,6 +42,7 @@ from audit_rivals import (
     findings,
     parts_of,
     read_part,
+    require_same_training,
     run_part,
     seconds,
 )
@@ -149,6 +150,7 @@ def collect(made: Iterable[Cell], runs: Path) -> list[dict[str, Any]]:
         folder = cell.folder(runs)
         if not (folder / f"{AUDIT}.npz").is_file():
             continue
+        require_same_training(folder)
         with np.load(folder / TRUTH) as truth:
             is_wrong = truth["target"] != truth["clean"]
         figures = {}

@@ -45,6 +45,8 @@ AUM_PERCENTILE = 99
 """Of the threshold samples, as in the paper."""
 MIXTURE = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}
 """As DivideMix fits its mixture."""
+SAME = ("model", "loss", "epochs", "batch_size", "optimizer", "schedule", "seed")
+"""What the training of all parts has in common."""
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -260,12 +262,29 @@ def read_part(cell: Path, part: str) -> tuple[Arrays, dict[str, Any]]:
     return found, json.loads(str(found.pop("meta")))
 
 
+def finished_parts(cell: Path) -> list[str]:
+    everything = parts_of(is_compared=True, is_regression=False)
+    return [part for part in everything if (cell / f"{part}.npz").is_file()]
+
+
+def require_same_training(cell: Path) -> None:
+    """Stop if a part was trained otherwise than the audit: it is of an earlier version."""
+    settings = {part: read_part(cell, part)[1]["training"] for part in finished_parts(cell)}
+    for part, own in settings.items():
+        changed = [key for key in SAME if own.get(key) != settings[AUDIT].get(key)]
+        if changed:
+            raise SystemExit(
+                f"{cell / part}.npz and audit.npz differ in {', '.join(changed)}: "
+                "remove the older one, and run this again"
+            )
+
+
 def findings(cell: Path, seed: int) -> dict[str, Finding]:
     """What each method says of the labels of a cell, as far as its parts are finished."""
     with np.load(cell / TRUTH) as truth:
         given = truth["target"]
     is_regression = given.dtype.kind == "f"
-    done = {file.stem for file in cell.glob("*.npz")}
+    done = set(finished_parts(cell))
     found: dict[str, Finding] = {}
     if AUDIT in done:
         found["audit"] = _read_audit(cell)
