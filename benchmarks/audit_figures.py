@@ -1,0 +1,66 @@
+"""What a method made of the labels, and how good that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Figures = dict[str, float | None]
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a method says of each label."""
+
+    flagged: Flags
+    """Shape (samples,): called wrong, at the method's own cut."""
+    noise_estimate: float
+    suspicion: Floats | None = None
+    """Shape (samples,): higher is more suspicious; None for a method that does not rank."""
+    p_incorrect: Floats | None = None
+    """Shape (samples,); None for a method that gives no probability."""
+
+
+def judge(finding: Finding, is_wrong: Flags) -> Figures:
+    """The figures of a method; None where one is not defined: no wrong label, nothing flagged."""
+    flagged = finding.flagged
+    hits = int((flagged & is_wrong).sum())
+    has_both = is_wrong.any() and not is_wrong.all()
+    ranks = has_both and finding.suspicion is not None
+    return {
+        "auroc": float(roc_auc_score(is_wrong, finding.suspicion)) if ranks else None,
+        "average_precision": (
+            float(average_precision_score(is_wrong, finding.suspicion)) if ranks else None
+        ),
+        "f1": 2 * hits / int(flagged.sum() + is_wrong.sum()) if is_wrong.any() else None,
+        "precision": hits / int(flagged.sum()) if flagged.any() else None,
+        "recall": hits / int(is_wrong.sum()) if is_wrong.any() else None,
+        "flagged": float(flagged.mean()),
+        "noise_true": float(is_wrong.mean()),
+        "noise_estimate": finding.noise_estimate,
+        "noise_error_points": 100 * (finding.noise_estimate - float(is_wrong.mean())),
+        "calibration_error": (
+            None
+            if finding.p_incorrect is None
+            else calibration_error(finding.p_incorrect, is_wrong)
+        ),
+    }
+
+
+def calibration_error(p_incorrect: Floats, is_wrong: Flags, bins: int = BINS) -> float:
+    """Mean distance between what was said and what is, over bins of equal width, by their counts.
+
+    >>> p = np.array([0.0, 0.0, 0.9, 0.9])
+    >>> round(calibration_error(p, np.array([False, True, True, True])), 3)
+    0.3
+    """
+    place = np.minimum((p_incorrect * bins).astype(np.int64), bins - 1)
+    said = np.bincount(place, p_incorrect, bins)
+    wrong = np.bincount(place, is_wrong.astype(np.float64), bins)
+    return float(np.abs(said - wrong).sum() / len(is_wrong))
