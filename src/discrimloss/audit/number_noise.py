@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
+from torch.nn.functional import softplus
 
 from discrimloss.audit.noise_model import minimize
 
@@ -27,6 +27,7 @@ MOST_FITTED = 50_000
 GRID = 512  # places at which the density of all numbers is computed
 FARTHEST = 0.02  # how much of it is spread over the whole range: no number is impossible
 HIGHEST_RATE = 0.8
+RIGHT_BEFOREHAND = 20.0  # as if so many samples had been seen to be right
 LARGEST_PULL = 2.0
 BISECTIONS = 20
 STARTS = (-3.0, -1.0, 0.5)  # log-odds of the share of wrong numbers
@@ -75,6 +76,7 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Numb
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
     suggested = everything.centre(parameters) * scale.spread + scale.middle
+    suggested = suggested.clamp(float(given.min()), float(given.max()))  # nobody is minus two
     return NumberJudgement(
         p_incorrect=score.sigmoid().float(),
         suggested=suggested.float(),
@@ -170,6 +172,8 @@ class _Likelihood:
         """Negative log posterior per sample; the priors weigh as much as a few samples."""
         correct, incorrect = self.log_parts(parameters)
         prior = 0.5 * (parameters[1].square() + 4.0 * parameters[2].square())
-        prior = prior + 0.25 * (parameters[3] - 2.0).square() - 0.1 * logsigmoid(-parameters[5])
+        prior = prior + 0.25 * (parameters[3] - 2.0).square()
+        # Where predictions say nothing, any share of wrong numbers would do: then it is none.
+        prior = prior - RIGHT_BEFOREHAND * torch.log1p(-self.rate(parameters))
         likelihood = torch.logaddexp(correct, incorrect).sum()
         return (prior - likelihood) / len(self.number)
