@@ -11,7 +11,15 @@ import pandas as pd
 import pytest
 import torch
 
-from audit_runs import SAMPLES, WRONG, PressesCtrlC, audited, request_for, write_blobs, write_numbers
+from audit_runs import (
+    SAMPLES,
+    WRONG,
+    PressesCtrlC,
+    audited,
+    request_for,
+    write_blobs,
+    write_numbers,
+)
 from command_line import snapshot
 from discrimloss.audit.directory import COLUMNS, AuditDirectory
 from discrimloss.audit.predictions import Judgement, read_judgement

@@ -127,7 +127,9 @@ def test_resumed_inside_an_epoch(run_host: RunHost, whole_runs: Any, tmp_path: P
     assert np.isfinite(kept.loss).all()
 
 
-def test_an_earlier_run_leaves_no_traces(lively: None, quick_verdicts: None, tmp_path: Path) -> None:
+def test_an_earlier_run_leaves_no_traces(
+    lively: None, quick_verdicts: None, tmp_path: Path
+) -> None:
     for epochs in (3, 1):
         config = lively_config(f"epochs={epochs}")
         run_training(RunRequest(config, Path(), tmp_path / "run", overwrite=True))
