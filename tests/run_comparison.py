@@ -36,7 +36,7 @@ def history_of(run: Path) -> list[dict[str, str]]:
 
 
 def assert_same_run(run: Path, expected: Path) -> None:
-    """Parameters, sample state, optimizer, generators, records and figures are equal."""
+    """Parameters, sample state, optimizer, generators, records, traces and figures are equal."""
     for name in ("model.safetensors", "optimizer.bin", "random_states_0.pkl"):
         assert (expected / "checkpoint" / name).is_file()
     # A safetensors file has no dates or names in it: equal contents are equal bytes.
@@ -60,6 +60,11 @@ def assert_same_run(run: Path, expected: Path) -> None:
     for summary in summaries:
         assert summary.pop("seconds") >= 0.0
     assert summaries[0] == summaries[1]
+    traces = [
+        {file.name: file.read_bytes() for file in (path / "samples").iterdir()}
+        for path in (run, expected)
+    ]
+    assert traces[0] == traces[1]
     assert sorted(p.name for p in run.iterdir()) == sorted(p.name for p in expected.iterdir())
 
 

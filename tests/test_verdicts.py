@@ -435,3 +435,32 @@ def test_ten_million_samples(rule: Any) -> None:
     suspicious = verdicts.most_suspicious(100_000)
     assert len(set(suspicious.tolist())) == 100_000
     assert suspicious.max() < wrong
+
+
+# Probabilities from elsewhere.
+
+
+def test_probabilities_from_elsewhere_decide_who_is_incorrect() -> None:
+    criterion = make_criterion(5, switch_epoch=1)
+    train(criterion, {1: [LEARNED, LEARNED, UNLEARNED, UNLEARNED]})
+    criterion.set_epoch(2)
+    given = torch.tensor([0.1, 0.9, 0.2, 0.5, 0.9])
+    verdicts = criterion.verdicts(p_incorrect=given)
+    assert verdicts.label.tolist() == ["easy", "incorrect", "hard", "hard", "unseen"]
+    np.testing.assert_array_equal(verdicts.p_incorrect, [*given[:4].tolist(), NAN])
+    assert verdicts.estimated_noise_rate == pytest.approx(1.7 / 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (torch.zeros(3), r"shape \(5,\), one for each sample, not \(3,\)"),
+        (torch.zeros(5, 1), r"not \(5, 1\)"),
+        (torch.tensor([0.0, 0.0, 0.0, 0.0, 1.1]), "between 0 and 1"),
+        (torch.tensor([0.0, 0.0, 0.0, 0.0, -0.1]), "between 0 and 1"),
+        (torch.tensor([0.0, 0.0, 0.0, 0.0, NAN]), "between 0 and 1"),
+    ],
+)
+def test_probabilities_that_are_none(given: torch.Tensor, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make_criterion(5, switch_epoch=1).verdicts(p_incorrect=given)

@@ -78,4 +78,55 @@ def test_every_option_of_the_criterion_can_be_set() -> None:
     parameters = inspect.signature(DiscrimLoss.__init__).parameters.values()
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     loops = {"reduction", "ids", "sharded", "process_group"}  # what the loop decides
-    assert given == own - loops
+    assert given - {"held_out"} == own - loops
+
+
+def trained_with_held_out(target: torch.Tensor, **options: Any) -> DiscrimLossMethod:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(NUM_SAMPLES, 4, generator=generator)
+    torch.manual_seed(1)
+    setting = Setting(network, cross_entropy, NUM_SAMPLES, 3, EPOCHS, target)
+    method = DiscrimLossMethod(setting, **options)
+    for epoch in range(1, EPOCHS + 1):
+        method.begin_epoch(epoch)
+        for index in torch.randperm(NUM_SAMPLES, generator=generator).split(6):
+            method(Batch(inputs[index], target[index], index)).loss.backward()
+            with torch.no_grad():
+                for parameter in method.networks[0].parameters():
+                    parameter -= 0.5 * parameter.grad
+                    parameter.grad = None
+    return method
+
+
+def test_held_out_samples_are_watched_and_not_learned_from() -> None:
+    target = torch.randint(3, (NUM_SAMPLES,), generator=torch.Generator().manual_seed(0))
+    # By default the threshold and the unit of losses, one number each, are those of all samples.
+    options: dict[str, Any] = {"held_out": 0.4, "threshold": 1.0, "weight_lr": 0.5}
+    method = trained_with_held_out(target, **options)
+    held_out = method.is_held_out
+    assert 0 < held_out.sum() < NUM_SAMPLES
+    relabelled = trained_with_held_out(torch.where(held_out, (target + 1) % 3, target), **options)
+    assert torch.equal(relabelled.networks[0].weight, method.networks[0].weight)
+    assert (method.criterion.table.visits == EPOCHS).all()
+    averages = [one.criterion.average_losses for one in (method, relabelled)]
+    assert (averages[0] != averages[1])[held_out].all()
+    assert torch.equal(averages[0][~held_out], averages[1][~held_out])
+    # Whoever is learned from does have an influence.
+    others = trained_with_held_out(torch.where(held_out, target, (target + 1) % 3), **options)
+    assert not torch.equal(others.networks[0].weight, method.networks[0].weight)
+
+
+def test_everybody_in_a_batch_may_be_held_out() -> None:
+    target = torch.zeros(NUM_SAMPLES, dtype=torch.int64)
+    method = trained_with_held_out(target, held_out=0.999)
+    assert method.is_held_out.all()
+    torch.manual_seed(1)
+    assert torch.equal(method.networks[0].weight, network().weight)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 2.0])
+def test_a_share_that_is_none(share: float) -> None:
+    target = torch.zeros(NUM_SAMPLES, dtype=torch.int64)
+    setting = Setting(network, cross_entropy, NUM_SAMPLES, 3, EPOCHS, target)
+    with pytest.raises(ValueError, match="held_out must be a share"):
+        DiscrimLossMethod(setting, held_out=share)

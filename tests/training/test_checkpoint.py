@@ -25,7 +25,13 @@ from lively_task import lively_config
 from run_comparison import assert_same_run, place_of
 from run_host import RunHost
 
-FILES = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", MANIFEST)
+FILES = (
+    "model.safetensors",
+    "optimizer.bin",
+    "random_states_0.pkl",
+    "custom_checkpoint_0.pkl",  # the traces of the epoch at work
+    MANIFEST,
+)
 
 
 def cut_short(path: Path) -> None:

@@ -24,8 +24,10 @@ from torch.nn.functional import softplus
 from discrimloss.audit.noise_model import minimize
 
 MOST_FITTED = 50_000
+MOST_EXACT = math.log(1e-4)  # of the scale of errors: predictions that hit numbers exactly
 GRID = 512  # places at which the density of all numbers is computed
 FARTHEST = 0.02  # how much of it is spread over the whole range: no number is impossible
+ABSURD = 10.0  # spreads from the middle: numbers farther out are absurd
 HIGHEST_RATE = 0.8
 RIGHT_BEFOREHAND = 20.0  # as if so many samples had been seen to be right
 LARGEST_PULL = 2.0
@@ -103,23 +105,26 @@ class _Scale:
     def __init__(self, numbers: Tensor) -> None:
         numbers = numbers.double()
         low, middle, high = np.quantile(numbers.numpy(), (0.25, 0.5, 0.75))
-        width = 10 * float(high - low) / 1.349 or math.inf
+        width = ABSURD * float(high - low) / 1.349 or math.inf
         usual = numbers.clamp(float(middle) - width, float(middle) + width)
         self.middle = float(usual.mean())
-        self.spread = float(usual.std()) or 1.0
+        self.spread = float(usual.std(correction=0)) or 1.0
 
     def __call__(self, numbers: Tensor) -> Tensor:
         return (numbers.double() - self.middle) / self.spread
 
 
 def _log_density(numbers: Tensor) -> Tensor:
-    """Of all numbers, by a smoothed histogram."""
-    low, high = float(numbers.min()), float(numbers.max())
-    width = max((high - low) / GRID, 1e-9)
+    """Of all numbers, by a smoothed histogram; absurd ones count as far, and not as so far."""
+    numbers = numbers.clamp(-ABSURD, ABSURD)
+    spread = 0.9 * len(numbers) ** -0.2  # Silverman's rule; the numbers have a spread of 1
+    # The grid reaches beyond the numbers: what is smoothed away over its ends would make equal
+    # numbers infinitely dense.
+    low, high = float(numbers.min()) - 4 * spread, float(numbers.max()) + 4 * spread
+    width = (high - low) / GRID
     place = ((numbers - low) / width).long().clamp(0, GRID - 1)
     counts = torch.bincount(place, minlength=GRID).double()
-    # Silverman's rule, in bins; the numbers have a spread of 1.
-    bandwidth = max(0.9 * len(numbers) ** -0.2 / width, 0.5)
+    bandwidth = max(spread / width, 0.5)
     reach = min(math.ceil(4 * bandwidth), GRID - 1)
     kernel = torch.exp(-0.5 * (torch.arange(-reach, reach + 1) / bandwidth).square()).double()
     smooth = torch.nn.functional.conv1d(
@@ -160,6 +165,7 @@ class _Likelihood:
         """Log density of correct and of incorrect numbers, each with its share."""
         place = self.prediction.clamp(-3.0, 3.0)  # how errors grow is not known farther out
         log_scale = parameters[0] + parameters[1] * place + parameters[2] * place.square()
+        log_scale = torch.logaddexp(log_scale, self.number.new_tensor(MOST_EXACT))
         tails = 1.5 + softplus(parameters[3])  # degrees of freedom of Student's distribution
         error = (self.number - self.centre(parameters)) / log_scale.exp()
         correct = torch.lgamma((tails + 1) / 2) - torch.lgamma(tails / 2)
@@ -171,7 +177,8 @@ class _Likelihood:
     def objective(self, parameters: Tensor) -> Tensor:
         """Negative log posterior per sample; the priors weigh as much as a few samples."""
         correct, incorrect = self.log_parts(parameters)
-        prior = 0.5 * (parameters[1].square() + 4.0 * parameters[2].square())
+        prior = 0.5 * ((parameters[0] + 1.0).square() + parameters[1].square())
+        prior = prior + 2.0 * parameters[2].square()
         prior = prior + 0.25 * (parameters[3] - 2.0).square()
         # Where predictions say nothing, any share of wrong numbers would do: then it is none.
         prior = prior - RIGHT_BEFOREHAND * torch.log1p(-self.rate(parameters))
