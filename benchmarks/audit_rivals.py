@@ -24,10 +24,10 @@ from torch import Tensor
 from audit_figures import Finding
 from audit_sets import SOURCE, TRUTH
 from discrimloss.audit.directory import RUNS, AuditDirectory
-from discrimloss.audit.open_source import open_source
 from discrimloss.audit.run import AuditRequest, run_audit
 from discrimloss.audit.settings import audit_config
-from discrimloss.audit.source import SourceOptions
+from discrimloss.audit.sources.base import SourceOptions
+from discrimloss.audit.sources.open_source import open_source
 from discrimloss.audit.task import audit_task
 from discrimloss.data.base import Part, TaskData
 from discrimloss.methods.base import Method, StepResult

@@ -23,7 +23,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from discrimloss.audit.source import SourceOptions
+from discrimloss.audit.sources.base import SourceOptions
 from discrimloss.data import noise as label_noise
 from discrimloss.data.base import TaskData, datasets
 from discrimloss.data.noise import NoisyLabels

@@ -18,7 +18,7 @@ from PIL import Image
 
 import discrimloss.audit.directory as audit_directory
 from discrimloss.audit.directory import AUDIT, SUMMARY, VERDICTS, AuditDirectory
-from discrimloss.audit.source import (
+from discrimloss.audit.sources.base import (
     AuditSource,
     Corrections,
     Label,

@@ -12,7 +12,7 @@ import numpy as np
 
 from discrimloss.audit.directory import AuditDirectory
 from discrimloss.audit.run import AuditRequest, run_audit
-from discrimloss.audit.source import SourceOptions
+from discrimloss.audit.sources.base import SourceOptions
 
 SAMPLES, CLASSES, WRONG = 300, 3, 30
 

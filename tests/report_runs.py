@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from discrimloss.audit.source import SampleView
+from discrimloss.audit.sources.base import SampleView
 from discrimloss.report.contents import ReportRun
 from discrimloss.training.sample_traces import Traces
 

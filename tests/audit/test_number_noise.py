@@ -62,7 +62,7 @@ def test_noise_is_estimated_and_found(rate: float, error_grows: bool, pull: floa
     if rate == 0.0:
         assert is_called.double().mean() < 0.005
         return
-    assert f1_score(is_called, data.is_wrong) > 0.8  # who is off by an error's width is not found
+    assert f1_score(is_called, data.is_wrong) > 0.75  # who is off by an error's width is not found
     far = data.is_wrong & ((data.given - data.true).abs() > 40.0)
     assert is_called[far].double().mean() > 0.98
     # A model that learned from wrong numbers stays near the mean; suggestions do not.

@@ -24,7 +24,7 @@ from command_line import snapshot
 from discrimloss.audit.directory import COLUMNS, AuditDirectory
 from discrimloss.audit.predictions import Judgement, read_judgement
 from discrimloss.audit.run import combined, run_audit
-from discrimloss.audit.source import SourceError
+from discrimloss.audit.sources.base import SourceError
 from discrimloss.training.interruption import Interrupted
 from discrimloss.verdicts import EASY, HARD, INCORRECT
 from judged_labels import f1_score

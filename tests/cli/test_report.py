@@ -10,7 +10,7 @@ import pytest
 
 from command_line import refused, snapshot
 from discrimloss.audit.directory import AuditDirectory
-from discrimloss.audit.source import SourceError
+from discrimloss.audit.sources.base import SourceError
 from discrimloss.cli import main
 from discrimloss.report.figures import FIGURES
 from run_host import quick_calibration

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from discrimloss.audit.source import SampleView
+from discrimloss.audit.sources.base import SampleView
 from discrimloss.report.contents import (
     ReportContents,
     ReportRun,

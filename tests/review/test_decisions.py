@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from discrimloss.audit.source import SourceError
+from discrimloss.audit.sources.base import SourceError
 from discrimloss.review.decision_log import (
     AlreadyOpenError,
     DecisionLog,

@@ -12,8 +12,8 @@ from PIL import Image
 from audit_fixtures import verdict_frame, write_audit
 from command_line import refused, snapshot
 from discrimloss.audit.directory import AuditDirectory
-from discrimloss.audit.open_source import open_source
-from discrimloss.audit.source import SourceOptions
+from discrimloss.audit.sources.base import SourceOptions
+from discrimloss.audit.sources.open_source import open_source
 from discrimloss.cli import main
 from discrimloss.review.session import RequestError, ReviewSession
 from tiny_images import picture, write_colours

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from audit_fixtures import MadeAudit, MadeSource, made_audit, verdict_frame, write_audit
-from discrimloss.audit.source import SampleView, SourceError
+from discrimloss.audit.sources.base import SampleView, SourceError
 from discrimloss.review.sample_table import Filter, SampleTable, read_samples
 from discrimloss.review.session import RequestError, ReviewSession
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from discrimloss.audit.directory import CHANGES, CORRECTED, DECISIONS, AuditDirectory
-from discrimloss.audit.source import AuditSource, Corrections, Label, SourceError
+from discrimloss.audit.sources.base import AuditSource, Corrections, Label, SourceError
 from discrimloss.review.decisions import (
     DROP,
     KEEP,

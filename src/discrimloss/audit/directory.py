@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discrimloss.audit.open_source import open_source
-from discrimloss.audit.source import AuditSource, SourceError, SourceOptions
+from discrimloss.audit.sources.base import AuditSource, SourceError, SourceOptions
+from discrimloss.audit.sources.open_source import open_source
 from discrimloss.verdicts import import_pandas
 from discrimloss.whole_file import whole_file
 

@@ -20,7 +20,7 @@ from discrimloss.audit.directory import (
     AuditDirectory,
 )
 from discrimloss.audit.predictions import Judgement
-from discrimloss.audit.source import AuditSource
+from discrimloss.audit.sources.base import AuditSource
 from discrimloss.verdicts import INCORRECT, LABELS, import_pandas
 from discrimloss.whole_file import whole_file
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from discrimloss.audit.noise_model import ClassJudgement, judge_classes
 from discrimloss.audit.number_noise import NumberJudgement, judge_numbers
-from discrimloss.audit.source import SourceError
+from discrimloss.audit.sources.base import SourceError
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Method, StepResult
 from discrimloss.whole_file import whole_file

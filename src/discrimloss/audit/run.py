@@ -29,11 +29,11 @@ from discrimloss.audit.directory import (
     VERDICTS_CSV,
     AuditDirectory,
 )
-from discrimloss.audit.open_source import open_source
 from discrimloss.audit.outputs import write_outputs
 from discrimloss.audit.predictions import Judgement, PredictionRecord, read_judgement
 from discrimloss.audit.settings import audit_config
-from discrimloss.audit.source import AuditSource, SourceError, SourceOptions
+from discrimloss.audit.sources.base import AuditSource, SourceError, SourceOptions
+from discrimloss.audit.sources.open_source import open_source
 from discrimloss.audit.task import audit_task
 from discrimloss.data.base import TaskData
 from discrimloss.training.loop import Observer

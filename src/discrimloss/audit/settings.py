@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from discrimloss.audit.source import AuditSource
+from discrimloss.audit.sources.base import AuditSource
 from discrimloss.data.base import TaskData
 from discrimloss.training.config import (
     ComponentConfig,

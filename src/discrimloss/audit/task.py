@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrimloss.audit.source import AuditSource
+from discrimloss.audit.sources.base import AuditSource
 from discrimloss.data.base import Part, TaskData
 
 ROW_LENGTH = 2.0  # of a sample's features, on average: shorter ones are memorised more slowly

@@ -108,7 +108,7 @@ def audit(
     }
     try:
         from discrimloss.audit.run import AuditRequest
-        from discrimloss.audit.source import SourceOptions
+        from discrimloss.audit.sources.base import SourceOptions
     except ModuleNotFoundError as error:
         raise needs_extra(error) from error
     command = ["discrimloss", "audit", str(source), "--out", str(out)]
@@ -145,7 +145,7 @@ def needs_extra(error: ModuleNotFoundError) -> Exception:
 def _run(request: AuditRequest) -> None:
     try:  # late: --help and a wrong option should not wait for it
         from discrimloss.audit.run import run_audit
-        from discrimloss.audit.source import SourceError
+        from discrimloss.audit.sources.base import SourceError
         from discrimloss.cli.audit_display import AuditDisplay, print_audit
         from discrimloss.data.base import DataError
         from discrimloss.options import OptionError

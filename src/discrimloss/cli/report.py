@@ -59,7 +59,7 @@ def report(
     if data is not None:
         check_is_directory(data)
     try:
-        from discrimloss.audit.source import SourceError
+        from discrimloss.audit.sources.base import SourceError
         from discrimloss.report.contents import ReportError
 
         try:
@@ -219,7 +219,7 @@ def _is_built_in(dataset: str) -> bool:
 
 
 def _audit_contents(directory: AuditDirectory, gallery: bool) -> ReportContents:
-    from discrimloss.audit.source import SourceError
+    from discrimloss.audit.sources.base import SourceError
     from discrimloss.report.read_audit import audit_contents
 
     if not gallery:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from discrimloss.audit.run import AuditRequest, ObserverOfRun, run_audit
-from discrimloss.audit.source import SourceOptions
+from discrimloss.audit.sources.base import SourceOptions
 from discrimloss.demo.digits import NoisyDigits
 from discrimloss.whole_file import whole_file
 

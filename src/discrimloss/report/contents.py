@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.audit.source import SampleView
+from discrimloss.audit.sources.base import SampleView
 
 if TYPE_CHECKING:
     import pandas

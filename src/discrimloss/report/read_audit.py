@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.audit.directory import COLUMNS, RUNS, VERDICTS, AuditDirectory
-from discrimloss.audit.source import AuditSource
+from discrimloss.audit.sources.base import AuditSource
 from discrimloss.report.contents import (
     GALLERY_SIZE,
     ReportContents,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.audit.source import SampleView
+from discrimloss.audit.sources.base import SampleView
 from discrimloss.data.base import DataError, Inputs
 from discrimloss.options import OptionError
 from discrimloss.report.contents import ReportError, View

@@ -6,7 +6,7 @@ import base64
 import io
 from dataclasses import dataclass
 
-from discrimloss.audit.source import SampleView
+from discrimloss.audit.sources.base import SampleView
 
 SIDE = 160
 """Of a picture, in pixels: larger ones are made smaller, whatever the source holds."""

@@ -12,7 +12,7 @@ from threading import RLock
 from types import TracebackType
 from typing import IO, Any
 
-from discrimloss.audit.source import Label, SourceError
+from discrimloss.audit.sources.base import Label, SourceError
 from discrimloss.review.decisions import UNDO, Event, read_decisions
 
 if sys.platform == "win32":

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from discrimloss.audit.source import Label, SourceError
+from discrimloss.audit.sources.base import Label, SourceError
 
 KEEP, RELABEL, DROP, SKIP, REOPEN = "keep", "relabel", "drop", "skip", "reopen"
 UNDO = "undo"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discrimloss.audit.directory import COLUMNS, VERDICTS, AuditDirectory
-from discrimloss.audit.source import AuditSource, Label, SourceError
+from discrimloss.audit.sources.base import AuditSource, Label, SourceError
 from discrimloss.review.decisions import DECIDED, SKIP, Event, summary_of
 from discrimloss.verdicts import LABELS
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discrimloss.audit.directory import DECISIONS, AuditDirectory
-from discrimloss.audit.source import Label, SourceError
+from discrimloss.audit.sources.base import Label, SourceError
 from discrimloss.review.decision_log import DecisionLog, NothingToUndoError
 from discrimloss.review.decisions import (
     ACTIONS,

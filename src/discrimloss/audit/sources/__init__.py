@@ -1,0 +1,1 @@
+"""What can be audited: images, tables, texts, features and saved datasets."""
