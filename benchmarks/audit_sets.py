@@ -283,7 +283,6 @@ SETS = (
         "images",
         load_cifar10,
         (*symmetric(20, 40), *HUMAN),
-        symmetric(0),
         most=8_000,
     ),
     AuditSet(
@@ -291,8 +290,8 @@ SETS = (
         "UTKFace, ages",
         "numbers",
         load_faces,
-        symmetric(20, 40),
-        symmetric(0),
+        symmetric(20),
+        symmetric(0, 40),
         most=6_000,
     ),
     AuditSet("satimage", "satimage", "tables", load_satimage, symmetric(20, 40), seeds=3),
