@@ -29,8 +29,8 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
             the defaults of method ``superloss``; the paper of DiscrimLoss does not say which it
             took.
         variant, threshold, switch_gain, switch_rate, switch_epoch, suppressed_epochs,
-            regularization, history_decay, weight_lr, relative_weight_lr, weight_range, held_out: those
-            of method ``discrimloss``, with its defaults, which are ours (`docs/defaults.md`);
+            regularization, history_decay, weight_lr, relative_weight_lr, weight_range, held_out:
+            those of method ``discrimloss``, with its defaults, which are ours (`docs/defaults.md`);
             ``hyperparameters=paper`` takes the appendix's row for Clothing1M instead.
     """
 
