@@ -55,7 +55,7 @@ def test_the_smallest_recipe_gets_every_default() -> None:
     config = config_with()
     assert config.recipe == "mine"
     assert config.data.options == {"split_seed": 0}
-    assert config.model.options == {"hidden": 256}
+    assert config.model.options == {"hidden": 256, "dropout": 0.0}
     assert config.noise == NoiseConfig("none", 0.0)
     assert config.train_size is None
     assert config.options == {}

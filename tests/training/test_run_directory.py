@@ -113,8 +113,9 @@ def test_all_records_of_a_run(tmp_path: Path) -> None:
     )
 
     frame = pd.read_parquet(out / "verdicts.parquet")
-    columns = ["target", "label", "p_incorrect", "weight", "average_loss", "score"]
-    assert frame.columns.tolist() == columns
+    verdict = ["label", "p_incorrect", "weight", "average_loss"]
+    assert frame.columns.tolist() == ["target", "clean_target", *verdict, "score"]
+    assert (frame["target"] != frame["clean_target"]).mean() == pytest.approx(0.4, abs=1e-3)
     assert len(frame) == DIGITS
     assert len(list((out / "tensorboard").iterdir())) == 1
 

@@ -29,8 +29,8 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
             the defaults of method ``superloss``; the paper of DiscrimLoss does not say which it
             took.
         variant, threshold, switch_gain, switch_rate, switch_epoch, suppressed_epochs,
-            regularization, history_decay, weight_lr, relative_weight_lr, weight_range: those of
-            method ``discrimloss``, with its defaults, which are ours (`docs/defaults.md`);
+            regularization, history_decay, weight_lr, relative_weight_lr, weight_range, held_out:
+            those of method ``discrimloss``, with its defaults, which are ours (`docs/defaults.md`);
             ``hyperparameters=paper`` takes the appendix's row for Clothing1M instead.
     """
 
@@ -51,6 +51,7 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
         weight_lr: float | None = None,
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
+        held_out: float = 0.0,
     ) -> None:
         superloss = SuperLoss(setting.num_classes, confidence_threshold, confidence_regularization)
         super().__init__(
@@ -66,6 +67,7 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
             weight_lr=weight_lr,
             relative_weight_lr=relative_weight_lr,
             weight_range=weight_range,
+            held_out=held_out,
         )
         self.superloss = superloss
 
