@@ -3,7 +3,8 @@
 A right number scatters around its prediction; how far depends on the prediction (ages of children
 are told more exactly than those of the old) and has heavier tails than a normal distribution. A
 wrong one has nothing to do with its prediction and is drawn from among all numbers. Both parts and
-the share of the second are fitted by maximum likelihood.
+the share of the second are fitted by maximum likelihood. Numbers count by their rank, as normal
+scores: so nothing depends on their unit or their distribution, and absurd ones are just the last.
 
 The share of wrong numbers shows once more, in the predictions: of labels of which a share ``r`` is
 drawn from all, a model learns ``(1 - r)`` times the deviation from the mean. So predictions are
@@ -25,11 +26,10 @@ from discrimloss.audit.noise_model import minimize
 
 MOST_FITTED = 50_000
 MOST_EXACT = math.log(1e-4)  # of the scale of errors: predictions that hit numbers exactly
-GRID = 512  # places at which the density of all numbers is computed
-FARTHEST = 0.02  # how much of it is spread over the whole range: no number is impossible
-ABSURD = 10.0  # spreads from the middle: numbers farther out are absurd
 HIGHEST_RATE = 0.8
 RIGHT_BEFOREHAND = 20.0  # as if so many samples had been seen to be right
+FEWEST_KNOWN = 0.2  # correlation of predictions and numbers below which nothing is known
+NEVER = 20.0  # log-odds of a label that is not wrong
 LARGEST_PULL = 2.0
 BISECTIONS = 20
 STARTS = (-3.0, -1.0, 0.5)  # log-odds of the share of wrong numbers
@@ -60,10 +60,9 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Numb
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
-    scale = _Scale(given)
-    prediction, number = scale(predicted), scale(given)
-    wrong = _log_density(number)
-    everything = _Likelihood(prediction, number, wrong)
+    scores = _NormalScores(given)
+    prediction, number = scores(predicted), scores(given)
+    everything = _Likelihood(prediction, number)
     order = torch.randperm(len(number), generator=torch.Generator().manual_seed(0))
     held = order[is_held_out[order]][:MOST_FITTED]
     problem = everything.some(held)
@@ -74,11 +73,12 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Numb
         pull = _pull(everything.some(learned), parameters, problem.share_wrong(parameters))
         undone = number + (prediction - number) * (1.0 + pull)
         prediction = torch.where(is_held_out, prediction, undone)
-        everything = _Likelihood(prediction, number, wrong)
+        everything = _Likelihood(prediction, number)
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
-    suggested = everything.centre(parameters) * scale.spread + scale.middle
-    suggested = suggested.clamp(float(given.min()), float(given.max()))  # nobody is minus two
+    if _correlation(problem.prediction, problem.number) < FEWEST_KNOWN:
+        score = score - score.max() - NEVER  # the order is a guess, and nobody is accused by it
+    suggested = scores.back(everything.centre(parameters))
     return NumberJudgement(
         p_incorrect=score.sigmoid().float(),
         suggested=suggested.float(),
@@ -96,52 +96,38 @@ def _pull(learned: _Likelihood, parameters: Tensor, rate: float) -> float:
     return (low + high) / 2
 
 
-class _Scale:
-    """Numbers around their mean, in units of their spread: starting values fit all units.
+class _NormalScores:
+    """Numbers by their rank among the given ones: where they would be in a normal distribution."""
 
-    Both leave absurd numbers out of account: those farther from the middle than ten spreads.
-    """
-
-    def __init__(self, numbers: Tensor) -> None:
-        numbers = numbers.double()
-        low, middle, high = np.quantile(numbers.numpy(), (0.25, 0.5, 0.75))
-        width = ABSURD * float(high - low) / 1.349 or math.inf
-        usual = numbers.clamp(float(middle) - width, float(middle) + width)
-        self.middle = float(usual.mean())
-        self.spread = float(usual.std(correction=0)) or 1.0
+    def __init__(self, given: Tensor) -> None:
+        self.numbers, counts = np.unique(given.double().numpy(), return_counts=True)
+        middle = (np.cumsum(counts) - counts / 2) / counts.sum()
+        self.scores = torch.special.ndtri(torch.from_numpy(middle)).numpy()
 
     def __call__(self, numbers: Tensor) -> Tensor:
-        return (numbers.double() - self.middle) / self.spread
+        return torch.from_numpy(np.interp(numbers.double().numpy(), self.numbers, self.scores))
+
+    def back(self, scores: Tensor) -> Tensor:
+        """Numbers with these scores, within the range of the given ones."""
+        return torch.from_numpy(np.interp(scores.numpy(), self.scores, self.numbers))
 
 
-def _log_density(numbers: Tensor) -> Tensor:
-    """Of all numbers, by a smoothed histogram; absurd ones count as far, and not as so far."""
-    numbers = numbers.clamp(-ABSURD, ABSURD)
-    spread = 0.9 * len(numbers) ** -0.2  # Silverman's rule; the numbers have a spread of 1
-    # The grid reaches beyond the numbers: what is smoothed away over its ends would make equal
-    # numbers infinitely dense.
-    low, high = float(numbers.min()) - 4 * spread, float(numbers.max()) + 4 * spread
-    width = (high - low) / GRID
-    place = ((numbers - low) / width).long().clamp(0, GRID - 1)
-    counts = torch.bincount(place, minlength=GRID).double()
-    bandwidth = max(spread / width, 0.5)
-    reach = min(math.ceil(4 * bandwidth), GRID - 1)
-    kernel = torch.exp(-0.5 * (torch.arange(-reach, reach + 1) / bandwidth).square()).double()
-    smooth = torch.nn.functional.conv1d(
-        counts[None, None], (kernel / kernel.sum())[None, None], padding=reach
-    )[0, 0]
-    density = smooth / smooth.sum() / width
-    return torch.log((1 - FARTHEST) * density[place] + FARTHEST / (width * GRID))
+def _correlation(first: Tensor, second: Tensor) -> float:
+    if len(first) < 2:
+        return 0.0
+    first, second = first - first.mean(), second - second.mean()
+    size = float(first.norm() * second.norm())
+    return float(first @ second) / size if size else 0.0
 
 
 class _Likelihood:
     """Log scale of the errors and how it changes with the prediction, tails, shift, noise odds."""
 
-    def __init__(self, prediction: Tensor, number: Tensor, wrong: Tensor) -> None:
-        self.prediction, self.number, self.wrong = prediction, number, wrong
+    def __init__(self, prediction: Tensor, number: Tensor) -> None:
+        self.prediction, self.number = prediction, number
 
     def some(self, rows: Tensor) -> _Likelihood:
-        return _Likelihood(self.prediction[rows], self.number[rows], self.wrong[rows])
+        return _Likelihood(self.prediction[rows], self.number[rows])
 
     def share_wrong(self, parameters: Tensor) -> float:
         correct, incorrect = self.log_parts(parameters)
@@ -150,7 +136,7 @@ class _Likelihood:
     def pulled(self, pull: float, parameters: Tensor) -> float:
         """The share of wrong numbers, with predictions farther from their labels."""
         farther = self.number + (self.prediction - self.number) * (1.0 + pull)
-        return _Likelihood(farther, self.number, self.wrong).share_wrong(parameters)
+        return _Likelihood(farther, self.number).share_wrong(parameters)
 
     def start(self, odds: float) -> Tensor:
         return torch.tensor([-1.0, 0.0, 0.0, 1.0, 0.0, odds], dtype=torch.float64)
@@ -171,8 +157,9 @@ class _Likelihood:
         correct = torch.lgamma((tails + 1) / 2) - torch.lgamma(tails / 2)
         correct = correct - 0.5 * torch.log(tails * math.pi) - log_scale
         correct = correct - (tails + 1) / 2 * torch.log1p(error.square() / tails)
+        wrong = -0.5 * (self.number.square() + math.log(2 * math.pi))
         rate = self.rate(parameters)
-        return correct + torch.log1p(-rate), self.wrong + torch.log(rate)
+        return correct + torch.log1p(-rate), wrong + torch.log(rate)
 
     def objective(self, parameters: Tensor) -> Tensor:
         """Negative log posterior per sample; the priors weigh as much as a few samples."""
