@@ -1,6 +1,7 @@
 """`discrimloss demo` from outside: what it prints, writes and refuses."""
 
 import csv
+import dataclasses
 import json
 import os
 import re
@@ -18,9 +19,10 @@ from sklearn.datasets import load_digits
 
 import discrimloss
 from command_line import refused, snapshot
+from discrimloss.audit import settings
 from discrimloss.cli import main
 
-SMALL = ("demo", "--seeds", "2", "--epochs", "6", "--seed", "1")
+SMALL = ("demo", "--seeds", "2", "--epochs", "6", "--seed", "1", "--no-audit")
 FILES = ("summary.json", "suspicious.png", "table.md", "verdicts.csv")
 
 
@@ -179,7 +181,7 @@ def test_the_same_seed_repeats_exactly_and_another_does_not(
     again = Finished(tmp_path / "again", "")
     for name in FILES:
         assert again.bytes_of(name) == finished.bytes_of(name)
-    other = ("demo", "--seeds", "1", "--epochs", "6", "--seed", "2")
+    other = ("demo", "--seeds", "1", "--epochs", "6", "--seed", "2", "--no-audit")
     assert main((*other, "--out", str(tmp_path / "other"))) == 0
     figures, others = finished.summary["figures"], Finished(tmp_path / "other", "").summary
     assert others["figures"]["recall"]["per_seed"] == figures["recall"]["per_seed"][1:]
@@ -188,7 +190,8 @@ def test_the_same_seed_repeats_exactly_and_another_does_not(
 
 
 def test_clean_data_is_no_special_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("demo", "--noise", "0", "--seeds", "1", "--epochs", "6", "--out", str(tmp_path))
+    small = ("demo", "--noise", "0", "--seeds", "1", "--epochs", "6", "--no-audit")
+    arguments = (*small, "--out", str(tmp_path))
     assert main(arguments) == 0
     assert sorted(snapshot(tmp_path)) == list(FILES)
     figures = Finished(tmp_path, "").summary["figures"]
@@ -263,7 +266,7 @@ def test_a_full_disk_leaves_nothing_half_written(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("discrimloss.demo.results.write_results", half)
-    small = ("demo", "--seeds", "1", "--epochs", "2", "--out", str(tmp_path / "new"))
+    small = ("demo", "--seeds", "1", "--epochs", "2", "--no-audit", "--out", str(tmp_path / "new"))
     assert "(no space left on device)" in refused(capsys, *small)
     assert snapshot(tmp_path) == {}
 
@@ -320,7 +323,7 @@ def test_a_demo_that_came_in_the_meantime_is_kept(
         summary.write_text('{"command": "discrimloss demo"}')
 
     monkeypatch.setattr("discrimloss.demo.results.write_results", slow)
-    small = ("demo", "--seeds", "1", "--epochs", "2", "--out", str(tmp_path / "new"))
+    small = ("demo", "--seeds", "1", "--epochs", "2", "--no-audit", "--out", str(tmp_path / "new"))
     assert "--overwrite" in refused(capsys, *small)
     assert snapshot(tmp_path / "new") == {"summary.json": b'{"command": "discrimloss demo"}'}
 
@@ -396,3 +399,29 @@ def test_a_missing_extra_is_named(
     assert process.stdout == ""
     assert process.stderr == f"discrimloss: {says}\n"
     assert snapshot(tmp_path) == {}
+
+
+def test_it_ends_with_an_audit_of_the_digits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = dataclasses.replace(settings._IMAGES, epochs=(2, 2))
+    monkeypatch.setattr(settings, "_IMAGES", quick)
+    out = tmp_path / "demo"
+    arguments = ["demo", "--seeds", "1", "--epochs", "2", "--out", str(out)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"Look at it:   {out / 'audit' / 'report.html'}" in printed
+    assert f"discrimloss review {out / 'audit'}" in printed
+    lines = (out / "audit" / "verdicts.csv").read_text("utf-8").splitlines()
+    verdicts = list(csv.DictReader(lines))
+    with np.load(out / "digits.npz") as digits:
+        assert len(verdicts) == len(digits["labels"]) == 1348
+        given = dict(zip(digits["ids"].tolist(), digits["labels"].tolist(), strict=True))
+    assert all(int(row["given_label"]) == given[row["id"]] for row in verdicts)
+    assert main([*arguments, "--overwrite"]) == 0
+
+    decisions = out / "audit" / "decisions.jsonl"
+    decisions.write_text("{}\n", encoding="utf-8")
+    assert main([*arguments, "--overwrite"]) == 2
+    assert "decisions" in capsys.readouterr().err
+    assert decisions.is_file()

@@ -33,6 +33,7 @@ def audit_digits(
     request = AuditRequest(
         SourceOptions(path=str(source.absolute()), id="ids", label="labels"),
         directory / AUDIT,
+        threads=1,
         overwrite=overwrite,
         command=f"discrimloss audit {source} --out {directory / AUDIT} --label labels --id ids",
     )
