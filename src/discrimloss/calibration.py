@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from discrimloss.histogram import finite_range
+from discrimloss.minimizing import minimize
 from discrimloss.shards import WHOLE_TABLE, Shards
 
 BINS = 256
@@ -212,25 +213,8 @@ def _incorrect_probabilities(mixture: _Mixture) -> Tensor:
 
 
 def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
-    parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS(
-        [parameters],
-        max_iter=MOST_ITERATIONS,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-10,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        value = objective(parameters)
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        value = float(objective(parameters))
-    return (value if math.isfinite(value) else math.inf), parameters.detach()
+    place = torch.tensor(start, dtype=torch.float64)
+    return minimize(objective, place, MOST_ITERATIONS, tolerance=1e-7)
 
 
 def _non_decreasing(probabilities: Tensor, centers: Tensor, peak: float) -> Tensor:

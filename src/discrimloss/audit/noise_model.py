@@ -20,13 +20,13 @@ those held out do, and are judged by that.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
+
+from discrimloss.minimizing import minimize
 
 MOST_CLASSES_WITH_OWN_NOISE = 100  # beyond, noise is uniform: there are too few samples per pair
 PRIORS = (20.0, 2.0)  # how firmly the transition matrix is drawn towards uniform noise
@@ -37,7 +37,7 @@ RARE_NOISE = -3.0  # log-odds that the noise rate is weakly drawn to
 STARTS = ((0.0, -2.0), (1.0, -1.0))  # log of the temperature's inverse, log-odds of the noise rate
 LARGEST_LEAK = 3.0  # in standard deviations of the logits
 BISECTIONS = 20
-ITERATIONS = 60
+ITERATIONS, TOLERANCE = 60, 1e-6
 CHUNK = 1 << 22  # entries judged at once
 
 
@@ -204,7 +204,7 @@ class _Likelihood:
         return (prior - likelihood) / len(self.given)
 
     def solve(self, start: Tensor) -> tuple[float, NoiseModel]:
-        value, parameters = minimize(self.objective, start)
+        value, parameters = minimize(self.objective, start, ITERATIONS, TOLERANCE)
         return value, _settled(self.model(parameters))
 
 
@@ -236,26 +236,3 @@ def _settled(model: NoiseModel) -> NoiseModel:
     return NoiseModel(
         float(model.sharpness), model.bias.detach(), model.log_transition.detach(), model.leak
     )
-
-
-def minimize(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[float, Tensor]:
-    """The smallest value near a starting point, and where it is."""
-    parameters = start.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS(
-        [parameters],
-        max_iter=ITERATIONS,
-        tolerance_grad=1e-6,
-        tolerance_change=1e-9,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        value = objective(parameters)
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        value = float(objective(parameters))
-    return (value if math.isfinite(value) else math.inf), parameters.detach()

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from discrimloss.audit.noise_model import minimize
+from discrimloss.audit.noise_model import ITERATIONS, TOLERANCE
+from discrimloss.minimizing import minimize
 
 MOST_FITTED = 50_000
 MOST_EXACT = math.log(1e-4)  # of the scale of errors: predictions that hit numbers exactly
@@ -66,7 +67,9 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Numb
     order = torch.randperm(len(number), generator=torch.Generator().manual_seed(0))
     held = order[is_held_out[order]][:MOST_FITTED]
     problem = everything.some(held)
-    fitted = [minimize(problem.objective, problem.start(odds)) for odds in STARTS]
+    fitted = [
+        minimize(problem.objective, problem.start(odds), ITERATIONS, TOLERANCE) for odds in STARTS
+    ]
     parameters = min(fitted, key=lambda found: found[0])[1]
     learned = order[~is_held_out[order]][:MOST_FITTED]
     if len(learned):

@@ -147,12 +147,8 @@ def _run(request: AuditRequest) -> None:
         from discrimloss.audit.run import run_audit
         from discrimloss.audit.sources.base import SourceError
         from discrimloss.cli.audit_display import AuditDisplay, print_audit
-        from discrimloss.data.base import DataError
-        from discrimloss.options import OptionError
-        from discrimloss.training.checkpoint import CheckpointError
         from discrimloss.training.interruption import Interrupted
-        from discrimloss.training.loop import NonFiniteLossError
-        from discrimloss.training.run_directory import RunDirectoryError
+        from discrimloss.training.run import RUN_ERRORS
     except ModuleNotFoundError as error:
         raise needs_extra(error) from error
 
@@ -160,14 +156,7 @@ def _run(request: AuditRequest) -> None:
     try:
         with display:
             summary = run_audit(request, display.observe)
-    except (
-        SourceError,
-        DataError,
-        OptionError,
-        RunDirectoryError,
-        CheckpointError,
-        NonFiniteLossError,
-    ) as error:
+    except (SourceError, *RUN_ERRORS) as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         raise needs_extra(error) from error

@@ -96,14 +96,10 @@ def _run(
 ) -> None:
     try:  # late: --help and a wrong key should not wait for it
         from discrimloss.cli.train_display import TrainDisplay, print_summary
-        from discrimloss.data.base import DataError, datasets
+        from discrimloss.data.base import datasets
         from discrimloss.data.obtain import BuiltIn, how_obtained
-        from discrimloss.options import OptionError
-        from discrimloss.training.checkpoint import CheckpointError
         from discrimloss.training.interruption import Interrupted
-        from discrimloss.training.loop import NonFiniteLossError
-        from discrimloss.training.run import RunRequest, run_training
-        from discrimloss.training.run_directory import RunDirectoryError
+        from discrimloss.training.run import RUN_ERRORS, RunRequest, run_training
     except ModuleNotFoundError as error:
         raise needs_extra(error) from error
 
@@ -114,13 +110,7 @@ def _run(
     try:
         with display:
             summary = run_training(request, display)
-    except (
-        OptionError,
-        DataError,
-        RunDirectoryError,
-        CheckpointError,
-        NonFiniteLossError,
-    ) as error:
+    except RUN_ERRORS as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         raise needs_extra(error) from error
