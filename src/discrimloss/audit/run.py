@@ -75,6 +75,18 @@ def run_audit(request: AuditRequest, observe: ObserverOfRun | None = None) -> di
         raise SourceError(f"--runs must be 1 or more, not {request.runs}")
     directory = AuditDirectory(request.out)
     _check(directory, request)
+    is_new = not request.out.exists()
+    try:
+        return _audit(request, directory, observe)
+    except BaseException:
+        if is_new and not directory.holds_audit:  # nothing has begun: nothing is left
+            shutil.rmtree(request.out, ignore_errors=True)
+        raise
+
+
+def _audit(
+    request: AuditRequest, directory: AuditDirectory, observe: ObserverOfRun | None
+) -> dict[str, Any]:
     with RunDirectory(request.out).locked():
         _check(directory, request)  # again: another audit may have ended
         if request.resume and directory.is_finished:

@@ -72,7 +72,7 @@ def audit(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the first run.")] = 0,
     threads: Annotated[
-        int, typer.Option(metavar="N", help="CPU threads. [default: torch decides]")
+        int, typer.Option(metavar="N", help="CPU threads; 0 leaves the choice to torch.")
     ] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an audit that was stopped.")

@@ -129,5 +129,5 @@ def _shown(value: Any) -> Any:
 def _left_out(summary: dict[str, Any], out: Path) -> list[str]:
     if not summary["left_out"]:
         return []
-    why = ", ".join(f"{number:,} with {why}" for why, number in summary["left_out_why"].items())
+    why = "; ".join(f"{number:,}: {why}" for why, number in summary["left_out_why"].items())
     return [f"{summary['left_out']:,} were not judged ({why}): see {out / LEFT_OUT}"]
