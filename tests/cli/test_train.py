@@ -81,7 +81,7 @@ def figures(directory: Path) -> dict[str, Any]:
 
 def test_it_leaves_what_it_promises(finished: Path) -> None:
     names = {entry.name for entry in finished.iterdir()}
-    assert names - {".lock"} == FILES | {"checkpoint"}
+    assert names - {".lock"} == FILES | {"checkpoint", "samples"}
     assert train.__doc__ is not None
     for name in ("config.toml", "history.csv", "summary.json", "verdicts.parquet", "checkpoint"):
         assert name in train.__doc__

@@ -33,7 +33,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # A third of a minute each, and more than half of all the time that these runs take.
 SLOW = {
-    *("cdr", "co_teaching", "co_teaching_plus", "curriculum_loss", "jocor", "mentornet"),
+    *("backward", "baby_steps", "cdr", "co_teaching", "co_teaching_plus", "curriculum_loss"),
+    *("data_parameters", "forward", "gce", "jocor", "mentornet", "sln"),
 }
 
 

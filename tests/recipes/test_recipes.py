@@ -339,7 +339,7 @@ def test_overrides_outrank_the_paper() -> None:
         (["options.weight_range=[1, 20]"], "options", {"weight_range": (1.0, 20.0)}),
         (["options.threshold=ema"], "options", {"threshold": "ema"}),
         (["options.threshold=0.5"], "options", {"threshold": 0.5}),
-        (["model.hidden=8"], "model.options", {"hidden": 8}),
+        (["model.hidden=8"], "model.options", {"hidden": 8, "dropout": 0.0}),
         (["model.name=lenet"], "model.options", {}),
         (["data.name=digitsum"], "data.name", "digitsum"),
         (["train_size=10", "train_size=none"], "train_size", None),
