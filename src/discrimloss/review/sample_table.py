@@ -61,7 +61,8 @@ class SampleTable:
 
     def _label_column(self, labels: pandas.Series[Any]) -> npt.NDArray[Any]:
         if self.is_regression:
-            return labels.to_numpy(np.float64, na_value=np.nan)
+            numbers: npt.NDArray[np.float64] = labels.to_numpy(np.float64, na_value=np.nan)
+            return numbers
         missing = labels.isna().to_numpy()
         names = [
             "" if is_missing else str(label)
@@ -162,7 +163,7 @@ class SampleTable:
 
 
 def _indices(verdicts: pandas.DataFrame, number: int) -> npt.NDArray[np.int64]:
-    index = verdicts["index"].to_numpy(np.int64)
+    index: npt.NDArray[np.int64] = verdicts["index"].to_numpy(np.int64)
     if not np.array_equal(np.sort(index), np.arange(number)):
         raise SourceError(
             f"the verdicts of this audit are not those of the {number} samples of its source: "
