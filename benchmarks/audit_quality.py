@@ -16,7 +16,6 @@ Results go to results/audit_quality.md and .json; those of a small run stay in R
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -48,7 +47,7 @@ from audit_rivals import (
 )
 from audit_sets import SETS, TRUTH, AuditSet, Noise, prepare
 from discrimloss.data.base import DataError
-from runs import RESULTS, spread, table
+from runs import RESULTS, place_parser, spread, table
 
 SMALL_EPOCHS = 4
 METHODS = {
@@ -323,20 +322,12 @@ def ratio(results: list[dict[str, Any]], key: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    data = os.environ.get("DISCRIMLOSS_DATA")
-    parser.add_argument(
-        "--data", type=Path, default=data, required=data is None, help="or DISCRIMLOSS_DATA"
-    )
-    parser.add_argument("--runs", type=Path, required=True, help="where the cells are kept")
+    parser = place_parser(__doc__)
     names = [audit_set.name for audit_set in SETS]
     parser.add_argument("--sets", nargs="+", choices=names, default=names)
     parser.add_argument(
         "--seeds", type=int, help="by default 3 for digits and tables, 1 for others"
     )
-    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="few samples and epochs, one seed")
     options = parser.parse_args()
     runs = options.runs / "small" if options.small else options.runs

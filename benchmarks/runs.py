@@ -31,8 +31,8 @@ class Run:
         return f"{self.group}-{self.seed}"
 
 
-def argument_parser(about: str, experiments: Iterable[str]) -> argparse.ArgumentParser:
-    """What every such program takes."""
+def place_parser(about: str) -> argparse.ArgumentParser:
+    """Where data and runs are, and how many run at once: what every such program takes."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -41,8 +41,14 @@ def argument_parser(about: str, experiments: Iterable[str]) -> argparse.Argument
         "--data", type=Path, default=data, required=data is None, help="or DISCRIMLOSS_DATA"
     )
     parser.add_argument("--runs", type=Path, required=True, help="where the runs are kept")
-    parser.add_argument("--only", nargs="+", choices=list(experiments))
     parser.add_argument("--jobs", type=int, default=2)
+    return parser
+
+
+def argument_parser(about: str, experiments: Iterable[str]) -> argparse.ArgumentParser:
+    """Those, and which experiments."""
+    parser = place_parser(about)
+    parser.add_argument("--only", nargs="+", choices=list(experiments))
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The smallest value of a smooth function of a few numbers."""
+"""Where a smooth function is smallest, and where a rising one reaches a value."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+BISECTIONS = 20
 
 
 def minimize(
@@ -42,3 +44,12 @@ def minimize(
     with torch.no_grad():
         value = float(objective(place))
     return (value if math.isfinite(value) else math.inf), place.detach()
+
+
+def where_it_reaches(goal: float, rising: Callable[[float], float], highest: float) -> float:
+    """Where a function that does not fall, from 0 to `highest`, reaches `goal`; or the end."""
+    low, high = 0.0, highest
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < goal else (low, middle)
+    return (low + high) / 2

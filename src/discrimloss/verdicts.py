@@ -27,6 +27,7 @@ Rule = Literal["calibrated", "threshold"]
 RULES = ("calibrated", "threshold")
 LABELS = ("easy", "hard", "incorrect", "unseen")
 EASY, HARD, INCORRECT, UNSEEN = range(4)
+INCORRECT_ABOVE = 0.5  # of the probability
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -195,7 +196,7 @@ def judge_samples(
         code = torch.full_like(flags, HARD)
         code[torch.where(flags == NOT_KNOWN, average < k1, flags == YES)] = EASY
         # Being incorrect at the end outweighs having been learned early.
-        code[probability > 0.5 if rule == "calibrated" else average > k2] = INCORRECT
+        code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT
         code[average.isnan()] = UNSEEN
         for parts, part in ((codes, code), (probabilities, probability), (losses, average)):
             parts.append(part.cpu().numpy())

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
-from discrimloss.minimizing import minimize
+from discrimloss.audit.label_judgement import LabelJudgement
+from discrimloss.minimizing import minimize, where_it_reaches
 
 MOST_CLASSES_WITH_OWN_NOISE = 100  # beyond, noise is uniform: there are too few samples per pair
 PRIORS = (20.0, 2.0)  # how firmly the transition matrix is drawn towards uniform noise
@@ -36,7 +37,6 @@ MOST_FITTED_ENTRIES = 4_000_000  # samples times classes
 RARE_NOISE = -3.0  # log-odds that the noise rate is weakly drawn to
 STARTS = ((0.0, -2.0), (1.0, -1.0))  # log of the temperature's inverse, log-odds of the noise rate
 LARGEST_LEAK = 3.0  # in standard deviations of the logits
-BISECTIONS = 20
 ITERATIONS, TOLERANCE = 60, 1e-6
 CHUNK = 1 << 22  # entries judged at once
 
@@ -72,21 +72,7 @@ class NoiseModel:
         return 1.0 - posterior[torch.arange(len(given)), given]
 
 
-@dataclass(frozen=True)
-class ClassJudgement:
-    """What is thought of every label."""
-
-    p_incorrect: Tensor
-    """Shape (samples,), float32."""
-    suggested: Tensor
-    """Shape (samples,), int64: the most probable class."""
-    score: Tensor
-    """Shape (samples,), float32: log-odds behind `p_incorrect`, which rounds to 1 and ranks no
-    more."""
-    noise_rate: float
-
-
-def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> ClassJudgement:
+def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> LabelJudgement:
     """Judge the labels of a classification.
 
     Args:
@@ -105,8 +91,7 @@ def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> ClassJu
         rate = float(fitted.p_incorrect(logits[held].double(), given[held]).mean())
         others = _of_learned(fitted, rate, logits[learned].double(), given[learned])
         _judge(others, logits, given, ~is_held_out, score, suggested)
-    p_incorrect = score.double().sigmoid()
-    return ClassJudgement(p_incorrect.float(), suggested, score, float(p_incorrect.mean()))
+    return LabelJudgement(score, suggested)
 
 
 def _some(chosen: Tensor, logits: Tensor) -> Tensor:
@@ -152,12 +137,12 @@ def _fit_with(prior: float, logits: Tensor, given: Tensor) -> NoiseModel:
 
 def _without_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
     """The same model, with the leak that makes the noise rate come out."""
-    low, high = 0.0, LARGEST_LEAK * float(_centred(logits).std())
-    for _ in range(BISECTIONS):
-        leak = (low + high) / 2
-        found = float(replace(model, leak=leak).p_incorrect(logits, given).mean())
-        low, high = (leak, high) if found < rate else (low, leak)
-    return replace(model, leak=(low + high) / 2)
+
+    def rate_with(leak: float) -> float:
+        return float(replace(model, leak=leak).p_incorrect(logits, given).mean())
+
+    highest = LARGEST_LEAK * float(_centred(logits).std())
+    return replace(model, leak=where_it_reaches(rate, rate_with, highest))
 
 
 class _Likelihood:

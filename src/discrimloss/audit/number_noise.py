@@ -15,15 +15,15 @@ a poor model sees noise everywhere.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from discrimloss.audit.label_judgement import LabelJudgement
 from discrimloss.audit.noise_model import ITERATIONS, TOLERANCE
-from discrimloss.minimizing import minimize
+from discrimloss.minimizing import minimize, where_it_reaches
 
 MOST_FITTED = 50_000
 MOST_EXACT = math.log(1e-4)  # of the scale of errors: predictions that hit numbers exactly
@@ -32,24 +32,10 @@ RIGHT_BEFOREHAND = 20.0  # as if so many samples had been seen to be right
 FEWEST_KNOWN = 0.2  # correlation of predictions and numbers below which nothing is known
 NEVER = 20.0  # log-odds of a label that is not wrong
 LARGEST_PULL = 2.0
-BISECTIONS = 20
 STARTS = (-3.0, -1.0, 0.5)  # log-odds of the share of wrong numbers
 
 
-@dataclass(frozen=True)
-class NumberJudgement:
-    """What is thought of every number."""
-
-    p_incorrect: Tensor
-    """Shape (samples,), float32."""
-    suggested: Tensor
-    """Shape (samples,), float32: what the number would be, if it were wrong."""
-    score: Tensor
-    """Shape (samples,), float32: log-odds behind `p_incorrect`."""
-    noise_rate: float
-
-
-def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> NumberJudgement:
+def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> LabelJudgement:
     """Judge the labels of a regression.
 
     Args:
@@ -73,7 +59,8 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Numb
     parameters = min(fitted, key=lambda found: found[0])[1]
     learned = order[~is_held_out[order]][:MOST_FITTED]
     if len(learned):
-        pull = _pull(everything.some(learned), parameters, problem.share_wrong(parameters))
+        rate, some = problem.share_wrong(parameters), everything.some(learned)
+        pull = where_it_reaches(rate, lambda pull: some.pulled(pull, parameters), LARGEST_PULL)
         undone = number + (prediction - number) * (1.0 + pull)
         prediction = torch.where(is_held_out, prediction, undone)
         everything = _Likelihood(prediction, number)
@@ -82,21 +69,7 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Numb
     if _correlation(problem.prediction, problem.number) < FEWEST_KNOWN:
         score = score - score.max() - NEVER  # the order is a guess, and nobody is accused by it
     suggested = scores.back(everything.centre(parameters))
-    return NumberJudgement(
-        p_incorrect=score.sigmoid().float(),
-        suggested=suggested.float(),
-        score=score.float(),
-        noise_rate=float(score.sigmoid().mean()),
-    )
-
-
-def _pull(learned: _Likelihood, parameters: Tensor, rate: float) -> float:
-    """How much farther from their labels predictions would be, had they not been learned from."""
-    low, high = 0.0, LARGEST_PULL
-    for _ in range(BISECTIONS):
-        pull = (low + high) / 2
-        low, high = (pull, high) if learned.pulled(pull, parameters) < rate else (low, pull)
-    return (low + high) / 2
+    return LabelJudgement(score.float(), suggested.float())
 
 
 class _NormalScores:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.audit.noise_model import ClassJudgement, judge_classes
-from discrimloss.audit.number_noise import NumberJudgement, judge_numbers
+from discrimloss.audit.label_judgement import LabelJudgement
+from discrimloss.audit.noise_model import judge_classes
+from discrimloss.audit.number_noise import judge_numbers
 from discrimloss.audit.sources.base import SourceError
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Method, StepResult
@@ -63,9 +64,10 @@ class PredictionRecord:
         if not isinstance(criterion, DiscrimLoss):
             raise TypeError("an audit trains with DiscrimLoss")
         judged = self.judge(getattr(method, "is_held_out", None))
-        verdicts = criterion.verdicts(p_incorrect=judged.p_incorrect)
+        p_incorrect = judged.p_incorrect
+        verdicts = criterion.verdicts(p_incorrect=p_incorrect)
         columns = {
-            "p_incorrect": judged.p_incorrect,
+            "p_incorrect": p_incorrect,
             "score": judged.score,
             "suggested": judged.suggested,
             "code": torch.from_numpy(verdicts.code),
@@ -77,7 +79,7 @@ class PredictionRecord:
         with whole_file(self.directory / JUDGEMENT) as unfinished:
             save_file({name: column.contiguous() for name, column in columns.items()}, unfinished)
 
-    def judge(self, is_held_out: Tensor | None) -> ClassJudgement | NumberJudgement:
+    def judge(self, is_held_out: Tensor | None) -> LabelJudgement:
         """What is thought of every label by now.
 
         Args:

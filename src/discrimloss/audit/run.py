@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -39,10 +38,8 @@ from discrimloss.data.base import TaskData
 from discrimloss.training.loop import Observer
 from discrimloss.training.records import versions
 from discrimloss.training.run import RunRequest, run_training
-from discrimloss.training.run_directory import LOCK, RunDirectory
-from discrimloss.verdicts import EASY, HARD, INCORRECT
-
-CUT = 0.5
+from discrimloss.training.run_directory import LOCK, RunDirectory, why_unusable
+from discrimloss.verdicts import EASY, HARD, INCORRECT, INCORRECT_ABOVE
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def combined(judgements: Sequence[Judgement]) -> Judgement:
     # Easy is who was learned early in most runs.
     easy = mean_of(judgements, EASY) > mean_of(judgements, HARD)
     code = np.where(easy, EASY, HARD).astype(np.int8)
-    code[p_incorrect > CUT] = INCORRECT
+    code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
     return Judgement(
         p_incorrect=p_incorrect,
         score=mean("score").astype(np.float32),
@@ -169,14 +166,10 @@ def mean_of(judgements: Sequence[Judgement], code: int) -> Any:
 
 def _check(directory: AuditDirectory, request: AuditRequest) -> None:
     """Raise a `SourceError` unless an audit may start, or go on, here."""
-    path = directory.path.absolute()
-    nearest = next(p for p in (path, *path.parents) if os.path.lexists(p))
-    if not nearest.is_dir():
-        raise SourceError(f"{nearest} is not a directory: name another place with --out")
-    if not os.access(nearest, os.W_OK):
-        raise SourceError(f"cannot write to {nearest}: name another place with --out")
+    if objection := why_unusable(directory.path):
+        raise SourceError(objection)
     source = Path(request.options.path)
-    if source.is_dir() and path.is_relative_to(source.absolute()):
+    if source.is_dir() and directory.path.absolute().is_relative_to(source.absolute()):
         raise SourceError(f"--out {directory.path} lies in the audited folder: name another place")
     if not directory.path.exists():
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discrimloss.cli.errors import CommandError
+from discrimloss.cli.errors import CommandError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.audit.run import AuditRequest
@@ -110,7 +110,7 @@ def audit(
         from discrimloss.audit.run import AuditRequest
         from discrimloss.audit.sources.base import SourceOptions
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise audit_needs_extra(error) from error
     command = ["discrimloss", "audit", str(source), "--out", str(out)]
     for name, value in (*given.items(), ("epochs", epochs)):
         command += [] if value is None else [f"--{name}", str(value)]
@@ -132,14 +132,9 @@ def audit(
     _run(request)
 
 
-def needs_extra(error: ModuleNotFoundError) -> Exception:
+def audit_needs_extra(error: ModuleNotFoundError) -> Exception:
     """The sentence for a library that is not installed; any other error as it is."""
-    missing = (error.name or "").partition(".")[0]
-    if missing not in NEEDS:
-        return error
-    return CommandError(
-        f"an audit needs an extra ({missing} is missing): pip install 'discrimloss[audit]'"
-    )
+    return needs_extra(error, NEEDS, "an audit", "audit")
 
 
 def _run(request: AuditRequest) -> None:
@@ -150,7 +145,7 @@ def _run(request: AuditRequest) -> None:
         from discrimloss.training.interruption import Interrupted
         from discrimloss.training.run import RUN_ERRORS
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise audit_needs_extra(error) from error
 
     display = AuditDisplay(request.runs)
     try:
@@ -159,7 +154,7 @@ def _run(request: AuditRequest) -> None:
     except (SourceError, *RUN_ERRORS) as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise audit_needs_extra(error) from error
     except KeyboardInterrupt:
         raise _stopped("stopped", request, 130) from None
     except Interrupted as stopped:

@@ -106,7 +106,7 @@ def _run(output: OutputDirectory, seed: int, seeds: int, noise: float, epochs: i
 
 
 def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
-    from discrimloss.cli.audit import needs_extra
+    from discrimloss.cli.audit import audit_needs_extra
 
     try:
         from discrimloss.audit.sources.base import SourceError
@@ -114,7 +114,7 @@ def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
         from discrimloss.demo.audit import AUDIT, audit_digits
         from discrimloss.training.interruption import Interrupted
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise audit_needs_extra(error) from error
     display = AuditDisplay(1)
     try:
         with display:

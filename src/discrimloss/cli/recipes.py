@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from discrimloss.cli.errors import CommandError
-from discrimloss.cli.train import needs_extra
+from discrimloss.cli.train import train_needs_extra
 from discrimloss.options import describe_type, did_you_mean
 from discrimloss.registry import Registry
 from discrimloss.whole_file import whole_file
@@ -31,7 +31,7 @@ def ls(
         from discrimloss.models.base import models
         from discrimloss.recipes import recipe_files, summary_of
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise train_needs_extra(error) from error
     console = Console(highlight=False)
     registries = ((methods, "options"), (datasets, "data"), (models, "model"))
     if name is not None:
@@ -94,7 +94,7 @@ def cp(
         from discrimloss.options import OptionError
         from discrimloss.recipes import find_recipe
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise train_needs_extra(error) from error
     try:
         source = find_recipe(recipe)
     except OptionError as error:

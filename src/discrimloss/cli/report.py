@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_directory
-from discrimloss.cli.errors import CommandError
+from discrimloss.cli.errors import CommandError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.audit.directory import AuditDirectory
@@ -74,13 +74,8 @@ def report(
 
 
 def _needs_extra(error: ModuleNotFoundError) -> Exception:
-    missing = (error.name or "").partition(".")[0]
-    if missing not in (*NEEDS, *TRAINING_NEEDS):
-        return error
-    extra = "report" if missing in NEEDS else "train"
-    return CommandError(
-        f"a report needs an extra ({missing} is missing): pip install 'discrimloss[{extra}]'"
-    )
+    told = needs_extra(error, NEEDS, "a report", "report")
+    return needs_extra(error, TRAINING_NEEDS, "a report", "train") if told is error else told
 
 
 def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite: bool) -> None:

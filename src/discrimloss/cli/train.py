@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_directory, required
-from discrimloss.cli.errors import CommandError
+from discrimloss.cli.errors import CommandError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.training.config import RunConfig
@@ -64,7 +64,7 @@ def _load_recipe(recipe: str, overrides: list[str]) -> RunConfig:
         from discrimloss.options import OptionError
         from discrimloss.recipes import load_recipe
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise train_needs_extra(error) from error
     try:
         return load_recipe(recipe, overrides)
     except OptionError as error:
@@ -81,14 +81,9 @@ def _is_below(file: object, directory: Path) -> bool:
     return Path(str(file)).absolute().is_relative_to(directory.absolute())
 
 
-def needs_extra(error: ModuleNotFoundError) -> Exception:
+def train_needs_extra(error: ModuleNotFoundError) -> Exception:
     """The sentence for a library that is not installed; any other error as it is."""
-    missing = (error.name or "").partition(".")[0]
-    if missing not in NEEDS:
-        return error
-    return CommandError(
-        f"training needs an extra ({missing} is missing): pip install 'discrimloss[train]'"
-    )
+    return needs_extra(error, NEEDS, "training", "train")
 
 
 def _run(
@@ -101,7 +96,7 @@ def _run(
         from discrimloss.training.interruption import Interrupted
         from discrimloss.training.run import RUN_ERRORS, RunRequest, run_training
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise train_needs_extra(error) from error
 
     is_built_in = isinstance(how_obtained(datasets.get(config.data.name)), BuiltIn)
     directory = Path() if data is None and is_built_in else required(data)
@@ -113,7 +108,7 @@ def _run(
     except RUN_ERRORS as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
-        raise needs_extra(error) from error
+        raise train_needs_extra(error) from error
     except KeyboardInterrupt:
         raise CommandError("stopped; nothing was lost: --resume goes on", exit_code=130) from None
     except Interrupted as stopped:

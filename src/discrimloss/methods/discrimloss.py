@@ -44,6 +44,7 @@ class DiscrimLossMethod(Method):
         super().__init__(setting, keeps_history=False)  # it has one of its own
         if not 0.0 <= held_out < 1.0:
             raise ValueError(f"held_out must be a share from 0 to below 1, not {held_out}")
+        self.holds_out = held_out > 0.0
         draw = torch.rand(setting.num_samples, generator=torch.Generator().manual_seed(0))
         self.register_buffer("is_held_out", draw < held_out, persistent=False)
         self.criterion = DiscrimLoss(
@@ -66,7 +67,8 @@ class DiscrimLossMethod(Method):
         """The weighted loss; the criterion sees the batch of all processes."""
         output = self.networks[0](batch.inputs)
         losses = self.setting.task_losses(output, batch.target)
-        losses = torch.where(self.is_held_out[batch.index], losses.detach(), losses)
+        if self.holds_out:
+            losses = torch.where(self.is_held_out[batch.index], losses.detach(), losses)
         loss = self.criterion(self.inner_losses(losses), batch.index)
         return StepResult(loss, losses.detach(), output.detach())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from discrimloss.training.run_directory import (
     VERDICTS,
     RunDirectory,
     RunDirectoryError,
+    flat,
 )
 from discrimloss.training.sample_traces import Traces, read_traces
 from discrimloss.verdicts import import_pandas
@@ -44,7 +44,7 @@ def read_run(directory: Path) -> ReportRun:
             "`discrimloss audit`"
         )
     try:
-        settings = dict(_flat(run.config()))
+        settings = dict(flat(run.config()))
         summary = run.summary() if run.is_finished else _environment(run)
     except RunDirectoryError as error:
         raise ReportError(str(error)) from error
@@ -195,11 +195,3 @@ def _traces_or_error(run: Path, chosen: Rows | None, last: int | None) -> Traces
         return read_traces(run, chosen, last)
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise ReportError(f"cannot read the traces in {run}: {error}") from error
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -120,8 +120,8 @@ class TrainingLoop:
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
         self.recorders = list(recorders)
         if len(parts.train) <= config.traced_samples:
-            classes = method.setting.num_classes
-            self.recorders.append(SampleTraces(len(parts.train), classes, directory.path))
+            classes, place = method.setting.num_classes, (directory.path, accelerator.device)
+            self.recorders.append(SampleTraces(len(parts.train), classes, *place))
         accelerator.register_for_checkpointing(*self.recorders)
         self._is_regression = parts.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()

@@ -102,9 +102,9 @@ def run_training(
                 f"{accelerator.num_processes} processes"
             )
         prepared = prepare_run(config, request.data, accelerator.process_index, task)
-        watched = (stop, observer or Nobody(), recorders)
-        if not accelerator.is_main_process:
-            watched = (stop, Nobody(), recorders)
+        is_main = accelerator.is_main_process
+        watched = (stop, observer if is_main and observer else Nobody(), recorders)
+        if not is_main:
             return _train(request, prepared, accelerator, directory, *watched)
         with directory.locked():
             directory.check(request.resume, request.overwrite)  # again: another run may have ended

@@ -83,13 +83,8 @@ class RunDirectory:
 
     def check(self, resume: bool, overwrite: bool) -> None:
         """Raise a `RunDirectoryError` unless a run may start, or go on, here."""
-        nearest = next(
-            p for p in (self.path.absolute(), *self.path.absolute().parents) if os.path.lexists(p)
-        )
-        if not nearest.is_dir():
-            raise RunDirectoryError(f"{nearest} is not a directory: name another place with --out")
-        if not os.access(nearest, os.W_OK):
-            raise RunDirectoryError(f"cannot write to {nearest}: name another place with --out")
+        if objection := why_unusable(self.path):
+            raise RunDirectoryError(objection)
         if not self.path.exists():
             return
         if not self.holds_run:
@@ -141,9 +136,19 @@ class RunDirectory:
             yield
 
 
+def why_unusable(path: Path) -> str | None:
+    """Why no directory can be made or written at `path`, in one sentence; None if it can."""
+    nearest = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
+    if not nearest.is_dir():
+        return f"{nearest} is not a directory: name another place with --out"
+    if not os.access(nearest, os.W_OK):
+        return f"cannot write to {nearest}: name another place with --out"
+    return None
+
+
 def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise an `OptionError` unless a run that is to be resumed has the settings now asked for."""
-    before, now = dict(_flat(_as_toml(saved))), dict(_flat(_as_toml(wanted)))
+    before, now = dict(flat(_as_toml(saved))), dict(flat(_as_toml(wanted)))
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if changed:
         told = ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
@@ -153,10 +158,11 @@ def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None
         )
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings with the names of the tables they stand in: ``noise.rate``."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

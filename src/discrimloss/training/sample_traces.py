@@ -57,23 +57,30 @@ class SampleTraces:
         num_samples: of the training data.
         num_classes: None for a regression.
         directory: of the run.
+        device: where steps are made: taking them down makes no step wait.
     """
 
-    def __init__(self, num_samples: int, num_classes: int | None, directory: Path) -> None:
+    def __init__(
+        self,
+        num_samples: int,
+        num_classes: int | None,
+        directory: Path,
+        device: torch.device | str = "cpu",
+    ) -> None:
         self.directory = directory / TRACES
         self._class_type = torch.uint8 if (num_classes or 0) <= 256 else torch.int32
         self._is_regression = num_classes is None
         self._columns = {
-            name: torch.full((num_samples,), torch.nan) for name in ("loss", "predicted")
+            name: torch.full((num_samples,), torch.nan, device=device)
+            for name in ("loss", "predicted")
         }
 
     def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """What a step found of its samples."""
         output = result.output
         predicted = output if self._is_regression else output.argmax(1)
-        index = index.cpu()
-        self._columns["loss"][index] = result.losses.float().cpu()
-        self._columns["predicted"][index] = predicted.float().cpu()
+        self._columns["loss"][index] = result.losses.float()
+        self._columns["predicted"][index] = predicted.float()
 
     def share(self) -> None:
         """Let every process know what the others took. All of them call it."""
@@ -102,11 +109,11 @@ class SampleTraces:
 
         columns = {"loss": self._columns["loss"].bfloat16()}
         if weights is not None:
-            columns["weight"] = weights.detach().cpu().bfloat16()
+            columns["weight"] = weights.detach().bfloat16()
         columns["predicted"] = self._predicted()
         self.directory.mkdir(exist_ok=True)
         with whole_file(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
-            save_file(columns, unfinished)
+            save_file({name: column.cpu() for name, column in columns.items()}, unfinished)
 
     def state_dict(self) -> dict[str, Any]:
         """What was taken of the epoch at work."""
