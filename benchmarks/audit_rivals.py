@@ -229,6 +229,9 @@ class _Record:
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
         """Nothing is due."""
 
+    def take_last(self, index: Tensor, output: Tensor) -> None:
+        """The held samples are asked for in `finish`."""
+
     @torch.no_grad()
     def finish(self, method: Method) -> None:
         method.eval()

@@ -43,8 +43,12 @@ def evaluate(
     device: torch.device,
     tokenize: Callable[[Any], Any] | None = None,
     workers: int = 0,
+    take: Callable[[Tensor, Tensor], None] | None = None,
 ) -> float:
-    """Mean score of the predictions on some samples, shared out among the processes."""
+    """Mean score of the predictions on some samples, shared out among the processes.
+
+    `take` is given the samples and the predictions of each batch of this process.
+    """
     share_buffers(method.networks)  # or else each process judges its samples by its own
     was_training = method.training
     method.eval()
@@ -55,6 +59,8 @@ def evaluate(
         for batch in load_batches(part, torch.split(own, batch_size), device, tokenize, workers):
             output = method.predict(prepare(batch.inputs, None)).float()
             total += score_sum(output, batch.target)
+            if take is not None:
+                take(batch.index, output)
     finally:
         method.train(was_training)
     return float(processes.total(total)) / max(len(part), 1)

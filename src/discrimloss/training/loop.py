@@ -160,10 +160,20 @@ class TrainingLoop:
         finally:
             self.stop.may_wait = False
             history.close()
+        return self.progress.history
+
+    def finish(self) -> float:
+        """After the last epoch: the score on the training labels as given."""
+
+        def show_recorders(index: Tensor, output: Tensor) -> None:
+            for recorder in self.recorders:
+                recorder.take_last(index, output)
+
+        fit = self.evaluate(self.parts.train, show_recorders)
         if self.accelerator.is_main_process:
             for recorder in self.recorders:
                 recorder.finish(self.method)
-        return self.progress.history
+        return fit
 
     def _train_epoch(self) -> None:
         config, progress = self.config, self.progress
@@ -304,8 +314,8 @@ class TrainingLoop:
         loss_sum, score, rows = Processes().total(totals).tolist()
         return loss_sum, score, int(rows)
 
-    def evaluate(self, part: Part) -> float:
-        """Mean score of what the method answers now."""
+    def evaluate(self, part: Part, take: Callable[[Tensor, Tensor], None] | None = None) -> float:
+        """Mean score of what the method answers now; `take` sees the answers."""
         with self.accelerator.autocast():
             return evaluate(
                 self.method,
@@ -315,6 +325,7 @@ class TrainingLoop:
                 self.accelerator.device,
                 self.parts.tokenize,
                 self.config.workers,
+                take,
             )
 
     @property

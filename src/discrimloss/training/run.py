@@ -221,7 +221,7 @@ def _train(
     if checkpoint is not None:
         loop.resume(checkpoint)
     history = loop.run()
-    fit = loop.evaluate(parts.train)
+    fit = loop.finish()
     verdicts = prepared.method.verdicts()
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
     scores = prepared.method.sample_scores()

@@ -38,8 +38,11 @@ class StepRecorder(Protocol):
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
         """An epoch is done. All processes call it."""
 
+    def take_last(self, index: Tensor, output: Tensor) -> None:
+        """The last epoch is done, and this is what the model makes of these samples now."""
+
     def finish(self, method: Method) -> None:
-        """The last epoch is done. The main process calls it, before the run counts as finished."""
+        """All were seen. The main process calls it, before the run counts as finished."""
 
     def state_dict(self) -> dict[str, Any]:
         """What the checkpoint keeps."""
@@ -100,6 +103,9 @@ class SampleTraces:
             self._write(epoch, method.sample_scores())
         for column in self._columns.values():
             column.fill_(torch.nan)
+
+    def take_last(self, index: Tensor, output: Tensor) -> None:
+        """Traces end with the last epoch."""
 
     def finish(self, method: Method) -> None:
         """Nothing is left to do."""
