@@ -155,3 +155,11 @@ def test_huge_predictions_stay_finite() -> None:
     judged = judge_classes(logits, logits.argmax(1), torch.arange(60) < 12)
     assert judged.score.isfinite().all()
     assert (judged.p_incorrect < 0.5).all()
+
+
+def test_who_is_called_incorrect_gets_another_label() -> None:
+    data = made("symmetric", 0.5, far=2.0)  # many labels are likelier than any other, and doubtful
+    judged = judge_classes(data.logits, data.given, nobody(len(data.given)))
+    is_incorrect = judged.p_incorrect > 0.5
+    assert is_incorrect.any()
+    assert (judged.suggested != data.given)[is_incorrect].all()

@@ -200,6 +200,13 @@ def test_how_runs_are_combined() -> None:
     assert together.suggested.tolist() == [1, 0, 0]
     assert together.code.tolist() == [INCORRECT, EASY, HARD]
 
+    # The label is 0: the run that trusts it has no say in what is right instead.
+    pair = [
+        judgement([0.95], [3], [INCORRECT]),
+        judgement([0.3], [0], [EASY]),
+    ]
+    assert combined(pair).suggested.tolist() == [3]
+
 
 # What is refused.
 

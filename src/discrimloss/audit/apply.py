@@ -6,7 +6,7 @@ import csv
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -40,6 +40,7 @@ CHANGE_COLUMNS = (
     "decided_at",
     "verdict",
     "p_incorrect",
+    "id_after",
 )
 
 
@@ -67,6 +68,8 @@ class Applied:
     kept: int
     undecided: int
     """Labels that are called incorrect and stay as they are, for nobody decided."""
+    note: str | None
+    """What a person should know of the result."""
 
     @property
     def log(self) -> Path:
@@ -127,10 +130,11 @@ def apply_decisions(
         raise SourceError("these decisions drop every sample: keep at least one")
     place = audit / CORRECTED if out is None else out
     with _staged(place, source, audit, overwrite) as staging:
-        written = source.write_corrected(_corrections(changes), staging)
+        corrections = _corrections(changes)
+        written = source.write_corrected(corrections, staging)
         if (staging / CHANGES).exists():
             raise SourceError(f"the source itself holds a {CHANGES}: give it another name")
-        _write_log(staging / CHANGES, changes, table)
+        _write_log(staging / CHANGES, changes, table, source.corrected_ids(corrections))
         relative = [path.relative_to(staging) for path in written]
     counts = Counter(change.change for change in changes)
     settled = {change.index for change in changes}
@@ -142,6 +146,7 @@ def apply_decisions(
         counts[DROPPED],
         counts[KEPT],
         sum(int(index) not in settled for index in incorrect),
+        source.note_on_corrected(),
     )
 
 
@@ -202,7 +207,9 @@ def _corrections(changes: list[Change]) -> Corrections:
     )
 
 
-def _write_log(path: Path, changes: list[Change], table: SampleTable) -> None:
+def _write_log(
+    path: Path, changes: list[Change], table: SampleTable, new_ids: Mapping[int, str]
+) -> None:
     """Every change, in the order of the source."""
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file)
@@ -220,6 +227,7 @@ def _write_log(path: Path, changes: list[Change], table: SampleTable) -> None:
                     change.decided_at,
                     row["verdict"],
                     row["p_incorrect"],
+                    "" if change.change == DROPPED else new_ids.get(change.index, row["id"]),
                 ]
             )
 

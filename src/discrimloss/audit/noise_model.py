@@ -206,10 +206,12 @@ def _judge(
     for rows in torch.split(chosen.nonzero()[:, 0], rows_at_once):
         labels, place = given[rows], torch.arange(len(rows))
         joint = model.log_joint(logits[rows].double(), labels)
-        suggested[rows] = joint.argmax(1)
+        likeliest = joint.argmax(1)
         correct = joint[place, labels]
         joint[place, labels] = -torch.inf
         score[rows] = (joint.logsumexp(1) - correct).float()
+        # A label can be likelier than any other single one, and still more likely wrong than not.
+        suggested[rows] = torch.where(score[rows] > 0, joint.argmax(1), likeliest)
 
 
 def _centred(logits: Tensor) -> Tensor:

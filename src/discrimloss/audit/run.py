@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from discrimloss.audit.directory import (
@@ -144,7 +145,7 @@ def combined(judgements: Sequence[Judgement]) -> Judgement:
     if suggested.dtype.kind == "f":
         together = suggested.mean(0)
     else:
-        together = torch.from_numpy(suggested).mode(0).values.numpy()
+        together = _most_frequent(suggested, judgements, p_incorrect)
     # Easy is who was learned early in most runs.
     easy = mean_of(judgements, EASY) > mean_of(judgements, HARD)
     code = np.where(easy, EASY, HARD).astype(np.int8)
@@ -157,6 +158,19 @@ def combined(judgements: Sequence[Judgement]) -> Judgement:
         weight=mean("weight").astype(np.float32),
         average_loss=mean("average_loss").astype(np.float32),
     )
+
+
+def _most_frequent(
+    suggested: npt.NDArray[Any],
+    judgements: Sequence[Judgement],
+    p_incorrect: npt.NDArray[np.float32],
+) -> Any:
+    """Of a label that is called incorrect, only runs that call it so are asked what is right."""
+    surest = np.argmax([one.p_incorrect for one in judgements], axis=0)
+    by_surest = np.take_along_axis(suggested, surest[None], axis=0)
+    trusts = np.stack([one.p_incorrect <= INCORRECT_ABOVE for one in judgements])
+    asked = np.where(trusts & (p_incorrect > INCORRECT_ABOVE), by_surest, suggested)
+    return torch.from_numpy(asked).mode(0).values.numpy()
 
 
 def mean_of(judgements: Sequence[Judgement], code: int) -> Any:

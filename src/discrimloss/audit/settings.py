@@ -7,7 +7,7 @@ hampered in memorising, and trained for long enough to know the task, but not by
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from discrimloss.audit.sources.base import AuditSource
@@ -103,6 +103,7 @@ def audit_config(
     loss: Literal["cross_entropy", "smooth_l1"] = "cross_entropy"
     if task.is_regression:
         loss = "smooth_l1"
+    batch_size = _batch_size(training.batch_size, samples)
     return RunConfig(
         recipe=RECIPE,
         data=ComponentConfig(source.kind, {"fingerprint": source.fingerprint()}),
@@ -113,9 +114,9 @@ def audit_config(
         loss=loss,
         seed=seed,
         epochs=epochs,
-        batch_size=_batch_size(training.batch_size, samples),
+        batch_size=batch_size,
         noise=NoiseConfig(),
-        optimizer=training.optimizer,
+        optimizer=_with_steps_of(batch_size / training.batch_size, training.optimizer),
         schedule=training.schedule,
         tensorboard=False,
     )
@@ -139,6 +140,13 @@ def _training(model: str, is_regression: bool) -> _Training:
     if model == "mlp":
         return _FEATURE_NUMBERS if is_regression else _FEATURES
     return _IMAGE_NUMBERS if is_regression else _IMAGES
+
+
+def _with_steps_of(share: float, optimizer: OptimizerConfig) -> OptimizerConfig:
+    """Smaller steps for smaller batches, whose gradients are noisier; never larger ones."""
+    if share >= 1.0 or optimizer.kind != "sgd":
+        return optimizer
+    return replace(optimizer, learning_rate=optimizer.learning_rate * share)
 
 
 def _batch_size(usual: int, samples: int) -> int:

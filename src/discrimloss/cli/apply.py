@@ -74,4 +74,6 @@ def _print(applied: Applied) -> None:
         )
     for path in applied.written:
         typer.echo(f"Corrected data: {path}")
+    if applied.note:
+        typer.echo(applied.note)
     typer.echo(f"Every change:   {applied.log}")

@@ -105,6 +105,8 @@ class TaskData:
     input_shape: tuple[int, ...] = ()
     """Of one prepared sample: (features,) or (channels, height, width). Empty for text."""
     class_names: tuple[str, ...] = ()
+    picture_shape: tuple[int, int] | None = None
+    """Height and width, where the features of a sample, from 0 to 1, are pixels of a picture."""
     difficulty: Tensor | None = None
     """Shape (train,): how hard each training sample is, known in advance: a sequence's length."""
     human_labels: Callable[[str], Tensor] | None = None

@@ -11,6 +11,7 @@ from discrimloss.data.obtain import BuiltIn, obtained
 
 NUM_CLASSES = 10
 TEST_SHARE = 0.25
+SIDES = (8, 8)
 INK = 16
 """The largest value of a pixel."""
 
@@ -42,4 +43,5 @@ def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
         num_classes=NUM_CLASSES,
         input_shape=tuple(features.shape[1:]),
         class_names=tuple(str(digit) for digit in range(NUM_CLASSES)),
+        picture_shape=SIDES,
     )

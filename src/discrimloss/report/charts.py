@@ -138,7 +138,8 @@ def given_and_suggested(run: ReportRun) -> Chart:
     if len(run.class_names) <= MOST_CLASSES:
         caption = (
             "Labels called incorrect, by the class they were given (row) and the class that is "
-            f"suggested (column); a dark cell is a pair of classes that is mixed up often.{rest}"
+            "suggested (column); the more colour, the more often the two classes are mixed up."
+            f"{rest}"
         )
         view = _confusion_matrix(found.matrix(run.class_names), run.class_names)
         return Chart(key, title, caption, (view,))

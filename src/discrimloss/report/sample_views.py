@@ -46,7 +46,15 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
             f"cannot show the samples of {config_name(settings)}: the data in {data} has "
             f"{len(inputs):,} of them and the run {num_samples:,}; name the data it was trained on"
         )
+    if task.picture_shape is not None:
+        shape = task.picture_shape
+        return lambda row: SampleView(image=_png(_pixels(_one(inputs, row)[0], shape)))
     return lambda row: view_of(_one(inputs, row))
+
+
+def _pixels(features: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Features from 0 to 1 that are the pixels of a grey picture."""
+    return (255.0 * features.reshape(1, *shape)).round().to(torch.uint8)
 
 
 def config_name(settings: Mapping[str, Any]) -> str:

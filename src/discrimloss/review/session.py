@@ -265,13 +265,17 @@ class ReviewSession:
             raise RequestError(f"the name of a class has at most {LONGEST_LABEL} characters")
         if label != label.strip() or not label.isprintable():
             raise RequestError("the name of a class must be printable, without space around it")
-        # A class of a folder of images is a folder.
+        # A class of a folder of images is a folder, on any file system.
         is_folder = self.source.kind == "images" and Path(self.source.options.path).is_dir()
         if is_folder and (label.startswith(".") or set(label) & NOT_IN_FOLDER_NAMES):
             raise RequestError(
                 'a new class of images must be the name of a folder: no / \\ : * ? " < > | '
                 "and no dot in front"
             )
+        try:
+            self.source.require_class(label)
+        except SourceError as error:
+            raise RequestError(str(error)) from error
 
     # -- of both ----------------------------------------------------------------------------------
 

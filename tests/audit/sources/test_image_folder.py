@@ -1,5 +1,4 @@
 import io
-import os
 from pathlib import Path
 
 import numpy as np
@@ -239,16 +238,39 @@ def test_classes_that_cannot_be_folders_are_refused(tmp_path: Path, name: str) -
     assert not (tmp_path / "out").exists()
 
 
-def test_copies_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_links(*_: object) -> None:
-        raise OSError(18, "Invalid cross-device link")
-
-    monkeypatch.setattr(os, "link", no_links)
+def test_corrected_images_are_copies(tmp_path: Path) -> None:
     folder = write_colours(tmp_path / "colours", per_class=1)
     opened(folder).write_corrected(Corrections({0: "red"}), tmp_path / "out")
     written = tmp_path / "out" / "colours" / "red" / "0-1.png"
     assert written.read_bytes() == (folder / "blue" / "0.png").read_bytes()
     assert not written.samefile(folder / "blue" / "0.png")
+    assert opened(folder).corrected_ids(Corrections({0: "red"})) == {0: "red/0-1.png"}
+
+
+def test_a_link_that_leads_out_is_left_out_and_stays_a_link(tmp_path: Path) -> None:
+    folder = write_colours(tmp_path / "colours", per_class=1)
+    secret = tmp_path / "secret.png"
+    picture(3).save(secret)
+    (folder / "red" / "link.png").symlink_to(secret)
+    (folder / "red" / "own.png").symlink_to(folder / "red" / "0.png")
+    source = opened(folder)
+    assert "red/own.png" in source.ids
+    assert [(out.id, out.reason) for out in source.left_out] == [
+        ("red/link.png", "a link that leads out of it")
+    ]
+    source.write_corrected(Corrections({0: "red"}), tmp_path / "out")
+    assert (tmp_path / "out" / "colours" / "red" / "link.png").readlink() == secret
+    assert not (tmp_path / "out" / "colours" / "red" / "own.png").is_symlink()
+
+
+def test_a_folder_of_links_to_elsewhere(tmp_path: Path) -> None:
+    real = write_colours(tmp_path / "real", per_class=1)
+    for image in real.rglob("*.png"):
+        link = tmp_path / "links" / image.relative_to(real)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(image)
+    with pytest.raises(SourceError, match="links that lead out of it"):
+        opened(tmp_path / "links")
 
 
 def test_a_disk_that_is_full_leaves_nothing(
@@ -257,7 +279,6 @@ def test_a_disk_that_is_full_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "link", full)
     monkeypatch.setattr("shutil.copy2", full)
     source = opened(write_colours(tmp_path / "colours", per_class=1))
     with pytest.raises(SourceError, match=r"No space left on device.*nothing is left"):

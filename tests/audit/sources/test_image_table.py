@@ -77,6 +77,14 @@ def test_a_corrected_table(table: Path, tmp_path: Path) -> None:
     expected = [lines[0], *lines[2:5], lines[5].replace("blue", "red")]
     assert written == [out / "labels.csv"]
     assert written[0].read_text() == "".join(expected)
+    note = source.note_on_corrected()
+    assert note is not None
+    assert f"relative to {table.parent}" in note
+
+
+def test_absolute_paths_need_no_note(table: Path) -> None:
+    table.write_text(TABLE.replace("colours/", f"{table.parent}/colours/"))
+    assert opened(table, label="colour").note_on_corrected() is None
 
 
 def test_another_picture_is_another_fingerprint(table: Path) -> None:

@@ -221,3 +221,12 @@ def test_a_number_that_determines_a_number_is_noticed():
     frame = pandas.DataFrame({"a": 3 * values + 1, "b": values**3})
     plan = plan_columns(frame, values.astype(np.float32))
     assert [("'a'" in note, "'b'" in note) for note in plan.notes] == [(True, False)]
+
+
+def test_a_class_that_the_column_cannot_hold_is_refused(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"x": [0.5, 2.5, 1.0, 3.0] * 10, "label": [0, 1] * 20})
+    numbers = opened(tmp_path, frame, ".parquet", label="label")
+    numbers.require_class("7")
+    with pytest.raises(SourceError, match="holds whole numbers"):
+        numbers.require_class("brandnew")
+    opened(tmp_path, frame, ".csv", label="label").require_class("brandnew")

@@ -142,6 +142,9 @@ class AuditSource(ABC):
         """What a person is shown who has to decide: as `view`, with a picture in its full size."""
         return self.view(index)
 
+    def require_class(self, name: str) -> None:  # noqa: B027 (most formats take any name)
+        """Raise a `SourceError` if the format of the source has no room for this new class."""
+
     @abstractmethod
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         """Write the source once more, in its own format, with the corrections.
@@ -156,6 +159,14 @@ class AuditSource(ABC):
         Returns:
             What was written: a file, or a folder of files.
         """
+
+    def note_on_corrected(self) -> str | None:
+        """What a person should know of corrected data, as a sentence."""
+        return None
+
+    def corrected_ids(self, corrections: Corrections) -> Mapping[int, str]:
+        """New names of samples that `write_corrected` has to call otherwise."""
+        return {}
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from discrimloss.audit.sources.arrow import arrow
 from discrimloss.audit.sources.base import Label, SourceError
-from discrimloss.audit.sources.parquet_file import as_series, as_text, relabelled
+from discrimloss.audit.sources.parquet_file import as_series, as_text, relabelled, require_value
 from discrimloss.audit.sources.rows import Rows
 from discrimloss.verdicts import import_pandas
 
@@ -133,6 +133,11 @@ class DatasetRows(Rows):
             raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
+
+    def require_label(self, label: Label, column: str) -> None:
+        """Raise a `SourceError` if the type of a column has no room for a label."""
+        if self._class_names(column) is None:
+            require_value(label, self.dataset.data.table.schema.field(column).type, column)
 
     def _relabelled(self, new_labels: Mapping[int, Label], column: str) -> Any:
         library = datasets_library()

@@ -24,6 +24,8 @@ class FolderListing:
     """In the folder of a class, or deeper."""
     stray_images: list[str] = field(default_factory=list)
     """Beside the folders of the classes."""
+    outside: list[str] = field(default_factory=list)
+    """Links, named as images, that lead out of the folder."""
     others: list[str] = field(default_factory=list)
     """Files that are not named as images are."""
     empty_classes: list[str] = field(default_factory=list)
@@ -52,8 +54,10 @@ def list_folder(folder: Path) -> FolderListing:
         beside = [entry.name for entry in top if not entry.is_dir()]
         for name in classes:
             files = _files_below(folder / name, name + "/", frozenset())
-            images = [file for file in files if _is_image(file)]
+            named_so = [file for file in files if _is_image(file)]
+            images = [file for file in named_so if _is_within(folder, file)]
             listing.images += images
+            listing.outside += sorted(set(named_so) - set(images))
             listing.others += [file for file in files if not _is_image(file)]
             if not images:
                 listing.empty_classes.append(name)
@@ -65,6 +69,12 @@ def list_folder(folder: Path) -> FolderListing:
     return listing
 
 
+def _is_within(folder: Path, name: str) -> bool:
+    """Whether a file is in the folder, and no link to elsewhere: nobody meant to show that."""
+    file = folder / name
+    return file.resolve().is_relative_to(folder.resolve())
+
+
 def _require_classes(folder: Path, classes: list[str], listing: FolderListing) -> None:
     how = (
         "put the images of each class into a subfolder with the name of the class, or give a "
@@ -72,6 +82,11 @@ def _require_classes(folder: Path, classes: list[str], listing: FolderListing) -
     )
     if not listing.images and listing.stray_images:
         raise SourceError(f"the images in {folder} are in no folders of classes: {how}")
+    if not listing.images and listing.outside:
+        raise SourceError(
+            f"the images in {folder} are links that lead out of it, e.g. {listing.outside[0]}: "
+            "audit the folder that they lead to, or give a table of paths and labels"
+        )
     if not listing.images:
         raise SourceError(f"there are no images in {folder}: {how}")
     with_images = [name for name in classes if name not in listing.empty_classes]

@@ -49,19 +49,51 @@ class ImageFolder(ImageSource):
         self._kept_as_they_are = _without(listing, set(self.names))
         unreadable = [LeftOut(_shown(name), why) for name, why in answered if isinstance(why, str)]
         stray = [LeftOut(_shown(name), "in no class folder") for name in listing.stray_images]
-        self.left_out = (*unreadable, *stray)
+        links = [LeftOut(_shown(name), "a link that leads out of it") for name in listing.outside]
+        self.left_out = (*unreadable, *stray, *links)
         self._read_labels(listing, len(unreadable))
 
     def read(self, index: int) -> bytes:
         """The file of a sample."""
         return (self.folder / self.names[index]).read_bytes()
 
+    def require_class(self, name: str) -> None:
+        """Raise a `SourceError` if no folder can have this name."""
+        self._folder_name(name)
+
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         """The same folder once more, each image in the folder of its class.
 
-        Files are hard links where the disk allows it, and copies elsewhere. An image whose name is
-        taken in its new folder gets a number. Files that were left out lie where they lay.
+        Files are copies. An image whose name is taken in its new folder gets a number. Files that
+        were left out lie where they lay; a link that leads out of the folder stays one.
         """
+        moves = self._moves(corrections)
+        written = directory / (self.folder.name or "images")
+        unfinished = directory / (written.name + ".unfinished")
+        try:
+            for name, new in moves.items():
+                _copy(self.folder / name, self.folder, unfinished / new)
+            unfinished.mkdir(parents=True, exist_ok=True)  # if everything was dropped
+            unfinished.rename(written)
+        except OSError as error:
+            raise SourceError(
+                f"cannot write {written} ({error.strerror or error}): nothing is left of it"
+            ) from error
+        finally:  # also after an interruption
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return [written]
+
+    def corrected_ids(self, corrections: Corrections) -> dict[int, str]:
+        """The path of every image that moves."""
+        moves = self._moves(corrections)
+        return {
+            index: _shown(moves[self.names[index]])
+            for index in corrections.labels
+            if index not in corrections.dropped
+        }
+
+    def _moves(self, corrections: Corrections) -> dict[str, str]:
+        """From what the files are called to what they will be called."""
         new_folders = {
             index: self._folder_name(label) for index, label in corrections.labels.items()
         }
@@ -75,20 +107,7 @@ class ImageFolder(ImageSource):
                 _, _, below = name.partition("/")
                 new = f"{new_folders[index]}/{below}" if index in new_folders else name
                 moves[name] = places.take(new)
-        written = directory / (self.folder.name or "images")
-        unfinished = directory / (written.name + ".unfinished")
-        try:
-            for name, new in moves.items():
-                _link_or_copy(self.folder / name, unfinished / new)
-            unfinished.mkdir(parents=True, exist_ok=True)  # if everything was dropped
-            unfinished.rename(written)
-        except OSError as error:
-            raise SourceError(
-                f"cannot write {written} ({error.strerror or error}): nothing is left of it"
-            ) from error
-        finally:  # also after an interruption
-            shutil.rmtree(unfinished, ignore_errors=True)
-        return [written]
+        return moves
 
     def _read_labels(self, listing: FolderListing, num_unreadable: int) -> None:
         if len(self.names) < 2:
@@ -143,7 +162,7 @@ class _Places:
 
 
 def _without(listing: FolderListing, samples: set[str]) -> list[str]:
-    files = (*listing.images, *listing.stray_images, *listing.others)
+    files = (*listing.images, *listing.stray_images, *listing.outside, *listing.others)
     return [name for name in files if name not in samples]
 
 
@@ -152,13 +171,10 @@ def _shown(name: str) -> str:
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
+def _copy(source: Path, folder: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     file = source.resolve()
-    if not file.exists():  # a link to nowhere stays one
-        target.symlink_to(source.readlink())
-        return
-    try:
-        os.link(file, target)
-    except OSError:  # another disk, or one without links
+    if file.exists() and file.is_relative_to(folder.resolve()):
         shutil.copy2(file, target)
+    else:  # a link to elsewhere, or to nowhere, stays one
+        target.symlink_to(file if file.exists() else source.readlink())

@@ -99,3 +99,12 @@ class ImageTable(ImageRows):
 
         stamps = [None if file is None else file_stamp(file) for file in files]
         super().__init__(rows, options, read_row, stamps, cache)
+        self._has_relative_paths = any(path and not Path(path).is_absolute() for path in paths)
+
+    def note_on_corrected(self) -> str | None:
+        """Relative paths are those of the source."""
+        if not self._has_relative_paths:
+            return None
+        return (
+            f"Its paths are relative to {Path(self.options.path).parent}: move it there to use it."
+        )

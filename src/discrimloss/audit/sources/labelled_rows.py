@@ -61,6 +61,10 @@ class LabelledRows(AuditSource):
             LeftOut(names[number], reason) for number, reason in sorted(reasons_by_row.items())
         )
 
+    def require_class(self, name: str) -> None:
+        """Raise a `SourceError` if the column of the labels cannot hold it."""
+        self.rows.require_label(name, self.label_column)
+
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         """The same table under the same name, with corrected labels and without dropped rows."""
         path = directory / self.rows.name

@@ -102,6 +102,10 @@ class ParquetRows(FileRows):
                 table = table.filter(pyarrow.array(is_kept[begin:end]))
                 writer.write_table(table.replace_schema_metadata(self._schema.metadata))
 
+    def require_label(self, label: Label, column: str) -> None:
+        """Raise a `SourceError` if the type of a column has no room for a label."""
+        require_value(label, self._schema.field(column).type, column)
+
     def _compression(self) -> dict[str, str]:
         if not self._num_groups:
             return {}
@@ -161,6 +165,12 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     return number_text(value) if isinstance(value, float) else str(value)
+
+
+def require_value(label: Label, kind: Any, column: str) -> None:
+    """Raise a `SourceError` if a column of a type of Arrow cannot hold a label."""
+    is_dictionary = arrow("types").is_dictionary(kind)
+    _value(label, kind.value_type if is_dictionary else kind, column)
 
 
 def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:

@@ -65,6 +65,9 @@ class Rows(ABC):
             dropped: numbers of the rows to leave out.
         """
 
+    def require_label(self, label: Label, column: str) -> None:  # noqa: B027 (texts take any)
+        """Raise a `SourceError` if a column cannot hold a label."""
+
     def require(self, column: str, option: str) -> str:
         """The name of a column, or a `SourceError` that says which there are.
 

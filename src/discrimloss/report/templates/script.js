@@ -47,6 +47,10 @@
     if (this.plot.closest("details:not([open])")) return; // drawn when it is opened
     var view = this.views[this.chosen];
     this.drawn = true;
+    var ink = colour("--ink");
+    view.data.forEach(function (trace) {
+      if (trace.type === "heatmap") trace.textfont = { color: ink }; // its own choice sees no page
+    });
     window.Plotly.react(this.plot, view.data, themed(view.layout), config);
     this.move();
   };
@@ -75,6 +79,11 @@
     });
   });
   dark.addEventListener("change", paint);
+  var resized;
+  window.addEventListener("resize", function () { // legends make room for themselves when drawn
+    window.clearTimeout(resized);
+    resized = window.setTimeout(paint, 200);
+  });
   window.addEventListener("beforeprint", function () { root.classList.add("printing"); paint(); });
   window.addEventListener("afterprint", function () { root.classList.remove("printing"); paint(); });
   paint();

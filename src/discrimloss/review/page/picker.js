@@ -45,8 +45,13 @@ export class Picker {
     const exact = this.found.findIndex(name => name.toLowerCase() === typed);
     if (exact > 0) this.found.unshift(...this.found.splice(exact, 1));
     this.selected = 0;
-    list.replaceChildren(...this.found.slice(0, MOST_SHOWN).map((name, place) => {
-      const item = element("li", {id: `picker-${place}`, textContent: name});
+    this.shown = this.found.slice(0, MOST_SHOWN).map(name => ({name, text: name}));
+    if (typed && this.found.length && exact < 0) {  // part of another name, yet perhaps a name
+      const name = input.value.trim();
+      this.shown.push({name, text: `New class “${name}”`});
+    }
+    list.replaceChildren(...this.shown.map(({name, text}, place) => {
+      const item = element("li", {id: `picker-${place}`, textContent: text});
       item.setAttribute("role", "option");
       item.addEventListener("click", () => this.#choose(name));
       return item;
@@ -82,9 +87,8 @@ export class Picker {
       }
       this.#choose(number);
     } else if (this.found.length) {
-      this.#choose(this.found[this.selected]);
+      this.#choose(this.shown[this.selected].name);
     } else if (typed && this.confirmed === typed) {
-      this.classNames.push(typed);
       this.#choose(typed);
     } else if (typed) {
       this.confirmed = typed;
@@ -93,6 +97,7 @@ export class Picker {
   }
 
   #choose(label) {
+    if (!this.isRegression && !this.classNames.includes(label)) this.classNames.push(label);
     dialog.close();
     this.onChoose(label);
   }
