@@ -194,7 +194,9 @@ def _reproduce(
     for file in render(table, store):
         typer.echo(f"Wrote {file}")
     if not is_complete:
-        raise CommandError("some cells are missing: see above", exit_code=1)
+        raise CommandError(
+            "some cells are missing, as told above; the same command runs what is left", exit_code=1
+        )
 
 
 def _sorted_out(cells: list[Cell], store: ResultsStore) -> tuple[list[Cell], list[StoredCell]]:
@@ -236,4 +238,4 @@ def _run(
             f"stopped {stopped}; the same command goes on",
             exit_code=128 + stopped.signal_number,
         ) from None
-    return not outcome.failed and not outcome.elsewhere
+    return not outcome.failed and all(store.read(cell) is not None for cell in outcome.elsewhere)

@@ -61,13 +61,14 @@ class Cell:
         """What differs from the recipe; later ones outrank earlier ones."""
         small = self.table.small.settings if self.is_small else ()
         own_small = self.column.small.settings if self.is_small else ()
+        row_small = self.row.small_settings if self.is_small else None
         return (
             *self.table.settings,
             *small,
             *self.column.settings,
             *own_small,
             f"method={self.row.method}",
-            *self.row.settings,
+            *(self.row.settings if row_small is None else row_small),
             f"seed={self.seed}",
             "threads=1",
             "tensorboard=false",

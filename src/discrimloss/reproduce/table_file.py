@@ -67,6 +67,8 @@ class TableRow:
     title: str
     method: str | None = None
     settings: tuple[str, ...] = ()
+    small_settings: tuple[str, ...] | None = None
+    """In place of `settings` at reduced size, where they depend on the number of epochs."""
     by_default: bool = True
     paper: Mapping[str, PaperFigure] = field(default_factory=dict)
     """By the name of the column."""
@@ -187,6 +189,7 @@ _ROW = {
     "title": Option(str),
     "method": Option(str, None),
     "settings": Option(list[str], ()),
+    "small_settings": Option(list[str], None),
     "default": Option(bool, True),
     "paper": Option(dict, {}),
 }
@@ -256,11 +259,13 @@ def _read_row(content: Mapping[str, Any], columns: Sequence[Column]) -> TableRow
                 f"{did_you_mean(column, known)}"
             )
         paper[column] = _read_figure(numbers, f"row.paper.{column}")
+    small = given.get("small_settings")
     return TableRow(
         name=_checked_name("row", given["name"]),
         title=given["title"],
         method=given.get("method"),
         settings=tuple(given.get("settings", ())),
+        small_settings=None if small is None else tuple(small),
         by_default=given.get("default", True),
         paper=paper,
     )
