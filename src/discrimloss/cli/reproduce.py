@@ -117,7 +117,10 @@ def reproduce(
             raise CommandError(str(error)) from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise CommandError(f"cannot write {error.filename} ({reason}): make room") from error
+            place = error.filename or results
+            raise CommandError(
+                f"cannot read or write {place} ({reason}): make room, or name another place"
+            ) from error
     except ModuleNotFoundError as error:
         raise _needs_extra(error) from error
 
@@ -179,8 +182,6 @@ def _reproduce(
     if not render_only:
         cells = all_cells(table, seeds, rows, columns, small)
         missing, stale = _sorted_out(cells, store)
-        told = f"{len(cells)} cells: {len(cells) - len(missing) - len(stale)} are in the store"
-        typer.echo(f"{told}, {len(missing)} are to be run{_stale_sentence(stale, overwrite)}")
         wanted = {cell.name for cell in missing}
         if overwrite:
             wanted |= {stored.cell.name for stored in stale}
@@ -189,6 +190,8 @@ def _reproduce(
             check_is_directory(data)
         if any(cell.needs_data for cell in todo):
             data = required(data)
+        told = f"{len(cells)} cells: {len(cells) - len(missing) - len(stale)} are in the store"
+        typer.echo(f"{told}, {len(missing)} are to be run{_stale_sentence(stale, overwrite)}")
         places = Places(data, runs, keep_runs)
         is_complete = _run(todo, store, places, jobs, table) and (overwrite or not stale)
     for file in render(table, store):

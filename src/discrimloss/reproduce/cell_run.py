@@ -20,6 +20,7 @@ from discrimloss.reproduce.store import Content, ResultsStore, machine
 from discrimloss.training.run_directory import HISTORY_LINES, RunDirectory
 from discrimloss.whole_file import whole_file
 
+PROGRAM = (sys.executable, "-m", "discrimloss.cli")
 LEFT_OUT_OF_HISTORY = ("seconds",)
 
 
@@ -80,12 +81,12 @@ class CellRun:
         if not goes_on:
             with whole_file(self.places.identity(self.cell)) as unfinished:
                 unfinished.write_text(json.dumps(self.cell.identity), encoding="utf-8")
-        command = [sys.executable, "-m", "discrimloss.cli", *self._arguments()]
-        command += [] if self.places.data is None else ["--data", str(self.places.data)]
-        command += ["--out", str(place), "--resume" if goes_on else "--overwrite"]
+        words = train_words(self.cell)
+        words += [] if self.places.data is None else ["--data", str(self.places.data)]
+        words += ["--out", str(place), "--resume" if goes_on else "--overwrite"]
         log: IO[bytes] = self._resources.enter_context(self.places.log(self.cell).open("wb"))
         self._process = subprocess.Popen(
-            command,
+            [*PROGRAM, *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -99,9 +100,6 @@ class CellRun:
             return bool(json.loads(text) == self.cell.identity)
         except (OSError, ValueError):
             return False
-
-    def _arguments(self) -> list[str]:
-        return ["train", self.cell.recipe, *self.cell.settings]
 
     @property
     def is_running(self) -> bool:
@@ -155,7 +153,7 @@ class CellRun:
             "column": cell.column.name,
             "seed": cell.seed,
             "small": cell.is_small,
-            "command": shlex.join(["discrimloss", *self._arguments()]),
+            "command": shlex.join(["discrimloss", *train_words(cell)]),
             **cell.identity,
             "versions": made_with,
             "machine": machine(),
@@ -163,6 +161,11 @@ class CellRun:
             "history": history_columns([json.loads(line) for line in lines]),
             "samples": sample_figures(directory.path, summary, kind) or None,
         }
+
+
+def train_words(cell: Cell) -> list[str]:
+    """What follows ``discrimloss`` in the command of a cell's run, places left out."""
+    return ["train", cell.recipe, *cell.settings]
 
 
 def history_columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -23,14 +23,19 @@ def as_png(draw: Draw) -> bytes:
         return written.getvalue()
 
 
-def panels(number: int, across: int, width: float = 3.2, height: float = 2.6) -> tuple[Any, Any]:
-    """A figure of `number` panels, `across` in a line; returns it and a list of its axes."""
+def panels(
+    number: int, across: int, width: float = 3.2, height: float = 2.6, room: float = 0.0
+) -> tuple[Any, Any]:
+    """A figure of `number` panels, `across` in a line; returns it and a list of its axes.
+
+    `room` is what long names need on the left, in inches like width and height of a panel.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     lines = -(-number // across)
     across = min(across, number)
-    figure = Figure(figsize=(width * across, height * lines), layout="constrained")
+    figure = Figure(figsize=(width * across + room, height * lines), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(lines, across, squeeze=False).flat)
     for unused in axes[number:]:

@@ -40,8 +40,8 @@ def loss_histograms(traces: Traces, is_wrong: Values) -> dict[str, Any]:
     As in the paper's figure, losses are normalised: the lowest of an epoch is 0, the highest 1. One
     huge loss must not push all others to 0, so the highest is that of all but a thousandth.
     """
-    last = len(traces.epochs) - 1
-    positions = sorted({max(0, round(last * part / 3)) for part in (1, 2)} | {last})
+    epochs = len(traces.epochs)
+    positions = sorted({max(0, round(epochs * part / 3) - 1) for part in (1, 2, 3)})
     drawn = []
     for position in positions:
         loss = traces.loss[position].astype(np.float64)

@@ -124,7 +124,8 @@ def _is_still_there(path: Path, descriptor: int) -> bool:
 def differences(made: Content, wanted: Content) -> Iterator[str]:
     """What two experiments differ in, in words: ``epochs was 10, is 20``."""
     before, now = dict(_flat(made)), dict(_flat(wanted))
-    for key in sorted({*before, *now}):
+    # Settings first: a default may have changed only because it follows from one.
+    for key in sorted({*before, *now}, key=lambda key: (key.startswith("default "), key)):
         if before.get(key) != now.get(key):
             yield f"{key} was {_word(before, key)}, is {_word(now, key)}"
 

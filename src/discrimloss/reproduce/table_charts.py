@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from discrimloss.report.colours import colour_of
 from discrimloss.reproduce.drawing import Draw, legend_below, line_style, panels
 from discrimloss.reproduce.results import Group, Results
 
@@ -28,7 +29,7 @@ def curve(group: Group, name: str) -> tuple[Any, Any, Any]:
 
 def draw_curves(axis: Any, results: Results, column: str, name: str) -> None:
     """A line for each row: the mean over the seeds, with its spread."""
-    for position, row in enumerate(results.table.rows):
+    for position, row in enumerate(results.rows):
         group = results.group(row.name, column)
         if group is None:
             continue
@@ -51,10 +52,9 @@ def _rows(results: Results) -> Any:
     ]
     across = min(len(columns), 4)
     height = 0.9 + 0.24 * len(shown)
-    figure, axes = panels(len(columns), across, width=2.9, height=height)
+    figure, axes = panels(len(columns), across, width=2.6, height=height, room=2.0)
     for number, (axis, column) in enumerate(zip(axes, columns, strict=True)):
         for place, row in enumerate(shown):
-            colour = line_style(results.table.rows.index(row))["color"]
             group, paper = results.group(row.name, column.name), row.paper.get(column.name)
             if group is not None and group.last is not None:
                 error = group.last.deviation or 0.0
@@ -63,7 +63,7 @@ def _rows(results: Results) -> Any:
                     place,
                     xerr=error,
                     fmt="o",
-                    color=colour,
+                    color=colour_of("easy"),
                     markersize=5,
                     capsize=2,
                 )
@@ -79,7 +79,7 @@ def _rows(results: Results) -> Any:
 
 
 def _explain_marks(figure: Any, axis: Any, results: Results) -> None:
-    axis.plot([], [], "o", color="#555555", markersize=5, label="ours, last epoch")
+    axis.plot([], [], "o", color=colour_of("easy"), markersize=5, label="ours, last epoch")
     if not results.is_small:
         axis.plot([], [], "D", color="#555555", markersize=4, fillstyle="none", label="the paper")
     legend_below(figure, [axis], 2)
