@@ -55,6 +55,7 @@ def test_jumps_are_counted_by_kind_and_one_of_each_is_traced() -> None:
     assert found["threshold"] == pytest.approx(0.1)
     assert found["fluctuation"]["clean"]["mean"] == 0.0
     assert found["fluctuation"]["wrong"]["mean"] == 1.5
+    assert found["fluctuation"]["wrong"]["turns"] == 0.5  # one falls and rises, one falls
     assert found["fluctuation"]["wrong"]["traced"]["importance"] == [1.0, 0.0, 1.0]
 
 
@@ -112,9 +113,13 @@ def test_the_claims_of_the_fluctuation(tmp_path: Path) -> None:
         cell = cell_of(table, row)
         store.write(cell, result(cell, 90.0) | {"samples": samples})
     told = list(fluctuation_claims(collect(table, store, is_small=False)))
-    assert told[0].startswith("**Holds:** wrong samples fluctuate more than clean ones. Plain: ")
-    assert told[1].startswith("**Holds:** the importance is steadier with DiscrimLoss than with")
-    assert told[2] == "DiscrimLoss: 0.00 jumps of a wrong sample, 0.00 of a clean one."
+    assert told[0].startswith("**Holds:** wrong samples jump more than clean ones. Plain: ")
+    quiet = (
+        "0.00 jumps of a wrong sample, 0.00 of them back; 0.00 of a clean one, 0.00 of them back"
+    )
+    assert told[1] == f"DiscrimLoss: {quiet}."
+    assert told[2].startswith("**Does not hold:** the importance of clean samples turns back less")
+    assert told[3].startswith("**Holds:** the importance of wrong samples turns back less often")
     written = {path.name for path in render(table, store)}
     assert {"tiny-jumps.png", "tiny-traces.png"} <= written
 

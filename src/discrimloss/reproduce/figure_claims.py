@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from discrimloss.reproduce.claims import AHEAD, BEHIND, compare, format_figure
 from discrimloss.reproduce.results import Group, Results, spread_of
@@ -23,13 +23,13 @@ def generalization_claims(results: Results) -> Iterator[str]:
                 continue
             excess = mean(fits) - 100.0 * (1.0 - mean(noise))
             holds = abs(excess) <= NEAR_CLEAN_SHARE
-            verdict = "**Holds:** " if holds else "**Does not hold:** "
             told = f"ends at {mean(fits):.2f} % on the training labels as given, "
             told += f"{excess:+.2f} points from the share of right ones; its test accuracy ends "
             told += f"{group.best.mean - group.last.mean:.2f} points below its best epoch."
-            is_main = group.row.name == results.table.main
             claim = f"the fit stays within {NEAR_CLEAN_SHARE:.0f} points of the clean share. "
-            yield f"{verdict + claim if is_main else ''}{column.title}: {group.row.title} {told}"
+            is_main = group.row.name == results.table.main
+            start = f"{_verdict(holds)} {claim}" if is_main else ""
+            yield f"{start}{column.title}: {group.row.title} {told}"
 
 
 def histogram_claims(results: Results) -> Iterator[str]:
@@ -40,34 +40,32 @@ def histogram_claims(results: Results) -> Iterator[str]:
         yield f"{group.row.title}: {_path(group)}; {100 * shared:.1f} % overlap at the end."
         if main is None or group is main[0]:
             continue
-        verdict = "**Holds:**" if main[1] < shared else "**Does not hold:**"
         yield (
-            f"{verdict} {main[0].row.title} divides clean from wrong samples better than "
-            f"{group.row.title} ({100 * main[1]:.1f} % overlap against {100 * shared:.1f} %)."
+            f"{_verdict(main[1] < shared)} {main[0].row.title} divides clean from wrong samples "
+            f"better than {group.row.title} ({100 * main[1]:.1f} % overlap against {100 * shared:.1f} %)."
         )
 
 
 def fluctuation_claims(results: Results) -> Iterator[str]:
-    """Wrong samples fluctuate more than clean ones; the main row fluctuates less than others."""
-    jumps = {group.row.name: (group, _mean_jumps(group)) for group in results.groups}
-    main = jumps.get(results.table.main)
-    for group, found in jumps.values():
-        if found is None:
-            continue
-        clean, wrong = found
-        is_main = group.row.name == results.table.main
-        verdict = "**Holds:**" if wrong > clean else "**Does not hold:**"
-        claim = "" if is_main else f"{verdict} wrong samples fluctuate more than clean ones. "
-        told = f"{wrong:.2f} jumps of a wrong sample, {clean:.2f} of a clean one"
-        yield f"{claim}{group.row.title}: {told}."
-        if is_main or main is None or main[1] is None:
-            continue
-        ours = mean(main[1])
-        verdict = "**Holds:**" if ours < mean(found) else "**Does not hold:**"
+    """Wrong samples fluctuate more than clean ones; the main row turns back less than others."""
+    main = results.table.main
+    found = {g.row.name: (g.row.title, kinds) for g in results.groups if (kinds := _jumps(g))}
+    for name, (title, (clean, wrong)) in found.items():
+        claim = f"{_verdict(wrong.jumps > clean.jumps)} wrong samples jump more than clean ones. "
         yield (
-            f"{verdict} the importance is steadier with {main[0].row.title} than with "
-            f"{group.row.title} ({ours:.2f} against {mean(found):.2f} jumps, mean of both kinds)."
+            f"{'' if name == main else claim}{title}: {wrong.jumps:.2f} jumps of a wrong sample, "
+            f"{wrong.turns:.2f} of them back; {clean.jumps:.2f} of a clean one, "
+            f"{clean.turns:.2f} of them back."
         )
+    for name, (title, kinds) in found.items():
+        if name == main or main not in found:
+            continue
+        for kind, other, ours in zip(("clean", "wrong"), kinds, found[main][1], strict=True):
+            yield (
+                f"{_verdict(ours.turns < other.turns)} the importance of {kind} samples turns "
+                f"back less often with {found[main][0]} than with {title} "
+                f"({ours.turns:.2f} against {other.turns:.2f})."
+            )
 
 
 def ablation_claims(results: Results) -> Iterator[str]:
@@ -110,9 +108,24 @@ def _path(group: Group) -> str:
     return f"median of the normalised losses of clean and wrong samples {', '.join(steps)}"
 
 
-def _mean_jumps(group: Group) -> tuple[float, float] | None:
+class Jumps(NamedTuple):
+    """Means over the samples of a kind."""
+
+    jumps: float
+    turns: float
+
+
+def _jumps(group: Group) -> tuple[Jumps, Jumps] | None:
+    """Of clean and of wrong samples."""
     found = [f for f in _samples(group, "fluctuation") if {"clean", "wrong"} <= set(f)]
     if not found:
         return None
-    clean, wrong = (mean(each[name]["mean"] for each in found) for name in ("clean", "wrong"))
+    clean, wrong = (
+        Jumps(mean(f[kind]["mean"] for f in found), mean(f[kind]["turns"] for f in found))
+        for kind in ("clean", "wrong")
+    )
     return clean, wrong
+
+
+def _verdict(holds: bool) -> str:
+    return "**Holds:**" if holds else "**Does not hold:**"

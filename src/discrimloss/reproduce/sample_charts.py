@@ -103,7 +103,10 @@ def _jumps(groups: list[Group]) -> Any:
             )
             axis.plot(place, found[name]["mean"], "D", color="black", markersize=4)
         axis.set(title=group.row.title, xlim=(-0.6, 1.6))
-    axes[0].set_ylabel("jumps of a sample (diamond: mean)")
+    top = max(axis.get_ylim()[1] for axis in axes)
+    for axis in axes:
+        axis.set_ylim(-0.05 * top, top)
+    axes[0].set_ylabel("jumps of a sample\n(diamond: mean)")
     return figure
 
 

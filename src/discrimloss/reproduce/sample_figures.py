@@ -108,7 +108,7 @@ def importance_fluctuation(
     if importance is None:
         return {}
     threshold = fluctuation_threshold(importance)
-    counts = fluctuations(importance, threshold)
+    counts, turned = fluctuations(importance, threshold), turns(importance, threshold)
     groups = {}
     for name, wanted in zip(GROUPS, (False, True), strict=True):
         members = np.flatnonzero(is_wrong == wanted)
@@ -118,6 +118,7 @@ def importance_fluctuation(
         nearest = members[np.argmin(np.abs(own - np.median(own)))]
         groups[name] = {
             "mean": float(own.mean()),
+            "turns": float(turned[members].mean()),
             "box": asdict(box_of(own)),
             "traced": {
                 "sample": int(nearest),
@@ -125,6 +126,20 @@ def importance_fluctuation(
             },
         }
     return {"fluctuation": groups, "threshold": threshold, "epochs": epochs.tolist()}
+
+
+def turns(importance: Values, threshold: float) -> Values:
+    """How often each sample's importance jumps back, shape (samples,): against its last jump.
+
+    What sinks step by step jumps often and never turns: it is learned, it does not fluctuate.
+    """
+    number = np.zeros(importance.shape[1], dtype=np.int64)
+    last: Values = np.zeros(importance.shape[1])
+    for step in np.diff(importance.astype(np.float64), axis=0):
+        direction = np.where(np.abs(step) > threshold, np.sign(step), 0.0)
+        number += direction * last < 0.0
+        last = np.where(direction != 0.0, direction, last)
+    return number
 
 
 def _is_wrong(run: Path) -> Values | None:
