@@ -40,9 +40,10 @@ def histogram_claims(results: Results) -> Iterator[str]:
         yield f"{group.row.title}: {_path(group)}; {100 * shared:.1f} % overlap at the end."
         if main is None or group is main[0]:
             continue
+        overlaps = f"{100 * main[1]:.1f} % overlap against {100 * shared:.1f} %"
         yield (
             f"{_verdict(main[1] < shared)} {main[0].row.title} divides clean from wrong samples "
-            f"better than {group.row.title} ({100 * main[1]:.1f} % overlap against {100 * shared:.1f} %)."
+            f"better than {group.row.title} ({overlaps})."
         )
 
 
