@@ -42,7 +42,7 @@ def test_a_table_is_run_once_then_skipped(
     words = ("reproduce", "../tiny.toml", "--methods", "discrimloss", "--noise", "0.4")
     assert main([*words, "--seeds", "1", "--jobs", "1"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == "1 cells: 0 are in the store, 1 are to be run"
+    assert told[0] == "Cells: 1 in all, 0 in the store, 1 to be run"
     assert told[1].startswith("tiny discrimloss-40-1: ")
     results = Path("benchmarks", "results")
     content = json.loads((results / "tiny" / "discrimloss-40-1.json").read_text())
@@ -61,7 +61,7 @@ def test_a_table_is_run_once_then_skipped(
 
     monkeypatch.setattr("discrimloss.reproduce.cell_run.subprocess.Popen", refuse)
     assert main([*words, "--seeds", "1"]) == 0
-    assert "1 are in the store, 0 are to be run" in capsys.readouterr().out
+    assert "1 in the store, 0 to be run" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -75,7 +75,7 @@ def test_a_stale_cell_is_neither_used_nor_run_unless_asked(
     words += ["--results", "results"]
     assert main(words) == 1
     captured = capsys.readouterr()
-    assert "1 were made with other settings (plain-40-1: epochs was 1, is 3)" in captured.out
+    assert "1 made with other settings (plain-40-1: epochs was 1, is 3)" in captured.out
     assert "--overwrite runs them again" in captured.out
     assert "some cells are missing" in captured.err
     with pytest.raises(AssertionError, match="started"):

@@ -16,7 +16,7 @@ NAMES += ["generalization", "histograms", "fluctuation", "ablation"]
 
 def telling_cells(table: PaperTable, is_small: bool) -> list[Cell]:
     """Every row in the last column; rows with settings of their own, and the main one, in all."""
-    columns = [c for c in table.columns if c.runs_small or not is_small]
+    columns = [c for c in table.columns if c.by_default and (c.runs_small or not is_small)]
     rows = [row for row in table.rows if row.method is not None]
     special = [row for row in rows if row.settings or row.name == table.main]
     pairs = [(row, columns[-1]) for row in rows if row not in special]

@@ -190,8 +190,9 @@ def _reproduce(
             check_is_directory(data)
         if any(cell.needs_data for cell in todo):
             data = required(data)
-        told = f"{len(cells)} cells: {len(cells) - len(missing) - len(stale)} are in the store"
-        typer.echo(f"{told}, {len(missing)} are to be run{_stale_sentence(stale, overwrite)}")
+        stored = len(cells) - len(missing) - len(stale)
+        told = f"Cells: {len(cells)} in all, {stored} in the store, {len(missing)} to be run"
+        typer.echo(told + _stale_sentence(stale, overwrite))
         places = Places(data, runs, keep_runs)
         is_complete = _run(todo, store, places, jobs, table) and (overwrite or not stale)
     for file in render(table, store):
@@ -220,7 +221,7 @@ def _stale_sentence(stale: list[StoredCell], overwrite: bool) -> str:
         return ""
     example = f"{stale[0].cell.name}: {stale[0].differences[0]}"
     what = "are run again" if overwrite else "are left out: --overwrite runs them again"
-    return f"; {len(stale)} were made with other settings ({example}) and {what}"
+    return f"; {len(stale)} made with other settings ({example}), which {what}"
 
 
 def _run(

@@ -124,10 +124,13 @@ def _against_rivals(
 def _count(what: str, columns: list[tuple[Column, bool]]) -> str:
     holding = [column.title for column, holds in columns if holds]
     failing = [column.title for column, holds in columns if not holds]
+    if len(columns) == 1:
+        word = "Holds" if holding else "Does not hold"
+        return f"**{word}:** {what} in the only column ({columns[0][0].title})."
     if not failing:
         return f"**Holds:** {what} in all {len(columns)} columns."
     if not holding:
-        return f"**Does not hold:** {what} in none of {len(columns)} columns."
+        return f"**Does not hold:** {what} in any of {len(columns)} columns."
     return (
         f"**Holds in part:** {what} in {len(holding)} of {len(columns)} columns "
         f"({', '.join(holding)}); not in {', '.join(failing)}."
