@@ -16,12 +16,14 @@ from discrimloss.cli.demo import demo
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.recipes import cp, ls
 from discrimloss.cli.report import report
+from discrimloss.cli.reproduce import ReproduceCommand, reproduce
 from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 for command in (audit, review, apply, report, demo, train, ls, cp):
     app.command()(command)
+app.command(cls=ReproduceCommand)(reproduce)
 app.add_typer(data, name="data")
 
 

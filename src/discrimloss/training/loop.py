@@ -294,7 +294,7 @@ class TrainingLoop:
         }
         for name, part in (("test", self.parts.test), ("validation", self.parts.validation)):
             if part is not None:
-                row[f"{name}_{metric}"] = self.evaluate(part)
+                row[f"{name}_{metric}"], row[f"{name}_loss"] = self._score_and_loss(part)
         row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
@@ -307,6 +307,17 @@ class TrainingLoop:
         self._sums.zero_()
         self._save()
         return row
+
+    def _score_and_loss(self, part: Part) -> tuple[float, float]:
+        """Mean score and mean task loss of what the method answers now."""
+        total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
+
+        def add_losses(index: Tensor, output: Tensor) -> None:
+            target = part.target[index.to(part.target.device)].to(output.device)
+            total.add_(self.method.setting.task_losses(output, target).sum(dtype=torch.float64))
+
+        score = self.evaluate(part, add_losses)
+        return score, float(Processes().total(total)) / max(len(part), 1)
 
     def _totals(self) -> tuple[float, float, int]:
         """Losses, scores and samples of the epoch so far, of all processes."""

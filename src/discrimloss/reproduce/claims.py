@@ -1,0 +1,150 @@
+"""What holds and what does not, in sentences made from the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from discrimloss.reproduce.results import Group, Results, Spread
+from discrimloss.reproduce.table_file import Column, PaperFigure, TableRow
+
+AHEAD, BEHIND, EQUAL = "ahead", "behind", "within the spread"
+
+
+def compare(
+    ours: Spread, other: Spread | PaperFigure, lower_is_better: bool
+) -> tuple[str, float, bool]:
+    """Which of two is better: the word, by how much, and whether a spread is known.
+
+    A difference below the standard error of both, ``sqrt(e1^2 + e2^2)``, says nothing. The paper
+    does not say over how many runs its spreads are: they are taken for the error as they are.
+    Without a spread of ours nothing can be said of chance: the difference is told as it is.
+    """
+    gain = other.mean - ours.mean if lower_is_better else ours.mean - other.mean
+    other_error = other.standard_error if isinstance(other, Spread) else other.spread
+    known = [error for error in (ours.standard_error, other_error) if error is not None]
+    is_known = ours.standard_error is not None
+    if gain == 0.0 or (is_known and abs(gain) < math.hypot(*known)):
+        return EQUAL, gain, is_known
+    return (AHEAD if gain > 0 else BEHIND), gain, is_known
+
+
+def table_claims(results: Results) -> Iterator[str]:
+    """For each column: the main row against the paper's figure and against every other row."""
+    table = results.table
+    main = table.row(table.main)
+    assert main is not None  # the file was checked
+    ahead_of_paper, ahead_of_all, columns = [], [], []
+    sentences = []
+    for column in results.columns:
+        group = results.group(main.name, column.name)
+        if group is None or group.last is None:
+            continue
+        columns.append(column)
+        paper = _best_of_paper(results, column)
+        words = [f"**{column.title}**: {main.title} ends at {_figure(group.last)}."]
+        if paper is not None and not results.is_small:
+            word, gain, _ = compare(group.last, paper, table.lower_is_better)
+            words.append(_against_paper(word, gain, paper))
+            ahead_of_paper.append((column, word))
+        rivals = _rivals(results, group)
+        if rivals:
+            words.append(_against_rivals(group, rivals, table.lower_is_better))
+        told = [
+            compare(group.last, last, table.lower_is_better)[0]
+            for row, last in rivals
+            if row.method != main.method
+        ]
+        if told:
+            ahead_of_all.append((column, all(word == AHEAD for word in told)))
+        if group.last.count == 1:
+            words.append("One seed: no spread is known.")
+        sentences.append(" ".join(words))
+    if ahead_of_paper:
+        yield _count("ahead of the paper's figure", [(c, w == AHEAD) for c, w in ahead_of_paper])
+    if results.is_small and columns:
+        yield "At reduced size the figures are not comparable with the paper's."
+    if ahead_of_all:
+        yield _count("ahead of every other method of ours", ahead_of_all)
+    yield from sentences
+
+
+def _best_of_paper(results: Results, column: Column) -> PaperFigure | None:
+    """The paper's figure for the main row; else its best one for the same method."""
+    table = results.table
+    main = table.row(table.main)
+    assert main is not None
+    if column.name in main.paper:
+        return main.paper[column.name]
+    kin = [row for row in table.rows if row.method == main.method and column.name in row.paper]
+    same = [row.paper[column.name] for row in kin]
+    choose = min if table.lower_is_better else max
+    return choose(same, key=lambda figure: figure.mean) if same else None
+
+
+def _rivals(results: Results, group: Group) -> list[tuple[TableRow, Spread]]:
+    return [
+        (other.row, other.last)
+        for other in results.groups
+        if other.column == group.column and other.row != group.row and other.last is not None
+    ]
+
+
+def _against_paper(word: str, gain: float, paper: PaperFigure) -> str:
+    figure = _paper_figure(paper)
+    if word == EQUAL:
+        return f"Within the spread of the paper's {figure} ({gain:+.2f})."
+    return f"{word.capitalize()} of the paper's {figure} by {abs(gain):.2f}.".replace(
+        "Behind of", "Behind"
+    )
+
+
+def _against_rivals(
+    group: Group, rivals: list[tuple[TableRow, Spread]], lower_is_better: bool
+) -> str:
+    told: dict[str, list[str]] = {AHEAD: [], EQUAL: [], BEHIND: []}
+    assert group.last is not None
+    for row, last in rivals:
+        word, gain, _ = compare(group.last, last, lower_is_better)
+        amount = f"{gain:+.2f}" if word == EQUAL else f"by {abs(gain):.2f}"
+        told[word].append(f"{row.title} ({amount})")
+    parts = [
+        f"{start} {', '.join(names)}"
+        for start, names in (
+            ("ahead of", told[AHEAD]),
+            ("within the spread of", told[EQUAL]),
+            ("behind", told[BEHIND]),
+        )
+        if names
+    ]
+    sentence = "; ".join(parts) + "."
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _count(what: str, columns: list[tuple[Column, bool]]) -> str:
+    holding = [column.title for column, holds in columns if holds]
+    failing = [column.title for column, holds in columns if not holds]
+    if len(columns) == 1:
+        word = "Holds" if holding else "Does not hold"
+        return f"**{word}:** {what} in the only column ({columns[0][0].title})."
+    if not failing:
+        return f"**Holds:** {what} in all {len(columns)} columns."
+    if not holding:
+        return f"**Does not hold:** {what} in any of {len(columns)} columns."
+    return (
+        f"**Holds in part:** {what} in {len(holding)} of {len(columns)} columns "
+        f"({', '.join(holding)}); not in {', '.join(failing)}."
+    )
+
+
+def _figure(spread: Spread) -> str:
+    return format_figure(spread.mean, spread.deviation)
+
+
+def _paper_figure(figure: PaperFigure) -> str:
+    return format_figure(figure.mean, figure.spread)
+
+
+def format_figure(mean: float, spread: float | None) -> str:
+    """``98.64 ± 0.01``."""
+    return f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"

@@ -1,0 +1,148 @@
+"""Results of a table: what is in the store, by row and column, as means and spreads."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from discrimloss.reproduce.cells import Cell
+from discrimloss.reproduce.store import ResultsStore, StoredCell, StoreError
+from discrimloss.reproduce.table_file import Column, PaperFigure, PaperTable, TableRow
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds."""
+
+    mean: float
+    deviation: float | None
+    """None of a single value."""
+    count: int
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the mean; None of a single value."""
+        return None if self.deviation is None else self.deviation / math.sqrt(self.count)
+
+
+def spread_of(values: Sequence[float]) -> Spread | None:
+    """Of what is there; None if nothing is."""
+    if not values:
+        return None
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(statistics.mean(values), deviation, len(values))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of a row and a column that differ in the seed only."""
+
+    row: TableRow
+    column: Column
+    cells: tuple[StoredCell, ...]
+
+    def values(self, *keys: str) -> list[float]:
+        """A figure of the summaries, of those that have it."""
+        found = []
+        for cell in self.cells:
+            value: Any = cell.content["summary"]
+            for key in keys:
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is not None:
+                found.append(float(value))
+        return found
+
+    @property
+    def last(self) -> Spread | None:
+        """The test metric of the last epoch."""
+        return spread_of(self.values("test", "last"))
+
+    @property
+    def best(self) -> Spread | None:
+        """That of the best epoch, which is chosen on test labels."""
+        return spread_of(self.values("test", "best"))
+
+    @property
+    def paper(self) -> PaperFigure | None:
+        """What the paper reports here."""
+        return self.row.paper.get(self.column.name)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What there is of a table at one size."""
+
+    table: PaperTable
+    is_small: bool
+    groups: tuple[Group, ...]
+    stale: tuple[StoredCell, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> list[StoredCell]:
+        """All that count."""
+        return [cell for group in self.groups for cell in group.cells]
+
+    @property
+    def columns(self) -> list[Column]:
+        """Those with a result."""
+        present = {group.column.name for group in self.groups}
+        return [column for column in self.table.columns if column.name in present]
+
+    @property
+    def rows(self) -> list[TableRow]:
+        """Those with a result."""
+        present = {group.row.name for group in self.groups}
+        return [row for row in self.table.rows if row.name in present]
+
+    def group(self, row: str, column: str) -> Group | None:
+        """The cells of a row in a column, if there are any."""
+        for group in self.groups:
+            if group.row.name == row and group.column.name == column:
+                return group
+        return None
+
+    def best_row(self, column: str) -> str | None:
+        """The row whose last epoch is best in this column."""
+        means = {g.row.name: g.last.mean for g in self.groups if g.column.name == column and g.last}
+        if not means:
+            return None
+        choose = min if self.table.lower_is_better else max
+        return choose(means, key=lambda name: means[name])
+
+
+def collect(table: PaperTable, store: ResultsStore, is_small: bool) -> Results:
+    """Read all results of a table at one size. Stale ones do not count, and are named."""
+    seeds = _seeds_in(store, table)
+    groups: list[Group] = []
+    stale: list[StoredCell] = []
+    unreadable: list[str] = []
+    for row in table.rows:
+        if row.method is None:
+            continue
+        for column in table.columns:
+            found: list[StoredCell] = []
+            for seed in seeds:
+                cell = Cell(table, row, column, seed, is_small)
+                if not store.file(cell).exists():
+                    continue
+                try:
+                    stored = store.read(cell)
+                except StoreError as error:
+                    unreadable.append(str(error))
+                    continue
+                if stored is not None:
+                    (stale if stored.is_stale else found).append(stored)
+            if found:
+                groups.append(Group(row, column, tuple(found)))
+    return Results(table, is_small, tuple(groups), tuple(stale), tuple(unreadable))
+
+
+def _seeds_in(store: ResultsStore, table: PaperTable) -> list[int]:
+    folder = store.path / table.name
+    names = [file.stem.removesuffix("-small") for file in folder.glob("*.json")]
+    ends = {name.rpartition("-")[2] for name in names}
+    return sorted(int(end) for end in ends if end.isdecimal())

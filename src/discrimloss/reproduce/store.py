@@ -1,0 +1,171 @@
+"""The results store: a JSON file for each cell, complete or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from discrimloss.reproduce.cells import Cell
+from discrimloss.whole_file import whole_file
+
+Content = dict[str, Any]
+
+
+class StoreError(Exception):
+    """A store that cannot be used: one sentence that says what to do."""
+
+
+class CellLockedError(Exception):
+    """Another process is at work on this cell."""
+
+
+@dataclass(frozen=True)
+class StoredCell:
+    """A result, and whether it is of the experiment that the table asks for now."""
+
+    cell: Cell
+    content: Content
+    differences: tuple[str, ...] = ()
+    """What was set otherwise, in words; a cell with any is stale."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is of another experiment than the table's."""
+        return bool(self.differences)
+
+
+class ResultsStore:
+    """Where results are kept: ``RESULTS/TABLE/ROW-COLUMN-SEED[-small].json``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file(self, cell: Cell) -> Path:
+        """Where the result of a cell belongs."""
+        return self.path / cell.table.name / f"{cell.name}.json"
+
+    def read(self, cell: Cell) -> StoredCell | None:
+        """The result of a cell, or None if there is none.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        path = self.file(cell)
+        try:
+            content: Content = json.loads(path.read_text(encoding="utf-8"))
+            made = {"config": content["config"], "method_defaults": content["method_defaults"]}
+            content["summary"]["metric"]  # the least that a result has
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise StoreError(f"cannot read the result {path} ({reason}): remove it") from error
+        return StoredCell(cell, content, tuple(differences(made, cell.identity)))
+
+    def write(self, cell: Cell, content: Content) -> None:
+        """Keep a result, in place of an earlier one."""
+        # A line for each part: a history of figures in a column each would be pages long.
+        lines = [f" {json.dumps(key)}: {json.dumps(part)}" for key, part in content.items()]
+        path = self.file(cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as unfinished:
+            unfinished.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+    def require_writable(self) -> None:
+        """Raise a `StoreError` unless results can be kept here."""
+        nearest = next(
+            p for p in (self.path.absolute(), *self.path.absolute().parents) if os.path.lexists(p)
+        )
+        if not nearest.is_dir():
+            raise StoreError(f"{nearest} is not a directory: name another place with --results")
+        if not os.access(nearest, os.W_OK):
+            raise StoreError(f"cannot write to {nearest}: name another place with --results")
+
+    @contextmanager
+    def locked(self, cell: Cell) -> Iterator[None]:
+        """Keep other processes off a cell until the block ends, however it ends.
+
+        Raises:
+            CellLockedError: another one has it.
+        """
+        path = self.path / cell.table.name / f".{cell.name}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            import fcntl
+        except ImportError:  # not every system has it
+            yield
+            return
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise CellLockedError(cell.name) from error
+            if not _is_still_there(path, file.fileno()):  # its last owner removed it
+                raise CellLockedError(cell.name)
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)  # while it is still locked: nobody else holds it
+
+
+def _is_still_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def differences(made: Content, wanted: Content) -> Iterator[str]:
+    """What two experiments differ in, in words: ``epochs was 10, is 20``."""
+    before, now = dict(_flat(made)), dict(_flat(wanted))
+    # Settings first: a default may have changed only because it follows from one.
+    for key in sorted({*before, *now}, key=lambda key: (key.startswith("default "), key)):
+        if before.get(key) != now.get(key):
+            yield f"{key} was {_word(before, key)}, is {_word(now, key)}"
+
+
+def _flat(table: Content, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        name = key if prefix in ("", "config.", "method_defaults.") else f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _flat(value, f"{name}.")
+        else:
+            yield ("default " * (prefix == "method_defaults.")) + name, value
+
+
+def _word(table: Content, key: str) -> str:
+    return json.dumps(table[key]) if key in table else "not set"
+
+
+def machine() -> dict[str, Any]:
+    """What the runs of this process are made on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": _memory_gib(),
+        "system": f"{platform.system()} {platform.release()}",
+        "architecture": platform.machine(),
+        "threads_per_run": 1,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor()
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return None

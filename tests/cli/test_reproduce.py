@@ -1,0 +1,140 @@
+"""`discrimloss reproduce` from outside: what it runs, skips, refuses and writes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import refused
+from discrimloss.cli import main
+from discrimloss.cli.reproduce import spread_lists
+from discrimloss.reproduce.store import ResultsStore
+from reproduce_fixtures import TINY, cell_of, filled, tiny_table
+
+ONE = ("mnist", "--methods", "plain", "--noise", "0.4")
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, and no data directory unless a test names one."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.delenv("DISCRIMLOSS_DATA", raising=False)
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if a cell is started."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("started")
+
+    monkeypatch.setattr("discrimloss.reproduce.cell_run.subprocess.Popen", refuse)
+
+
+def test_a_table_is_run_once_then_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_table(tmp_path)
+    words = ("reproduce", "../tiny.toml", "--methods", "discrimloss", "--noise", "0.4")
+    assert main([*words, "--seeds", "1", "--jobs", "1"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "Cells: 1 in all, 0 in the store, 1 to be run"
+    assert told[1].startswith("tiny discrimloss-40-1: ")
+    results = Path("benchmarks", "results")
+    content = json.loads((results / "tiny" / "discrimloss-40-1.json").read_text())
+    assert content["summary"]["seed"] == 1
+    assert content["config"]["train_size"] == 100
+    assert content["method_defaults"]["threshold"]
+    assert {"torch", "discrimloss"} <= set(content["versions"])
+    assert "test_loss" in content["history"]
+    assert list(Path("runs", "reproduce", "tiny").iterdir()) == []
+    last = f"{content['summary']['test']['last']:.2f}"
+    assert last in told[1]
+    assert f"**{last}**" in (results / "tiny.md").read_text(encoding="utf-8")
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("started")
+
+    monkeypatch.setattr("discrimloss.reproduce.cell_run.subprocess.Popen", refuse)
+    assert main([*words, "--seeds", "1"]) == 0
+    assert "1 in the store, 0 to be run" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_stale_cell_is_neither_used_nor_run_unless_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ResultsStore(Path("results"))
+    filled(store, tiny_table(tmp_path), {("plain", "40"): [93.0]})
+    tiny_table(tmp_path, TINY.replace("epochs=1", "epochs=3"))
+    words = ["reproduce", "../tiny.toml", "--methods", "plain", "--noise", "40", "--seeds", "1"]
+    words += ["--results", "results"]
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert "1 made with other settings (plain-40-1: epochs was 1, is 3)" in captured.out
+    assert "--overwrite runs them again" in captured.out
+    assert "some cells are missing" in captured.err
+    with pytest.raises(AssertionError, match="started"):
+        main([*words, "--overwrite"])
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_pages_are_made_without_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tiny_table(tmp_path)
+    filled(ResultsStore(Path("results")), table, {("plain", "40"): [93.0]})
+    assert main(["reproduce", "../tiny.toml", "--results", "results", "--render-only"]) == 0
+    assert "Wrote results/tiny.md" in capsys.readouterr().out
+    assert "93.00" in Path("results", "tiny.md").read_text(encoding="utf-8")
+
+
+def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce"]) == 0
+    told = capsys.readouterr().out
+    assert [line.split()[:5] for line in told.splitlines() if line.startswith("mnist")] == [
+        ["mnist", "147", "0", "98", "0"]
+    ]
+    assert "ablation" in told
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("minst",), "unknown table 'minst': did you mean 'mnist'?"),
+        (("none.toml",), "there is no table file none.toml"),
+        ((*ONE, "--seeds", "1"), "name the data directory with --data DIR"),
+        ((*ONE, "--data", "nowhere"), "the data directory nowhere does not exist"),
+        (("mnist", "--seeds", "0"), "--seeds"),
+        (("mnist", "--jobs", "0"), "--jobs"),
+        (("mnist", "--noise", "0.5"), "--noise 0.5 selects nothing: there are 0 (0.0), 20 (0.2)"),
+        (("mnist", "--methods", "human"), "--methods human selects nothing: there are plain, "),
+        (("digitsum", "--results", "/dev/null/results"), "is not a directory: name another place"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sentence in refused(capsys, "reproduce", *words)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["t", "--methods", "a", "b", "--small"], "t --methods a --methods b --small"),
+        (["t", "--noise", "1", "--noise", "2"], "t --noise 1 --noise 2"),
+        (["t", "--jobs", "2", "--noise", "1", "2"], "t --jobs 2 --noise 1 --noise 2"),
+        (["--noise", "1", "t"], "--noise 1 t"),
+    ],
+)
+def test_lists_of_words(words: list[str], expected: str) -> None:
+    assert " ".join(spread_lists(words)) == expected
+
+
+def test_a_cell_has_its_place(tmp_path: Path) -> None:
+    cell = cell_of(tiny_table(tmp_path), "plain", is_small=True)
+    assert ResultsStore(Path("r")).file(cell) == Path("r", "tiny", "plain-40-1-small.json")
