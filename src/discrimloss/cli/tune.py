@@ -153,6 +153,6 @@ def _search(
             "--out; the same command goes on"
         ) from error
     data = [] if request.data == Path() else ["--data", str(request.data)]
-    files = {"Recipe": out / BEST, "Trials": out / TRIALS, "Page": out / PAGE}
+    files = {"Recipe": out / BEST, "Table": out / TRIALS, "Page": out / PAGE}
     train = shlex.join(["discrimloss", "train", str(out / BEST), *data])
     print_outcome(outcome, request.config, files, train)

@@ -82,7 +82,7 @@ def print_outcome(
         f"{states.count(TrialState.COMPLETE)} trials complete, "
         f"{states.count(TrialState.PRUNED)} pruned, {states.count(TrialState.FAIL)} failed"
     )
-    console.print(f"Trials: {counts}")
+    console.print(counts)
     if outcome.rank_correlation is not None:
         console.print(f"Rank correlation of validation and test: {outcome.rank_correlation:.2f}")
     for key, value in outcome.best_settings().items():

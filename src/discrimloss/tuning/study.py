@@ -27,6 +27,7 @@ TEST = "test"
 """The oracle's figure of a trial."""
 SECONDS_TO_SETTLE = 10.0
 """For the one who made a study to write down its settings."""
+WORKER = "worker"
 SETTLED = (TrialState.COMPLETE, TrialState.PRUNED)
 OPEN = (TrialState.RUNNING, TrialState.WAITING)
 

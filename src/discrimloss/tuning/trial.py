@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import platform
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +22,7 @@ from discrimloss.training.run_directory import RunDirectory
 from discrimloss.tuning.criterion import epoch_score, oracle_figure, trial_score
 from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.search_space import with_values
-from discrimloss.tuning.study import SETTINGS, TEST, WHY
+from discrimloss.tuning.study import SETTINGS, TEST, WHY, WORKER
 
 
 def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
@@ -32,6 +34,7 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
     """
     values = {key: searched.draw(trial, key) for key, searched in request.space.items()}
     trial.set_user_attr(SETTINGS, values)
+    trial.set_user_attr(WORKER, f"{platform.node()}:{os.getpid()}")
     config = replace(with_values(request.config, values), tensorboard=False, traced_samples=0)
     watcher = _Watcher(trial, config.epochs, task.is_regression)
     try:

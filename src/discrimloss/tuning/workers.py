@@ -31,6 +31,16 @@ from discrimloss.tuning.study import (
 from discrimloss.tuning.trial import run_trial
 
 POLL_SECONDS = 0.5
+IMPORTED_ONCE = (
+    "discrimloss.tuning.workers",
+    "alembic.command",
+    "pandas",
+    "sklearn.datasets",
+    "sqlalchemy.orm",
+    "torch._dynamo",
+)
+"""What each worker would import for itself, seconds each, at its first trial. It is no mistake if
+one of them is not there."""
 Watch = Callable[[Standing], None]
 
 
@@ -142,7 +152,7 @@ def _process_context() -> Any:
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:
-        context.set_forkserver_preload(["discrimloss.tuning.workers"])
+        context.set_forkserver_preload(list(IMPORTED_ONCE))
     return context
 
 
