@@ -1,4 +1,4 @@
-"""What is searched: the default spaces, what a person asks for, and how values get into a config."""
+"""What is searched: default spaces, what a person asks for, and how values get into a config."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def test_both_set_and_searched() -> None:
     setting = "optimizer.learning_rate=0.1"
     with pytest.raises(OptionError, match="is both set and searched"):
         parse_search(load_recipe("digits", [setting]), [f"{setting}:0.2"], [setting])
+    names = ("schedule.kind=cosine", setting, "optimizer.weight_decay=0.1")
     with pytest.raises(OptionError, match="nothing is left to search"):
-        names = ("schedule.kind=cosine", setting, "optimizer.weight_decay=0.1")
         parse_search(load_recipe("digits", names), ["optimizer"], names)
 
 
