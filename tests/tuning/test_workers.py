@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
+import sqlalchemy.exc
 import torch
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
 from discrimloss.data.base import Part
@@ -160,6 +164,26 @@ def test_a_worker_that_was_taken_for_dead_leaves_the_trial_to_others(
     study = work(request)
     states = [trial.state for trial in study.get_trials()]
     assert states == [TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
+
+
+def test_workers_that_make_the_same_tables_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def second_to_come(*arguments: Any, **options: Any) -> RDBStorage:
+        opened.append(arguments)
+        if len(opened) == 1:
+            cause = sqlite3.IntegrityError("UNIQUE constraint failed: alembic_version.version_num")
+            raise sqlalchemy.exc.IntegrityError("INSERT …", {}, cause)
+        if len(opened) == 2:
+            cause = sqlite3.OperationalError("table studies already exists")
+            raise sqlalchemy.exc.OperationalError("CREATE …", {}, cause)
+        return RDBStorage(*arguments, **options)
+
+    monkeypatch.setattr("discrimloss.tuning.storage.RDBStorage", second_to_come)
+    assert standing(open_study(request_for(tmp_path))).settled == 0
+    assert len(opened) == 3
 
 
 def test_another_search_may_not_join(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from discrimloss.tuning.request import TuneError
 
 SQLITE_PATIENCE = 60.0
 """Seconds to wait while another worker writes to the same file."""
+ATTEMPTS = 8
+"""To open a new database that several workers open at once."""
 MOST_REPETITIONS = 3
 """How often the trial of a worker that died is begun again: some trials may be what kills them."""
 
@@ -44,19 +47,34 @@ def open_storage(url: str, lost_after: int) -> RDBStorage:
         options["pool_pre_ping"] = True  # servers close connections that rest for an hour
     try:
         with storage_errors(url), experimental_is_fine():
-            return RDBStorage(
-                url,
-                engine_kwargs=options,
-                heartbeat_interval=max(1, lost_after // 4),
-                grace_period=lost_after,
-                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS),
-            )
+            return _connect(url, options, lost_after)
     except ImportError as error:
         driver = getattr(error.__cause__, "name", None) or address.get_backend_name()
         raise TuneError(
             f"--storage {shown(url)} needs a database driver that is not installed: "
             f"pip install {driver}"
         ) from error
+
+
+def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBStorage:
+    for attempt in range(ATTEMPTS):
+        try:
+            return RDBStorage(
+                url,
+                engine_kwargs=engine_options,
+                heartbeat_interval=max(1, lost_after // 4),
+                grace_period=lost_after,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS),
+            )
+        except sqlalchemy.exc.DBAPIError as error:
+            # Another worker makes the same tables at this moment: it will soon have made them.
+            is_race = isinstance(error, sqlalchemy.exc.IntegrityError) or "exists" in str(
+                error.orig
+            )
+            if not is_race or attempt == ATTEMPTS - 1:
+                raise
+        time.sleep(0.2 * (attempt + 1))
+    raise AssertionError("unreachable")
 
 
 @contextmanager
