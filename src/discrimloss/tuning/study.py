@@ -132,3 +132,17 @@ def give_up_lost_trials(study: Study) -> None:
     """Count the trials of dead workers as failed, and put them up to be begun again."""
     with experimental_is_fine():
         optuna.storages.fail_stale_trials(study)
+
+
+def begin_again(study: Study, number: int) -> None:
+    """Put the values of a trial that was interrupted up to be tried again."""
+    trial = next(t for t in study.get_trials(deepcopy=False) if t.number == number)
+    study.add_trial(
+        optuna.create_trial(
+            state=TrialState.WAITING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={AS_IT_IS: trial.user_attrs.get(AS_IT_IS, False)},
+            system_attrs=trial.system_attrs,
+        )
+    )

@@ -23,6 +23,7 @@ from discrimloss.tuning.storage import storage_errors
 from discrimloss.tuning.study import (
     SURPLUS,
     Standing,
+    begin_again,
     give_up_lost_trials,
     is_surplus,
     open_study,
@@ -79,12 +80,14 @@ def work(
 
 def _run_one(study: Study, request: TuneRequest, task: TaskData) -> None:
     was_given_away = False
+    begun: list[int] = []
 
     def objective(trial: Trial) -> float:
         nonlocal was_given_away
         if is_surplus(study, trial.number, request.trials):
             trial.set_user_attr(SURPLUS, True)
             raise _SurplusError
+        begun.append(trial.number)
         try:
             return run_trial(trial, request, task)
         except UpdateFinishedTrialError:
@@ -93,6 +96,10 @@ def _run_one(study: Study, request: TuneRequest, task: TaskData) -> None:
 
     try:
         study.optimize(objective, n_trials=1, catch=(_SurplusError,))
+    except KeyboardInterrupt:
+        for number in begun:
+            begin_again(study, number)
+        raise
     except ValueError:
         # This machine slept so long that others took it for dead; the trial is theirs now.
         if not was_given_away:
