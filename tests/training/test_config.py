@@ -101,6 +101,10 @@ def test_each_key_of_the_smallest_recipe_is_needed(key: str) -> None:
         ({"batch_size": -1}, "batch_size must be 1 or more, not -1"),
         ({"eval_batch_size": 0}, "eval_batch_size must be 1 or more, not 0"),
         ({"train_size": 0}, "train_size must be 1 or more, not 0"),
+        (
+            {"noisy_validation": 1.0},
+            "noisy_validation must be a share from 0 to below 1, not 1.0",
+        ),
         ({"steps_per_epoch": 0}, "steps_per_epoch must be 1 or more, not 0"),
         ({"threads": -1}, "threads must be 0 or more, not -1"),
         ({"workers": -1}, "workers must be 0 or more, not -1"),

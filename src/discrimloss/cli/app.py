@@ -19,9 +19,10 @@ from discrimloss.cli.report import report
 from discrimloss.cli.reproduce import ReproduceCommand, reproduce
 from discrimloss.cli.review import review
 from discrimloss.cli.train import train
+from discrimloss.cli.tune import tune
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (audit, review, apply, report, demo, train, ls, cp):
+for command in (audit, review, apply, report, demo, train, tune, ls, cp):
     app.command()(command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.add_typer(data, name="data")

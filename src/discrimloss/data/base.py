@@ -127,12 +127,16 @@ class TaskData:
         """With a random part of the training samples only."""
         if train_size is None or train_size >= len(self.train):
             return self
-        chosen = torch.randperm(len(self.train), generator=generator)[:train_size].sort().values
+        drawn = torch.randperm(len(self.train), generator=generator)[:train_size]
+        return self.with_training_rows(drawn.sort().values)
+
+    def with_training_rows(self, rows: Tensor) -> TaskData:
+        """With these training samples only, in this order."""
         human = self.human_labels
         return replace(
             self,
-            train=self.train.select(chosen),
-            chosen=chosen,
-            difficulty=None if self.difficulty is None else self.difficulty[chosen],
-            human_labels=None if human is None else lambda name: human(name)[chosen],
+            train=self.train.select(rows),
+            chosen=rows if self.chosen is None else self.chosen[rows],
+            difficulty=None if self.difficulty is None else self.difficulty[rows],
+            human_labels=None if human is None else lambda name: human(name)[rows],
         )

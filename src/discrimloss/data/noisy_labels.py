@@ -19,6 +19,10 @@ class NoisyLabels:
     num_classes: int | None
     """None for a regression."""
 
+    def select(self, index: Tensor) -> NoisyLabels:
+        """Only those of these samples, in this order."""
+        return NoisyLabels(self.target[index], self.clean_target[index], self.num_classes)
+
     @property
     def is_wrong(self) -> Tensor:
         """Shape (samples,): which of the given labels are wrong. For evaluation only."""

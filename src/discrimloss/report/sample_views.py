@@ -30,6 +30,7 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
         ReportError: the dataset is not there, or it is another one.
     """
     from discrimloss.training.config import read_config
+    from discrimloss.training.noisy_validation import split_rows
     from discrimloss.training.run import load_data
     from discrimloss.training.seeds import derived_generator
 
@@ -38,6 +39,9 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
         task = load_data(config, data).limited(
             config.train_size, derived_generator(0, "train_size")
         )
+        if config.noisy_validation > 0.0:
+            learned, _ = split_rows(len(task.train), config.noisy_validation, config.seed)
+            task = task.with_training_rows(learned)
     except (OptionError, DataError) as error:
         raise ReportError(f"cannot show the samples of {config_name(settings)}: {error}") from error
     inputs = task.train.inputs

@@ -130,6 +130,9 @@ class RunConfig:
     schedule: ScheduleConfig
     train_size: int | None = None
     """Use only so many training samples, drawn at random."""
+    noisy_validation: float = 0.0
+    """Share of the training samples that is not learned from, but looked at after every epoch,
+    with its labels as noisy as they are: validation without clean labels."""
     steps_per_epoch: int | None = None
     """Counts this many steps as an epoch, instead of a pass over the data."""
     eval_batch_size: int = 1000
@@ -155,6 +158,10 @@ class RunConfig:
         for name in ("threads", "workers", "checkpoint_seconds", "traced_samples"):
             if not getattr(self, name) >= 0:
                 raise OptionError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if not 0.0 <= self.noisy_validation < 1.0:
+            raise OptionError(
+                f"noisy_validation must be a share from 0 to below 1, not {self.noisy_validation}"
+            )
         if not 0 <= self.seed <= HIGHEST_SEED:
             raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
 

@@ -28,6 +28,7 @@ from discrimloss.training.loop import (
     Parts,
     TrainingLoop,
 )
+from discrimloss.training.noisy_validation import hold_out
 from discrimloss.training.records import Row, versions
 from discrimloss.training.run_directory import (
     ENVIRONMENT,
@@ -91,7 +92,8 @@ def run_training(
     with stop_on_signals() as stop:
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
-            require_same_settings(directory.config(), config.as_table())
+            saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
+            require_same_settings(saved, config.as_table())
             if directory.is_finished:
                 return directory.summary()
         accelerator = build_accelerator(config)
@@ -148,6 +150,8 @@ def prepare_run(
         )
     task = task.limited(config.train_size, derived_generator(0, "train_size"))
     labels = make_labels(config.noise, task, derived_generator(config.seed, "noise"))
+    if config.noisy_validation > 0.0:
+        task, labels = hold_out(task, labels, config.noisy_validation, config.seed)
     method = build_method(config, task, labels.target)
     # Processes drop different units of a network, from the same initial weights.
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
@@ -273,7 +277,9 @@ def summarize(
     if f"test_{metric}" in history[-1]:
         summary["test"] = _last_and_best(history, f"test_{metric}", is_regression)
     if f"validation_{metric}" in history[-1]:
-        summary["validation"] = {"last": history[-1][f"validation_{metric}"]}
+        source = "noisy_validation" if config.noisy_validation > 0.0 else "dataset"
+        last = history[-1][f"validation_{metric}"]
+        summary["validation"] = {"last": last, "source": source}
     if truth is not None:
         summary["noise_true"] = float(truth.is_wrong.double().mean())
     if verdicts is not None:

@@ -122,7 +122,7 @@ class RunDirectory:
 
     def write_config(self, table: dict[str, Any]) -> None:
         """Write the settings of the run."""
-        self.write(CONFIG, tomlkit.dumps(_as_toml(table)))
+        self.write(CONFIG, tomlkit.dumps(as_toml(table)))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -148,7 +148,7 @@ def why_unusable(path: Path) -> str | None:
 
 def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise an `OptionError` unless a run that is to be resumed has the settings now asked for."""
-    before, now = dict(flat(_as_toml(saved))), dict(flat(_as_toml(wanted)))
+    before, now = dict(flat(as_toml(saved))), dict(flat(as_toml(wanted)))
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if changed:
         told = ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
@@ -167,12 +167,13 @@ def flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def _as_toml(value: Any) -> Any:
+def as_toml(value: Any) -> Any:
+    """Settings as TOML takes them: lists for tuples, tables last."""
     if isinstance(value, dict):
         # Plain values before tables: a table ends where the next one begins.
         ordered = sorted(value.items(), key=lambda item: isinstance(item[1], dict))
-        return {key: _as_toml(entry) for key, entry in ordered}
-    return [_as_toml(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+        return {key: as_toml(entry) for key, entry in ordered}
+    return [as_toml(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def _lock(descriptor: int) -> bool:

@@ -1,0 +1,158 @@
+"""`discrimloss tune`: search hyperparameters without clean labels."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from discrimloss.cli.data_directory import DataOption, check_is_directory, required
+from discrimloss.cli.errors import CommandError, needs_extra
+from discrimloss.cli.train import NEEDS as TRAIN_NEEDS
+
+if TYPE_CHECKING:
+    from discrimloss.tuning.request import TuneRequest
+
+NEEDS = (*TRAIN_NEEDS, "optuna", "sqlalchemy", "alembic", "plotly", "scipy")
+DATABASE = "tune.db"
+
+
+def tune(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (`discrimloss ls`), or a file.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="What is not searched, e.g. noise.rate=0.4."),
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="method, optimizer or all; or KEY=LOW:HIGH, KEY=LOW:HIGH:log, KEY=A,B,C. "
+            "May be given several times. [default: method for DiscrimLoss, else optimizer]",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(metavar="N", help="Of all workers together, earlier ones included.")
+    ] = 40,
+    data: DataOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where results go. [default: tuned/RECIPE-METHOD]"),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The database of the trials. [default: sqlite:///OUT/tune.db]"
+        ),
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Its name there. [default: RECIPE-METHOD]"),
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Workers on this machine.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="The same as seed=N; also of the search.")
+    ] = None,
+    lost_after: Annotated[
+        int,
+        typer.Option(metavar="SECONDS", help="When a silent worker counts as dead."),
+    ] = 120,
+) -> None:
+    """Search the hyperparameters of a recipe without clean labels.
+
+    Each trial trains with other values and is judged by a fifth of the training samples that it
+    does not learn from, with their labels as noisy as they are. Poor trials are stopped early. The
+    best values go to best.toml, a recipe for `discrimloss train`; all trials to trials.csv;
+    the history and what matters to tuning.html.
+
+    Ctrl-C stops; the same command goes on. The same command with the same --storage on other
+    machines helps.
+    """
+    for name, value in (("--trials", trials), ("--jobs", jobs), ("--lost-after", lost_after)):
+        if value < 1:
+            raise CommandError(f"{name} must be 1 or more, not {value}")
+    overrides = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
+    try:
+        from discrimloss.data.base import datasets
+        from discrimloss.data.obtain import BuiltIn, how_obtained
+        from discrimloss.options import OptionError
+        from discrimloss.recipes import load_recipe
+        from discrimloss.training.run_directory import why_unusable
+        from discrimloss.tuning.parse_search import parse_search
+        from discrimloss.tuning.request import TuneRequest, searchable
+    except ModuleNotFoundError as error:
+        raise _needs_extra(error) from error
+    try:
+        config = searchable(load_recipe(recipe, overrides))
+        space = parse_search(config, search or [], overrides)
+    except OptionError as error:
+        raise CommandError(str(error)) from error
+    name = f"{config.recipe}-{config.method}"
+    place = out or Path("tuned", name)
+    if objection := why_unusable(place):
+        raise CommandError(objection)
+    if data is not None:
+        check_is_directory(data)
+    is_built_in = isinstance(how_obtained(datasets.get(config.data.name)), BuiltIn)
+    directory = Path() if data is None and is_built_in else required(data)
+    url = storage or f"sqlite:///{place / DATABASE}"
+    request = TuneRequest(config, space, directory, url, study or name, trials, lost_after)
+    searched = [part for word in search or [] for part in ("--search", word)]
+    _search(request, jobs, place, storage is None, ["tune", recipe, *overrides, *searched])
+
+
+def _needs_extra(error: ModuleNotFoundError) -> Exception:
+    return needs_extra(error, NEEDS, "tuning", "tune")
+
+
+def _search(
+    request: TuneRequest, jobs: int, out: Path, is_own_storage: bool, words: list[str]
+) -> None:
+    try:
+        from discrimloss.cli.tune_display import TuneDisplay, print_outcome
+        from discrimloss.training.interruption import Interrupted, stop_on_signals
+        from discrimloss.training.run import RUN_ERRORS
+        from discrimloss.tuning.outcome import outcome_of
+        from discrimloss.tuning.page import importances_of
+        from discrimloss.tuning.request import TuneError
+        from discrimloss.tuning.storage import shown
+        from discrimloss.tuning.workers import work, work_together
+        from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
+    except ModuleNotFoundError as error:
+        raise _needs_extra(error) from error
+    display = TuneDisplay(request.trials, request.config.loss != "cross_entropy")
+    try:
+        if is_own_storage:
+            out.mkdir(parents=True, exist_ok=True)
+        with stop_on_signals(), display:
+            if jobs == 1:
+                study = work(request, display.show)
+            else:
+                study = work_together(request, jobs, display.show)
+        outcome = outcome_of(study, display.is_regression)
+        where = [] if is_own_storage else ["--storage", shown(request.storage)]
+        options = ["--trials", str(request.trials), "--study", request.study, *where]
+        command = shlex.join(["discrimloss", *words, *options])
+        write_results(outcome, request.config, importances_of(study), out, command)
+    except (TuneError, *RUN_ERRORS) as error:
+        raise CommandError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise _needs_extra(error) from error
+    except (KeyboardInterrupt, Interrupted) as stopped:
+        number = stopped.signal_number if isinstance(stopped, Interrupted) else 2
+        raise CommandError(
+            f"stopped after {display.settled} of {request.trials} trials: the same command goes on",
+            exit_code=128 + number,
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(
+            f"cannot use {error.filename or out} ({reason}): make room or name another place with "
+            "--out; the same command goes on"
+        ) from error
+    data = [] if request.data == Path() else ["--data", str(request.data)]
+    files = {"Recipe": out / BEST, "Table": out / TRIALS, "Page": out / PAGE}
+    train = shlex.join(["discrimloss", "train", str(out / BEST), *data])
+    print_outcome(outcome, request.config, files, train)

@@ -1,0 +1,1 @@
+"""Hyperparameters found without clean labels: `discrimloss tune`."""

@@ -1,0 +1,94 @@
+"""What a search found, and what an oracle with clean labels says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from discrimloss.training.evaluation import metric_name
+from discrimloss.tuning.request import TuneError
+from discrimloss.tuning.study import AS_IT_IS, SETTINGS, SURPLUS, TEST, WHY, best_of
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The trials of a study, and those among them that matter."""
+
+    is_regression: bool
+    trials: tuple[FrozenTrial, ...]
+    """All that began, in their order."""
+    best: FrozenTrial
+    """By the noisy validation labels: the one to take."""
+    as_it_is: FrozenTrial | None
+    """The recipe with its own values, if it came to its end."""
+    oracle: FrozenTrial | None
+    """The one with the best test figure, which nobody may choose; None without test data."""
+    rank_correlation: float | None
+    """Spearman's, of noisy validation and test over all complete trials. 1 is the same order."""
+
+    @property
+    def metric(self) -> str:
+        """``accuracy`` or ``mae``."""
+        return metric_name(self.is_regression)
+
+    @property
+    def complete(self) -> list[FrozenTrial]:
+        """Those that came to their end."""
+        return [t for t in self.trials if t.state == TrialState.COMPLETE]
+
+    def validation(self, score: float | None) -> float:
+        """A score as the metric that it is of: errors are maximised with a minus."""
+        assert score is not None
+        return -score if self.is_regression else score
+
+    def best_settings(self) -> dict[str, Any]:
+        """What the best trial set."""
+        found: dict[str, Any] = self.best.user_attrs[SETTINGS]
+        return found
+
+
+def outcome_of(study: Study, is_regression: bool) -> Outcome:
+    """Look at what a study has found.
+
+    Raises:
+        TuneError: no trial came to its end.
+    """
+    trials = [t for t in study.get_trials() if SURPLUS not in t.user_attrs]
+    complete = [t for t in trials if t.state == TrialState.COMPLETE]
+    best = best_of(complete)
+    if best is None:
+        reasons = [str(t.user_attrs[WHY]) for t in trials if WHY in t.user_attrs]
+        raise TuneError(
+            f"none of {len(trials)} trials came to its end"
+            f"{f' (the last: {reasons[-1]})' if reasons else ''}: search another range"
+        )
+    judged = [t for t in complete if TEST in t.user_attrs]
+    sign = -1.0 if is_regression else 1.0
+    oracle = max(judged, key=lambda t: (sign * t.user_attrs[TEST], -t.number), default=None)
+    return Outcome(
+        is_regression,
+        tuple(trials),
+        best,
+        next((t for t in complete if t.user_attrs.get(AS_IT_IS)), None),
+        oracle,
+        rank_correlation(
+            [float(t.value or 0.0) for t in judged], [sign * t.user_attrs[TEST] for t in judged]
+        ),
+    )
+
+
+def rank_correlation(first: list[float], second: list[float]) -> float | None:
+    """Spearman's rank correlation; None where one of the two does not vary.
+
+    >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
+    0.5
+    """
+    from scipy.stats import rankdata
+
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return None
+    return float(round(np.corrcoef(rankdata(first), rankdata(second))[0, 1], 6))

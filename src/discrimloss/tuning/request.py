@@ -1,0 +1,50 @@
+"""What to search, from what, where its trials are kept, and what can go wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from discrimloss.training.config import RunConfig
+from discrimloss.tuning.criterion import DEFAULT_SHARE, averaged_epochs
+from discrimloss.tuning.search_space import SearchSpace
+
+DEVICE_SETTINGS = ("device", "threads", "workers")
+"""May differ from machine to machine."""
+
+
+class TuneError(Exception):
+    """A search that cannot begin or go on: one sentence that says what to do."""
+
+
+def searchable(config: RunConfig) -> RunConfig:
+    """The config with a noisy validation split, its own or the usual one."""
+    return replace(config, noisy_validation=config.noisy_validation or DEFAULT_SHARE)
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """A search. Workers with equal requests share its trials."""
+
+    config: RunConfig
+    """The recipe, with `noisy_validation` above 0."""
+    space: SearchSpace
+    data: Path
+    storage: str
+    """A URL of SQLAlchemy."""
+    study: str
+    trials: int
+    """Of all workers together, those of earlier commands among them."""
+    lost_after: int = 120
+    """Seconds after which a worker that gives no sign counts as dead, and its trial is repeated."""
+
+    def settings(self) -> dict[str, Any]:
+        """What all workers of a study must agree on."""
+        table = self.config.as_table()
+        kept = {name: value for name, value in table.items() if name not in DEVICE_SETTINGS}
+        return {
+            **kept,
+            "search": {key: str(searched) for key, searched in self.space.items()},
+            "averaged_epochs": averaged_epochs(self.config.epochs),
+        }

@@ -1,0 +1,128 @@
+"""The database that workers share, and sentences for what can be wrong with it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import optuna
+import sqlalchemy.exc
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from sqlalchemy.engine import URL, make_url
+
+from discrimloss.tuning.request import TuneError
+
+SQLITE_PATIENCE = 60.0
+"""Seconds to wait while another worker writes to the same file."""
+ATTEMPTS = 8
+"""To open a new database that several workers open at once."""
+MOST_REPETITIONS = 3
+"""How often the trial of a worker that died is begun again: some trials may be what kills them."""
+
+
+@contextmanager
+def experimental_is_fine() -> Iterator[None]:
+    """Optuna calls its signs of life experimental, and has for five years."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        yield
+
+
+def open_storage(url: str, lost_after: int) -> RDBStorage:
+    """Connect to a database, and make its tables if it has none.
+
+    Raises:
+        TuneError: what is wrong with the URL, the driver or the database.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command says what there is to say
+    address = _address(url)
+    options: dict[str, Any] = {}
+    if address.get_backend_name() == "sqlite":
+        options["connect_args"] = {"timeout": SQLITE_PATIENCE}
+    else:
+        options["pool_pre_ping"] = True  # servers close connections that rest for an hour
+    try:
+        with storage_errors(url), experimental_is_fine():
+            return _connect(url, options, lost_after)
+    except ImportError as error:
+        driver = getattr(error.__cause__, "name", None) or address.get_backend_name()
+        raise TuneError(
+            f"--storage {shown(url)} needs a database driver that is not installed: "
+            f"pip install {driver}"
+        ) from error
+
+
+def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBStorage:
+    for attempt in range(ATTEMPTS):
+        try:
+            return RDBStorage(
+                url,
+                engine_kwargs=engine_options,
+                heartbeat_interval=max(1, lost_after // 4),
+                grace_period=lost_after,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS),
+            )
+        except sqlalchemy.exc.DBAPIError as error:
+            # Another worker makes the same tables at this moment: it will soon have made them.
+            is_race = isinstance(error, sqlalchemy.exc.IntegrityError) or "exists" in str(
+                error.orig
+            )
+            if not is_race or attempt == ATTEMPTS - 1:
+                raise
+        time.sleep(0.2 * (attempt + 1))
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def storage_errors(url: str) -> Iterator[None]:
+    """Turn what a database complains of into one sentence."""
+    try:
+        yield
+    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        reason = " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".")
+        if "database is locked" in reason:
+            advice = "end what else has the file open, or share the work through a database server"
+        else:
+            advice = "check the address, and that you may write there"
+        raise TuneError(f"cannot use --storage {shown(url)} ({reason}): {advice}") from error
+    except RuntimeError as error:  # tables of another version of Optuna
+        if "schema" not in str(error) and "optuna storage upgrade" not in str(error):
+            raise
+        raise TuneError(
+            f"--storage {shown(url)} was made by another version of Optuna: "
+            "use that version, or name another storage"
+        ) from error
+
+
+def shown(url: str) -> str:
+    """A URL without its password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def _address(url: str) -> URL:
+    try:
+        address = make_url(url)
+        address.get_dialect()
+    except sqlalchemy.exc.NoSuchModuleError as error:
+        raise TuneError(
+            f"--storage {shown(url)}: there is no kind of database named "
+            f"{make_url(url).drivername!r}; valid are e.g. sqlite:///FILE and "
+            "postgresql://USER:PASSWORD@HOST/DATABASE"
+        ) from error
+    except sqlalchemy.exc.ArgumentError as error:
+        raise TuneError(
+            "--storage must be a database URL, e.g. sqlite:///FILE or "
+            "postgresql://USER:PASSWORD@HOST/DATABASE"
+        ) from error
+    except ImportError:
+        return make_url(url)  # the driver is missing, which connecting tells
+    if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
+        raise TuneError("--storage sqlite:// keeps nothing: name a file, sqlite:///FILE")
+    return address

@@ -1,0 +1,93 @@
+"""One trial: a training run with some settings, watched and stopped early if it is poor."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from optuna import Trial, TrialPruned
+
+from discrimloss.data.base import TaskData
+from discrimloss.training.config import RunConfig
+from discrimloss.training.interruption import Interrupted, stop_on_signals
+from discrimloss.training.loop import NonFiniteLossError, TrainingLoop
+from discrimloss.training.records import Row
+from discrimloss.training.run import build_accelerator, prepare_run
+from discrimloss.training.run_directory import RunDirectory
+from discrimloss.tuning.criterion import epoch_score, oracle_figure, trial_score
+from discrimloss.tuning.request import TuneRequest
+from discrimloss.tuning.search_space import with_values
+from discrimloss.tuning.study import SETTINGS, TEST, WHY, WORKER
+
+
+def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
+    """Train with the values that the trial suggests; returns its score.
+
+    Raises:
+        TrialPruned: others were better at this epoch, or the loss is no number any more.
+        KeyboardInterrupt: someone wants all of it to stop; Optuna notes that the trial failed.
+    """
+    values = {key: searched.draw(trial, key) for key, searched in request.space.items()}
+    trial.set_user_attr(SETTINGS, values)
+    trial.set_user_attr(WORKER, f"{platform.node()}:{os.getpid()}")
+    config = replace(with_values(request.config, values), tensorboard=False, traced_samples=0)
+    watcher = _Watcher(trial, config.epochs, task.is_regression)
+    try:
+        with TemporaryDirectory(prefix="discrimloss-trial-") as place:
+            history = _train(config, request.data, Path(place), task, watcher)
+    except NonFiniteLossError as error:
+        trial.set_user_attr(WHY, str(error))
+        raise TrialPruned(str(error)) from error
+    except Interrupted as error:
+        trial.set_user_attr(WHY, "interrupted")
+        raise KeyboardInterrupt from error
+    return trial_score(history, task.is_regression)
+
+
+def _train(
+    config: RunConfig, data: Path, place: Path, task: TaskData, watcher: _Watcher
+) -> list[Row]:
+    """Only the epochs of a run: nobody asks for verdicts, which take longer than small runs."""
+    if config.threads > 0:
+        torch.set_num_threads(config.threads)
+    accelerator = build_accelerator(config)
+    prepared = prepare_run(config, data, task=task)
+    directory = RunDirectory(place)
+    with stop_on_signals() as stop:
+        loop = TrainingLoop(
+            config, prepared.method, prepared.parts, accelerator, directory, stop, watcher
+        )
+        return loop.run()
+
+
+class _Watcher:
+    """Tells Optuna of every epoch, and stops the run where it is not worth going on."""
+
+    def __init__(self, trial: Trial, epochs: int, is_regression: bool) -> None:
+        self.trial = trial
+        self.epochs = epochs
+        self.is_regression = is_regression
+
+    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
+        """Nothing: an epoch is soon enough."""
+
+    def on_epoch(self, row: Row) -> None:
+        """Report the score on the noisy labels. The test score is noted and not looked at."""
+        score, epoch = epoch_score(row, self.is_regression), int(row["epoch"])
+        if not math.isfinite(score):
+            self.trial.set_user_attr(WHY, f"the validation score of epoch {epoch} is {score}")
+            raise TrialPruned(f"epoch {epoch}")
+        self.trial.report(score, epoch)
+        is_last = epoch == self.epochs
+        if is_last:
+            test = oracle_figure(row, self.is_regression)
+            if test is not None and math.isfinite(test):
+                self.trial.set_user_attr(TEST, test)
+        elif self.trial.should_prune():
+            self.trial.set_user_attr(WHY, f"below the median of the trials at epoch {epoch}")
+            raise TrialPruned(f"epoch {epoch}")
