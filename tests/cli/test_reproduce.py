@@ -18,14 +18,6 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no data directory unless a test names one."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.delenv("DISCRIMLOSS_DATA", raising=False)
-
-
-@pytest.fixture
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails if a cell is started."""
 

@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,24 +19,6 @@ from tuning_runs import SMALL, before_every_epoch, send_in
 TUNE = ("tune", "digits", *SMALL)
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no data directory."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.delenv("DISCRIMLOSS_DATA", raising=False)
-
-
-@pytest.fixture
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if anything is trained: bad input must be refused before."""
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError("trained")
-
-    monkeypatch.setattr("discrimloss.training.loop.TrainingLoop.run", refuse)
 
 
 @pytest.mark.usefixtures("quick_verdicts")

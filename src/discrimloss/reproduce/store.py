@@ -149,7 +149,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gib": _memory_gib(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "architecture": platform.machine(),
         "threads_per_run": 1,
     }
