@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import refused
+from command_line import RUN_MAIN, refused, run_process
 from discrimloss.cli import main
 from discrimloss.recipes import load_recipe
 from discrimloss.tuning import trial as trials
@@ -154,16 +154,11 @@ def test_no_permission(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot write to" in refused(capsys, "tune", "digits", "--out", "closed/tuned")
 
 
-@pytest.mark.usefixtures("no_training")
-def test_without_optuna(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in list(sys.modules):
-        if name.startswith(("discrimloss.tuning", "discrimloss.cli.tune_display")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    sentence = refused(capsys, "tune", "digits")
-    assert sentence == (
-        "tuning needs an extra (optuna is missing): pip install 'discrimloss[tune]'"
+def test_without_optuna() -> None:
+    program = f"import sys; sys.modules['optuna'] = None\n{RUN_MAIN}"
+    process = run_process(program, "tune", "digits")
+    assert process.returncode == 2
+    assert process.stderr == (
+        "discrimloss: tuning needs an extra (optuna is missing): pip install 'discrimloss[tune]'\n"
     )
     assert not Path("tuned").exists()
