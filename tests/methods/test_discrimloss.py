@@ -78,7 +78,7 @@ def test_every_option_of_the_criterion_can_be_set() -> None:
     parameters = inspect.signature(DiscrimLoss.__init__).parameters.values()
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     loops = {"reduction", "ids", "sharded", "process_group"}  # what the loop decides
-    assert given - {"held_out"} == own - loops
+    assert given - {"held_out", "predictions_from"} == own - loops
 
 
 def trained_with_held_out(target: torch.Tensor, **options: Any) -> DiscrimLossMethod:

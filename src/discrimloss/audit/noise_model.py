@@ -94,6 +94,17 @@ def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> LabelJu
     return LabelJudgement(score, suggested)
 
 
+def fit_noise_model(logits: Tensor, given: Tensor) -> NoiseModel:
+    """A quick fit: noise that is drawn firmly towards uniform.
+
+    Args:
+        logits: shape (samples, classes), float64.
+        given: shape (samples,), int64.
+    """
+    with torch.enable_grad():
+        return _fit_with(PRIORS[0], logits, given)
+
+
 def _some(chosen: Tensor, logits: Tensor) -> Tensor:
     """A random part of the chosen samples, large enough to fit a model to."""
     rows = chosen.nonzero()[:, 0]

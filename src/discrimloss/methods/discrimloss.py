@@ -10,6 +10,8 @@ from torch import Tensor
 
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
+from discrimloss.methods.label_trust import LabelTrust
+from discrimloss.methods.processes import gather_rows, weighted_mean
 from discrimloss.verdicts import Verdicts
 
 
@@ -20,6 +22,10 @@ class DiscrimLossMethod(Method):
     The options are those of `discrimloss.DiscrimLoss`; what is not given follows from the number
     of epochs. ``held_out`` is a share of the samples that are looked at in every epoch and never
     learned from: what is known of them is not memorised.
+
+    ``predictions_from`` is ours: after this share of the epochs, a sample counts as much as its
+    label is trusted, judged from the network's answers (`LabelTrust`); the learned weights go on
+    for the records. The step does not shrink with the noise.
     """
 
     is_held_out: Tensor
@@ -40,10 +46,19 @@ class DiscrimLossMethod(Method):
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
         held_out: float = 0.0,
+        predictions_from: float | None = None,
     ) -> None:
         super().__init__(setting, keeps_history=False)  # it has one of its own
         if not 0.0 <= held_out < 1.0:
             raise ValueError(f"held_out must be a share from 0 to below 1, not {held_out}")
+        if predictions_from is not None and not 0.0 <= predictions_from <= 1.0:
+            raise ValueError(
+                f"predictions_from must be a share of the run from 0 to 1, not {predictions_from}"
+            )
+        self.predictions_from = predictions_from
+        self.labels: LabelTrust | None = None
+        if predictions_from is not None:
+            self.labels = LabelTrust(setting.target, setting.num_classes)
         self.holds_out = held_out > 0.0
         draw = torch.rand(setting.num_samples, generator=torch.Generator().manual_seed(0))
         self.register_buffer("is_held_out", draw < held_out, persistent=False)
@@ -69,8 +84,20 @@ class DiscrimLossMethod(Method):
         losses = self.setting.task_losses(output, batch.target)
         if self.holds_out:
             losses = torch.where(self.is_held_out[batch.index], losses.detach(), losses)
-        loss = self.criterion(self.inner_losses(losses), batch.index)
+        inner = self.inner_losses(losses)
+        if self.labels is None:
+            loss = self.criterion(inner, batch.index)
+        else:
+            loss = self._by_trust(inner, output, batch, self.labels)
         return StepResult(loss, losses.detach(), output.detach())
+
+    def _by_trust(self, inner: Tensor, output: Tensor, batch: Batch, labels: LabelTrust) -> Tensor:
+        labels.take(output, batch.index)
+        if not labels.has_judged:
+            weighted: Tensor = self.criterion(inner, batch.index)
+            return weighted
+        self.criterion(inner.detach(), batch.index)
+        return weighted_mean(inner, labels.trust[gather_rows(batch.index)].to(inner.dtype))
 
     def inner_losses(self, task_losses: Tensor) -> Tensor:
         """What the criterion is put on, shape (batch,): here the task loss as it is."""
@@ -80,25 +107,38 @@ class DiscrimLossMethod(Method):
         """Tell the criterion which epoch it is."""
         super().begin_epoch(epoch)
         self.criterion.set_epoch(epoch)
+        if self.labels is not None and self.predictions_from is not None:
+            passed = epoch - 1
+            if passed >= max(1.0, self.predictions_from * self.setting.epochs):
+                self.labels.judge(epoch)
 
     def verdicts(self) -> Verdicts:
         """What the criterion says of every sample."""
         return self.criterion.verdicts()
 
     def sample_scores(self) -> Tensor:
-        """The learned weights: large is distrusted."""
+        """The learned weights: large is distrusted; or one less the trust in the labels."""
+        if self.labels is not None and self.labels.has_judged:
+            return (1.0 - self.labels.trust).masked_fill(self.labels.visits == 0, torch.nan)
         weights = self.criterion.sample_weights
         return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Those of the criterion."""
-        return {"variant": self.criterion.variant, **asdict(self.criterion.hyperparameters)}
+        said: dict[str, Any] = {"variant": self.criterion.variant}
+        said |= asdict(self.criterion.hyperparameters)
+        if self.predictions_from is not None:
+            said["predictions_from"] = self.predictions_from
+        return said
 
     def log_values(self) -> dict[str, float]:
         """The thresholds, and the mean weight."""
-        return {
+        values = {
             "k1": float(self.criterion.k1),
             "k_dyn": self.criterion.k_dyn,
             "k2": self.criterion.k2,
             "mean_weight": float(self.criterion.sample_weights.mean()),
         }
+        if self.labels is not None:
+            values["mean_trust"] = float(self.labels.trust.mean())
+        return values

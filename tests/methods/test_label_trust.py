@@ -1,0 +1,114 @@
+"""Samples count as much as their labels are trusted, judged from the network's answers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from discrimloss.methods.base import Batch, Setting
+from discrimloss.methods.discrimloss import DiscrimLossMethod
+from discrimloss.training.task_losses import cross_entropy, task_losses
+
+SAMPLES, EPOCHS = 400, 8
+
+
+class Made:
+    """Three blobs, or a line, with 30 % wrong labels."""
+
+    def __init__(self, is_regression: bool = False) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.is_wrong = torch.rand(SAMPLES, generator=generator) < 0.3
+        self.inputs = torch.randn(SAMPLES, 3, generator=generator)
+        if is_regression:
+            true = 10.0 * self.inputs[:, 0]
+            other = true[torch.randperm(SAMPLES, generator=generator)]
+            self.setting = self._setting(
+                torch.where(self.is_wrong, other, true),
+                None,
+                lambda: nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)),
+            )
+        else:
+            true = torch.randint(3, (SAMPLES,), generator=generator)
+            self.inputs[torch.arange(SAMPLES), true] += 4.0
+            other = (true + torch.randint(1, 3, (SAMPLES,), generator=generator)) % 3
+            self.setting = self._setting(
+                torch.where(self.is_wrong, other, true), 3, lambda: nn.Linear(3, 3)
+            )
+
+    def _setting(self, target: Tensor, num_classes: int | None, network: object) -> Setting:
+        losses = cross_entropy if num_classes else task_losses("smooth_l1", is_regression=True)
+        return Setting(network, losses, SAMPLES, num_classes, EPOCHS, target)  # type: ignore[arg-type]
+
+    def trained(self, epochs: int = EPOCHS, **options: float) -> DiscrimLossMethod:
+        torch.manual_seed(1)
+        method = DiscrimLossMethod(self.setting, **options)  # type: ignore[arg-type]
+        for epoch in range(1, epochs + 1):
+            method.begin_epoch(epoch)
+            order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
+            for index in order.split(40):
+                result = method(Batch(self.inputs[index], self.setting.target[index], index))
+                result.loss.backward()
+                with torch.no_grad():
+                    for parameter in method.networks.parameters():
+                        parameter -= 0.3 * parameter.grad
+                        parameter.grad = None
+        return method
+
+
+@pytest.mark.parametrize("is_regression", [False, True])
+def test_wrong_labels_lose_their_trust(is_regression: bool) -> None:
+    made = Made(is_regression)
+    method = made.trained(predictions_from=0.3)
+    assert method.labels is not None
+    trust = method.labels.trust
+    assert trust[~made.is_wrong].mean() > 0.8
+    assert trust[made.is_wrong].mean() < 0.35
+    assert 1.0 - method.log_values()["mean_trust"] == pytest.approx(0.3, abs=0.08)
+    scores = method.sample_scores()
+    assert torch.equal(scores, 1.0 - trust)
+    assert method.hyperparameters()["predictions_from"] == 0.3
+
+
+def test_until_then_it_is_the_papers_form() -> None:
+    made = Made()
+    plain, later = made.trained(4), made.trained(4, predictions_from=0.5)
+    assert torch.equal(plain.networks[0].weight, later.networks[0].weight)
+    changed = made.trained(5, predictions_from=0.5)
+    assert not torch.equal(made.trained(5).networks[0].weight, changed.networks[0].weight)
+
+
+def test_the_first_epoch_is_never_judged() -> None:
+    made = Made()
+    first = made.trained(1, predictions_from=0.0)
+    assert first.labels is not None
+    assert not first.labels.has_judged
+    assert (first.labels.trust == 1.0).all()
+
+
+def test_an_epoch_that_is_resumed_is_not_judged_again() -> None:
+    made = Made()
+    method = made.trained(predictions_from=0.3)
+    resumed = DiscrimLossMethod(made.setting, predictions_from=0.3)
+    resumed.load_state_dict(method.state_dict())
+    assert resumed.labels is not None
+    resumed.begin_epoch(EPOCHS)
+    assert torch.equal(resumed.labels.trust, method.labels.trust)  # type: ignore[union-attr]
+    resumed.begin_epoch(EPOCHS + 1)
+    assert not torch.equal(resumed.labels.trust, method.labels.trust)  # type: ignore[union-attr]
+
+
+def test_samples_that_were_never_seen_are_trusted() -> None:
+    made = Made()
+    method = made.trained(3, predictions_from=0.0)
+    assert method.labels is not None
+    method.labels.visits[0] = 0
+    method.begin_epoch(4)
+    assert method.labels.trust[0] == 1.0
+    assert method.sample_scores()[0].isnan()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="predictions_from"):
+        DiscrimLossMethod(Made().setting, predictions_from=share)
