@@ -29,9 +29,10 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
             the defaults of method ``superloss``; the paper of DiscrimLoss does not say which it
             took.
         variant, threshold, switch_gain, switch_rate, switch_epoch, suppressed_epochs,
-            regularization, history_decay, weight_lr, relative_weight_lr, weight_range, held_out:
-            those of method ``discrimloss``, with its defaults, which are ours (`docs/defaults.md`);
-            ``hyperparameters=paper`` takes the appendix's row for Clothing1M instead.
+            regularization, history_decay, weight_lr, relative_weight_lr, weight_range, held_out,
+            predictions_from: those of method ``discrimloss``, with its defaults, which are ours
+            (`docs/defaults.md`); ``hyperparameters=paper`` takes the appendix's row for Clothing1M
+            instead.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
         held_out: float = 0.0,
+        predictions_from: float | None = None,
     ) -> None:
         superloss = SuperLoss(setting.num_classes, confidence_threshold, confidence_regularization)
         super().__init__(
@@ -68,6 +70,7 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
             relative_weight_lr=relative_weight_lr,
             weight_range=weight_range,
             held_out=held_out,
+            predictions_from=predictions_from,
         )
         self.superloss = superloss
 
