@@ -39,6 +39,20 @@ def test_how_a_run_is_done_makes_no_result_stale(tmp_path: Path) -> None:
     assert not stored.is_stale
 
 
+def test_a_setting_that_is_new_since_makes_no_result_stale(tmp_path: Path) -> None:
+    store, cell = ResultsStore(tmp_path), cell_of(tiny_table(tmp_path), "plain")
+    content = result(cell, 91.0)
+    config = {key: value for key, value in content["config"].items() if key != "noisy_validation"}
+    store.write(cell, content | {"config": config})
+    stored = store.read(cell)
+    assert stored is not None
+    assert not stored.is_stale
+    store.write(cell, content | {"config": config | {"nonsense": 1}})  # gone since, on the contrary
+    stored = store.read(cell)
+    assert stored is not None
+    assert "nonsense was 1, is not set" in stored.differences
+
+
 def test_a_changed_default_of_the_method_makes_a_result_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

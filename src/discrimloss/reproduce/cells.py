@@ -85,8 +85,7 @@ class Cell:
 
         As JSON has it. Two cells of one identity are the same experiment.
         """
-        table = self.config.as_table()
-        settings = {key: value for key, value in table.items() if key not in WITHOUT_EFFECT}
+        settings = settings_with_effect(self.config)
         made = {"config": settings, "method_defaults": method_defaults(self.config)}
         identity: dict[str, Any] = json.loads(json.dumps(made))
         return identity
@@ -95,6 +94,12 @@ class Cell:
     def needs_data(self) -> bool:
         """Whether its dataset must be in the data directory."""
         return not isinstance(how_obtained(datasets.get(self.config.data.name)), BuiltIn)
+
+
+def settings_with_effect(config: RunConfig) -> dict[str, Any]:
+    """All settings of a run that its result depends on."""
+    table = config.as_table()
+    return {key: value for key, value in table.items() if key not in WITHOUT_EFFECT}
 
 
 def method_defaults(config: RunConfig) -> dict[str, Any]:

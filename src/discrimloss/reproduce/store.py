@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from discrimloss.reproduce.cells import Cell
+from discrimloss.options import OptionError
+from discrimloss.reproduce.cells import Cell, settings_with_effect
+from discrimloss.training.config import read_config
 from discrimloss.whole_file import whole_file
 
 Content = dict[str, Any]
@@ -59,7 +61,10 @@ class ResultsStore:
         path = self.file(cell)
         try:
             content: Content = json.loads(path.read_text(encoding="utf-8"))
-            made = {"config": content["config"], "method_defaults": content["method_defaults"]}
+            made = {
+                "config": _completed(content["config"]),
+                "method_defaults": content["method_defaults"],
+            }
             content["summary"]["metric"]  # the least that a result has
         except FileNotFoundError:
             return None
@@ -119,6 +124,19 @@ def _is_still_there(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def _completed(settings: Content) -> Content:
+    """Settings with those that did not exist when they were stored: the defaults did what they do.
+
+    Settings that do not exist any more stay as they are, and make a result stale.
+    """
+    try:
+        completed = settings_with_effect(read_config(settings, settings["recipe"]))
+    except OptionError:
+        return settings
+    content: Content = json.loads(json.dumps(completed))
+    return content
 
 
 def differences(made: Content, wanted: Content) -> Iterator[str]:
