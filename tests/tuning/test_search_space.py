@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from optuna import Trial
 
 from discrimloss.hyperparameters import paper_defaults
 from discrimloss.options import OptionError
@@ -12,10 +15,13 @@ from discrimloss.tuning.search_space import (
     LOWEST_WEIGHT,
     Choice,
     Range,
+    combinations,
     method_space,
     own_values,
     with_values,
 )
+from discrimloss.tuning.study import open_study
+from tuning_runs import request_for
 
 
 class Suggests:
@@ -173,3 +179,26 @@ def test_values_get_into_a_config() -> None:
     assert changed.optimizer.momentum == config.optimizer.momentum
     bounded = load_recipe("digits", ["options.weight_range=[1, 5]"])
     assert with_values(bounded, {LOWEST_WEIGHT: 0.7}).options["weight_range"] == (0.7, 5.0)
+
+
+def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
+    rates, kinds = "optimizer.learning_rate=0.02,0.05,0.1", "schedule.kind=constant,cosine"
+    request = request_for(tmp_path, search=(rates, kinds), trials=6)
+    assert len(combinations(request.space)) == 6
+    study = open_study(request)
+
+    def draw(trial: Trial) -> float:
+        for key, searched in request.space.items():
+            searched.draw(trial, key)
+        return 0.0
+
+    study.optimize(draw, n_trials=7)
+    tried = [tuple(sorted(trial.params.items())) for trial in study.get_trials()]
+    assert len(set(tried[:6])) == 6
+    assert tried[6] in tried[:6]  # nothing else is left
+
+
+def test_ranges_have_no_combinations() -> None:
+    config = load_recipe("digits")
+    space = parse_search(config, ("optimizer.learning_rate=0.01:0.1", "batch_size=16,32"), ())
+    assert combinations(space) == []

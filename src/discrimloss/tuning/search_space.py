@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,9 @@ LOWEST_WEIGHT = "options.weight_range[0]"
 """The lower bound of the sample weights: the first of the two numbers of a setting."""
 OWN_SPACE = ("discrimloss", "superloss_discrimloss")
 """Methods whose own hyperparameters are searched by default: those of the paper."""
+
+MOST_COMBINATIONS = 10_000
+"""More need not be listed: hardly any is drawn twice."""
 
 Value = float | int | str | bool
 
@@ -159,6 +164,14 @@ def own_hyperparameters(config: RunConfig) -> Hyperparameters:
         return resolve_hyperparameters(config.epochs, variant, given)
     except ValueError as error:
         raise OptionError(str(error)) from error
+
+
+def combinations(space: SearchSpace) -> list[dict[str, Value]]:
+    """All there are to try; none where something is drawn from a range, or there are very many."""
+    choices = [searched.values for searched in space.values() if isinstance(searched, Choice)]
+    if len(choices) < len(space) or math.prod(map(len, choices)) > MOST_COMBINATIONS:
+        return []
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*choices)]
 
 
 def own_values(config: RunConfig, space: SearchSpace) -> dict[str, Value]:

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from discrimloss.training.run_directory import flat
 from discrimloss.tuning.request import TuneError, TuneRequest
 from discrimloss.tuning.sampler import NumberedDraws
-from discrimloss.tuning.search_space import own_values
+from discrimloss.tuning.search_space import combinations, own_values
 from discrimloss.tuning.storage import experimental_is_fine, open_storage, shown, storage_errors
 
 SETTINGS = "settings"
@@ -45,7 +45,7 @@ def open_study(request: TuneRequest) -> Study:
     options: dict[str, Any] = {
         "study_name": request.study,
         "storage": storage,
-        "sampler": NumberedDraws(request.config.seed),
+        "sampler": NumberedDraws(request.config.seed, combinations(request.space)),
         # The first half of a run says little about DiscrimLoss, which changes its mind in it.
         "pruner": MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 2)),
     }
