@@ -9,21 +9,20 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-from typing_extensions import Self
 
 from discrimloss.audit.directory import CLEANED, LEFT_OUT, REPORT, VERDICTS_CSV
+from discrimloss.cli.terminal_bar import TerminalBar
 from discrimloss.training.records import Row
 
 LONGEST_CELL = 40
 
 
-class AuditDisplay:
+class AuditDisplay(TerminalBar):
     """One bar over all runs; nothing where there is no terminal."""
 
     def __init__(self, runs: int) -> None:
         self.runs = runs
-        console = Console(stderr=True)
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=16),
             TextColumn("{task.percentage:>3.0f} %"),
@@ -31,18 +30,8 @@ class AuditDisplay:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("reading", total=None)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
 
     def observe(self, run: int, epochs: int) -> _RunObserver:
         """Who watches one of the runs."""

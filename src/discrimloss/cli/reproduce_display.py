@@ -6,15 +6,16 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from typing_extensions import Self
+from rich.progress import BarColumn, TextColumn
+
+from discrimloss.cli.terminal_bar import TerminalBar
 
 if TYPE_CHECKING:
     from discrimloss.reproduce.cells import Cell
     from discrimloss.reproduce.store import Content
 
 
-class ReproduceDisplay:
+class ReproduceDisplay(TerminalBar):
     """Lines on standard output; the bar on a terminal only.
 
     Args:
@@ -29,24 +30,13 @@ class ReproduceDisplay:
         self._seconds: list[float] = []
         self._started: dict[str, float] = {}
         self._console = Console(highlight=False, soft_wrap=True)
-        bar = Console(stderr=True)
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.completed:.0f} of {task.total:.0f} cells"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[last]}"),
-            console=bar,
-            transient=True,
-            disable=not bar.is_terminal,
         )
         self._task = self._progress.add_task("cells", total=cells, left="", last="")
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
 
     def on_start(self, cell: Cell) -> None:
         """A run has started."""

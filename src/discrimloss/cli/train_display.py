@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from typing_extensions import Self
+
+from discrimloss.cli.terminal_bar import TerminalBar
 
 SMOOTHING_SECONDS = 5.0
 
 
-class TrainDisplay:
+class TrainDisplay(TerminalBar):
     """A progress bar with the rate and the time left; nothing where there is no terminal."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
-        console = Console(stderr=True)
-        self._progress = Progress(
+        super().__init__(
             TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
             BarColumn(bar_width=12),  # all of it fits into 80 columns
             TextColumn("{task.percentage:>3.0f} %"),
@@ -28,22 +28,12 @@ class TrainDisplay:
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(
             "train", total=float(epochs), epoch=1, epochs=epochs, rate="", figures=""
         )
         self._samples = 0
         self._since = time.monotonic()
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
         """Move the bar."""

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from typing_extensions import Self
 
+from discrimloss.cli.terminal_bar import TerminalBar
 from discrimloss.training.config import RunConfig
 from discrimloss.tuning.outcome import Outcome
 from discrimloss.tuning.study import TEST, Standing
 
 
-class TuneDisplay:
+class TuneDisplay(TerminalBar):
     """A progress bar over the trials of all workers; nothing where there is no terminal.
 
     Args:
@@ -27,26 +27,15 @@ class TuneDisplay:
     def __init__(self, trials: int, is_regression: bool) -> None:
         self.is_regression = is_regression
         self.settled = 0
-        console = Console(stderr=True)
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.completed:.0f}/{task.total:.0f} trials"),
             BarColumn(bar_width=12),
             TextColumn("{task.fields[ended]}"),
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[best]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("tune", total=trials, ended="", best="")
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
 
     def show(self, now: Standing) -> None:
         """Show how far the study is."""

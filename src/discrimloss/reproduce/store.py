@@ -14,6 +14,7 @@ from typing import Any
 from discrimloss.options import OptionError
 from discrimloss.reproduce.cells import Cell, settings_with_effect
 from discrimloss.training.config import read_config
+from discrimloss.training.run_directory import why_unusable
 from discrimloss.whole_file import whole_file
 
 Content = dict[str, Any]
@@ -84,13 +85,8 @@ class ResultsStore:
 
     def require_writable(self) -> None:
         """Raise a `StoreError` unless results can be kept here."""
-        nearest = next(
-            p for p in (self.path.absolute(), *self.path.absolute().parents) if os.path.lexists(p)
-        )
-        if not nearest.is_dir():
-            raise StoreError(f"{nearest} is not a directory: name another place with --results")
-        if not os.access(nearest, os.W_OK):
-            raise StoreError(f"cannot write to {nearest}: name another place with --results")
+        if objection := why_unusable(self.path, "--results"):
+            raise StoreError(objection)
 
     @contextmanager
     def locked(self, cell: Cell) -> Iterator[None]:

@@ -136,13 +136,16 @@ class RunDirectory:
             yield
 
 
-def why_unusable(path: Path) -> str | None:
-    """Why no directory can be made or written at `path`, in one sentence; None if it can."""
+def why_unusable(path: Path, option: str = "--out") -> str | None:
+    """Why no directory can be made or written at `path`, in one sentence; None if it can.
+
+    `option` is where a person named it.
+    """
     nearest = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
     if not nearest.is_dir():
-        return f"{nearest} is not a directory: name another place with --out"
+        return f"{nearest} is not a directory: name another place with {option}"
     if not os.access(nearest, os.W_OK):
-        return f"cannot write to {nearest}: name another place with --out"
+        return f"cannot write to {nearest}: name another place with {option}"
     return None
 
 
