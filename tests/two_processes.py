@@ -17,6 +17,7 @@ import torch
 from torchrun import run_in_processes
 
 SETTINGS = ("epochs=4", "train_size=256", "batch_size=64", "tensorboard=false", "threads=1")
+PREDICTIONS = ("method=discrimloss", "options.predictions_from=0.0")
 
 
 def run_in_two_processes(scenario: str, directory: Path) -> None:
@@ -41,6 +42,7 @@ def every_method(train: Callable[..., None], directory: Path) -> None:
 
     for name in methods.names():
         train(name, f"method={name}")
+    train("predictions", *PREDICTIONS)
 
 
 def the_loop(train: Callable[..., None], directory: Path) -> None:

@@ -6,11 +6,13 @@ Its line about clean digits is in `test_clean_digits.py`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from discrimloss.methods.base import methods
 from discrimloss.recipes import load_recipe
@@ -19,7 +21,7 @@ from method_contract import MethodContract
 from run_comparison import assert_same_run, history_of
 from run_host import RunHost
 from torchrun import GLOO
-from two_processes import SETTINGS, run_in_two_processes
+from two_processes import PREDICTIONS, SETTINGS, run_in_two_processes
 
 
 @pytest.fixture(scope="module")
@@ -45,25 +47,38 @@ class TestContract(MethodContract):
     def test_two_processes_do_what_one_does(
         self, name: str, runs_of_two: Path, tmp_path: Path
     ) -> None:
-        first, second = (torch.load(runs_of_two / f"{name}-{rank}.pt") for rank in range(2))
-        assert first.keys() == second.keys()
-        torch.testing.assert_close(second, first, rtol=0, atol=0, equal_nan=True)
+        assert_two_do_what_one_does(name, [f"method={name}"], runs_of_two, tmp_path)
 
-        config = load_recipe("digits", [*SETTINGS, f"method={name}"])
-        summary = run_training(RunRequest(config, Path(), tmp_path / "one"))
-        alone = load_file(tmp_path / "one" / "checkpoint" / "model.safetensors")
-        torch.testing.assert_close(first, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
 
-        two = json.loads((runs_of_two / name / "summary.json").read_text())
-        assert (summary["processes"], two["processes"]) == (1, 2)
-        assert two["test"]["last"] == pytest.approx(summary["test"]["last"], abs=0.5)
-        assert two["noise_true"] == summary["noise_true"]
-        rows = zip(history_of(runs_of_two / name), history_of(tmp_path / "one"), strict=True)
-        for row, expected in rows:
-            for column in ("epoch", "train_loss", "learning_rate"):
-                assert float(row[column]) == pytest.approx(float(expected[column]), rel=1e-4)
-            accuracy = float(expected["train_accuracy"])
-            assert float(row["train_accuracy"]) == pytest.approx(accuracy, abs=0.5)
+@pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
+def test_two_processes_trust_the_labels_that_one_trusts(runs_of_two: Path, tmp_path: Path) -> None:
+    state = assert_two_do_what_one_does("predictions", PREDICTIONS, runs_of_two, tmp_path)
+    assert state["labels.trust"].min() < 0.9
+
+
+def assert_two_do_what_one_does(
+    name: str, settings: Sequence[str], runs_of_two: Path, tmp_path: Path
+) -> dict[str, Tensor]:
+    first, second = (torch.load(runs_of_two / f"{name}-{rank}.pt") for rank in range(2))
+    assert first.keys() == second.keys()
+    torch.testing.assert_close(second, first, rtol=0, atol=0, equal_nan=True)
+
+    config = load_recipe("digits", [*SETTINGS, *settings])
+    summary = run_training(RunRequest(config, Path(), tmp_path / "one"))
+    alone = load_file(tmp_path / "one" / "checkpoint" / "model.safetensors")
+    torch.testing.assert_close(first, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+    two = json.loads((runs_of_two / name / "summary.json").read_text())
+    assert (summary["processes"], two["processes"]) == (1, 2)
+    assert two["test"]["last"] == pytest.approx(summary["test"]["last"], abs=0.5)
+    assert two["noise_true"] == summary["noise_true"]
+    rows = zip(history_of(runs_of_two / name), history_of(tmp_path / "one"), strict=True)
+    for row, expected in rows:
+        for column in ("epoch", "train_loss", "learning_rate"):
+            assert float(row[column]) == pytest.approx(float(expected[column]), rel=1e-4)
+        accuracy = float(expected["train_accuracy"])
+        assert float(row["train_accuracy"]) == pytest.approx(accuracy, abs=0.5)
+    return alone
 
 
 PAPERS = [

@@ -37,7 +37,7 @@ class Made:
             )
 
     def _setting(self, target: Tensor, num_classes: int | None, network: object) -> Setting:
-        losses = cross_entropy if num_classes else task_losses("smooth_l1", is_regression=True)
+        losses = cross_entropy if num_classes else task_losses("mse", is_regression=True)
         return Setting(network, losses, SAMPLES, num_classes, EPOCHS, target)  # type: ignore[arg-type]
 
     def trained(self, epochs: int = EPOCHS, **options: float) -> DiscrimLossMethod:
@@ -98,12 +98,25 @@ def test_an_epoch_that_is_resumed_is_not_judged_again() -> None:
     assert not torch.equal(resumed.labels.trust, method.labels.trust)  # type: ignore[union-attr]
 
 
-def test_samples_that_were_never_seen_are_trusted() -> None:
+def test_trust_and_the_learned_weight_multiply() -> None:
     made = Made()
     method = made.trained(3, predictions_from=0.0)
     assert method.labels is not None
-    method.labels.visits[0] = 0
+    index = torch.arange(40)
+    batch = Batch(made.inputs[index], made.setting.target[index], index)
     method.begin_epoch(4)
+    result = method(batch)
+    weights = method.labels.trust[index] / method.criterion.sample_weights[index]
+    expected = (weights * result.losses).sum() / weights.sum()
+    assert result.loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_samples_that_were_never_seen_are_trusted() -> None:
+    made = Made()
+    method = made.trained(1, predictions_from=0.0)
+    assert method.labels is not None
+    method.labels.visits[0] = 0
+    method.begin_epoch(2)
     assert method.labels.trust[0] == 1.0
     assert method.sample_scores()[0].isnan()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from discrimloss.reproduce.claims import compare, table_claims
+from discrimloss.reproduce.markdown import brief_grid
 from discrimloss.reproduce.render import render
 from discrimloss.reproduce.results import Spread, collect
 from discrimloss.reproduce.store import ResultsStore
@@ -153,3 +154,30 @@ def test_the_csv_has_a_row_for_each_cell_and_statistic(tmp_path: Path, store: Re
 def test_an_empty_store_is_a_page_too(tmp_path: Path, store: ResultsStore) -> None:
     render(tiny_table(tmp_path), store)
     assert "Nothing has been run yet." in (store.path / "tiny.md").read_text(encoding="utf-8")
+
+
+def test_other_rows_are_counted_as_well_if_the_table_asks_for_it(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    table = tiny_table(
+        tmp_path, TINY.replace('"discrimloss"\n', '"discrimloss"\nalso = ["gce"]\n', 1)
+    )
+    filled(store, table, {("discrimloss", "40"): [93.0, 91.0], ("gce", "40"): [96.0, 96.0]})
+    assert claims_of(table, store)[2:4] == [
+        "GCE. **Holds:** ahead of the paper's figure in the only column (40 %).",
+        "GCE. **Holds:** ahead of every other method of ours in the only column (40 %).",
+    ]
+
+
+def test_the_brief_table_has_the_chosen_rows_at_the_last_epoch(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    table = tiny_table(tmp_path)
+    filled(store, table, {("plain", "40"): [88.0, 90.0], ("discrimloss", "40"): [93.0, 91.0]})
+    filled(store, table, {("plain", "0"): [96.0], ("gce", "0"): [97.0]})
+    rows = [row for row in table.rows if row.name in ("plain", "discrimloss")]
+    assert list(brief_grid(collect(table, store, is_small=False), rows))[2:] == [
+        "| Plain | 96.00 | 89.00 ± 1.41 | 1 to 2 |",
+        "| **DiscrimLoss** | **–** | **92.00 ± 1.41** | 2 |",
+        "| *the paper's DiscrimLoss* | *–* | *90.00 ± 0.50* | |",
+    ]

@@ -91,7 +91,8 @@ def test_the_tables_are_in_the_wheel() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        ('main = "discrimloss"', 'main = "human"', "main must be a row that has a method"),
+        ('main = "discrimloss"', 'main = "human"', "main must name a row that has a method"),
+        ('main = "discrimloss"', 'main = "discrimloss"\nalso = ["human"]', "also must name a row"),
         ('name = "gce"', 'name = "plain"', "there are two rows named 'plain'"),
         ('name = "gce"', 'name = "G/E"', "a row's name is of small letters"),
         ('{ "40" = 99.0 }', '{ "41" = 99.0 }', "names a column '41'"),

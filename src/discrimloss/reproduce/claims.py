@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from discrimloss.reproduce.results import Group, Results, Spread
-from discrimloss.reproduce.table_file import Column, PaperFigure, TableRow
+from discrimloss.reproduce.table_file import Column, PaperFigure, PaperTable, TableRow
 
 AHEAD, BEHIND, EQUAL = "ahead", "behind", "within the spread"
 
@@ -30,48 +30,65 @@ def compare(
 
 
 def table_claims(results: Results) -> Iterator[str]:
-    """For each column: the main row against the paper's figure and against every other row."""
-    table = results.table
-    main = table.row(table.main)
+    """Where the main row is ahead of the paper and of every other row; then column by column."""
+    main = results.table.row(results.table.main)
     assert main is not None  # the file was checked
-    ahead_of_paper, ahead_of_all, columns = [], [], []
-    sentences = []
+    yield from _counts(results, main)
+    for name in results.table.also:
+        other = results.table.row(name)
+        assert other is not None
+        for sentence in _counts(results, other):
+            yield f"{other.title}. {sentence}"
+    if results.is_small and results.cells:
+        yield "At reduced size the figures are not comparable with the paper's."
     for column in results.columns:
         group = results.group(main.name, column.name)
+        if group is not None and group.last is not None:
+            yield " ".join(_of_column(results, group, group.last))
+
+
+def _counts(results: Results, row: TableRow) -> Iterator[str]:
+    """In which columns a row is ahead."""
+    table = results.table
+    ahead_of_paper, ahead_of_all = [], []
+    for column in results.columns:
+        group = results.group(row.name, column.name)
         if group is None or group.last is None:
             continue
-        columns.append(column)
-        paper = _best_of_paper(results, column)
-        words = [f"**{column.title}**: {main.title} ends at {_figure(group.last)}."]
+        paper = best_of_paper(table, column)
         if paper is not None and not results.is_small:
-            word, gain, _ = compare(group.last, paper, table.lower_is_better)
-            words.append(_against_paper(word, gain, paper))
-            ahead_of_paper.append((column, word))
-        rivals = _rivals(results, group)
-        if rivals:
-            words.append(_against_rivals(group, rivals, table.lower_is_better))
+            word = compare(group.last, paper, table.lower_is_better)[0]
+            ahead_of_paper.append((column, word == AHEAD))
         told = [
             compare(group.last, last, table.lower_is_better)[0]
-            for row, last in rivals
-            if row.method != main.method
+            for rival, last in _rivals(results, group)
+            if rival.method != row.method
         ]
         if told:
             ahead_of_all.append((column, all(word == AHEAD for word in told)))
-        if group.last.count == 1:
-            words.append("One seed: no spread is known.")
-        sentences.append(" ".join(words))
     if ahead_of_paper:
-        yield _count("ahead of the paper's figure", [(c, w == AHEAD) for c, w in ahead_of_paper])
-    if results.is_small and columns:
-        yield "At reduced size the figures are not comparable with the paper's."
+        yield _count("ahead of the paper's figure", ahead_of_paper)
     if ahead_of_all:
         yield _count("ahead of every other method of ours", ahead_of_all)
-    yield from sentences
 
 
-def _best_of_paper(results: Results, column: Column) -> PaperFigure | None:
-    """The paper's figure for the main row; else its best one for the same method."""
+def _of_column(results: Results, group: Group, last: Spread) -> Iterator[str]:
+    """A row in one column: against the paper's figure and against every other row."""
     table = results.table
+    yield f"**{group.column.title}**: {group.row.title} ends at {_figure(last)}."
+    paper = best_of_paper(table, group.column)
+    if paper is not None and not results.is_small:
+        word, gain, _ = compare(last, paper, table.lower_is_better)
+        yield _against_paper(word, gain, paper)
+    rivals = _rivals(results, group)
+    if rivals:
+        yield _against_rivals(last, rivals, table.lower_is_better)
+    if last.count == 1:
+        yield "One seed: no spread is known."
+
+
+def best_of_paper(table: PaperTable, column: Column) -> PaperFigure | None:
+    """The paper's figure for the main row; else its best one for the same method."""
     main = table.row(table.main)
     assert main is not None
     if column.name in main.paper:
@@ -100,12 +117,11 @@ def _against_paper(word: str, gain: float, paper: PaperFigure) -> str:
 
 
 def _against_rivals(
-    group: Group, rivals: list[tuple[TableRow, Spread]], lower_is_better: bool
+    ours: Spread, rivals: list[tuple[TableRow, Spread]], lower_is_better: bool
 ) -> str:
     told: dict[str, list[str]] = {AHEAD: [], EQUAL: [], BEHIND: []}
-    assert group.last is not None
     for row, last in rivals:
-        word, gain, _ = compare(group.last, last, lower_is_better)
+        word, gain, _ = compare(ours, last, lower_is_better)
         amount = f"{gain:+.2f}" if word == EQUAL else f"by {abs(gain):.2f}"
         told[word].append(f"{row.title} ({amount})")
     parts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from discrimloss.reproduce.claims import format_figure
+from discrimloss.reproduce.claims import best_of_paper, format_figure
 from discrimloss.reproduce.results import Results
 from discrimloss.reproduce.store import StoredCell
 from discrimloss.reproduce.table_file import PaperTable, TableRow
@@ -29,7 +29,7 @@ def as_markdown(
     for results in filled:
         if len(filled) > 1 or results.is_small:
             lines += [f"## {'Reduced' if results.is_small else 'Full'} size", ""]
-        lines += [*_legend(results), "", *_grid(results), ""]
+        lines += [*_legend(results), "", *full_grid(results), ""]
         sentences = list(claims(results))
         if sentences:
             lines += ["### What holds and what does not", ""]
@@ -53,7 +53,8 @@ def _legend(results: Results) -> Iterator[str]:
         yield f"{SMALL_MARK} ran at reduced size: not comparable with the paper's figure."
 
 
-def _grid(results: Results) -> Iterator[str]:
+def full_grid(results: Results) -> Iterator[str]:
+    """Every row and column with a result or a figure of the paper, ours and theirs in a cell."""
     columns = results.columns
     yield f"| | {' | '.join(column.title for column in columns)} | seeds |"
     yield "|---" * (len(columns) + 2) + "|"
@@ -64,6 +65,26 @@ def _grid(results: Results) -> Iterator[str]:
             continue
         cells = [_cell(results, row, column.name) for column in columns]
         yield f"| {row.title} | {' | '.join(cells)} | {_seeds(results, row)} |"
+
+
+def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
+    """Some rows at the last epoch, and the paper's best figure in each column below them."""
+    columns, table = results.columns, results.table
+    yield f"| | {' | '.join(column.title for column in columns)} | seeds |"
+    yield "|---" * (len(columns) + 2) + "|"
+    for row in rows:
+        groups = [results.group(row.name, column.name) for column in columns]
+        cells = [
+            format_figure(group.last.mean, group.last.deviation) if group and group.last else "–"
+            for group in groups
+        ]
+        bold = "**" if row.name == table.main else ""
+        cells = [f"{bold}{cell}{bold}" for cell in (row.title, *cells)]
+        yield f"| {' | '.join(cells)} | {_seeds(results, row)} |"
+    if not results.is_small:
+        best = [best_of_paper(table, column) for column in columns]
+        quoted = [format_figure(f.mean, f.spread) if f else "–" for f in best]
+        yield f"| *the paper's DiscrimLoss* | {' | '.join(f'*{q}*' for q in quoted)} | |"
 
 
 def _cell(results: Results, row: TableRow, column: str) -> str:

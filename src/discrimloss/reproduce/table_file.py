@@ -1,9 +1,10 @@
 """A table or figure of the paper as data: its rows, its columns, and what the paper says there.
 
 A TOML file. At the top: `title`, `paper` (where it stands there), `about`, `recipe`, `metric`
-(``accuracy`` or ``mae``), `seeds`, `main` (the row that is compared with the others), `kind`, and
-`settings` of all cells. ``[[column]]`` and ``[[row]]`` have a `name`, a `title` and `settings`;
-a row without a `method` is only quoted. ``[small]`` says how it is run at reduced size.
+(``accuracy`` or ``mae``), `seeds`, `main` (the row that is compared with the others), `also` (rows
+of which it is told, too, where they are ahead), `kind`, and `settings` of all cells. ``[[column]]``
+and ``[[row]]`` have a `name`, a `title` and `settings`; a row without a `method` is only quoted.
+``[small]`` says how it is run at reduced size.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class PaperTable:
     metric: Literal["accuracy", "mae"]
     seeds: int
     main: str
+    also: tuple[str, ...]
     settings: tuple[str, ...]
     small: Small
     columns: tuple[Column, ...]
@@ -145,9 +147,12 @@ def read_table(content: Mapping[str, Any], path: Path) -> PaperTable:
     _require_distinct("column", [column.name for column in columns])
     _require_distinct("row", [row.name for row in rows])
     runnable = [row.name for row in rows if row.method is not None]
-    main = given["main"]
-    if main not in runnable:
-        raise OptionError(f"main must be a row that has a method: {did_you_mean(main, runnable)}")
+    main, also = given["main"], tuple(given.get("also", ()))
+    for key, name in (("main", main), *(("also", name) for name in also)):
+        if name not in runnable:
+            raise OptionError(
+                f"{key} must name a row that has a method: {did_you_mean(name, runnable)}"
+            )
     if given["seeds"] < 1:
         raise OptionError(f"seeds must be 1 or more, not {given['seeds']}")
     return PaperTable(
@@ -160,6 +165,7 @@ def read_table(content: Mapping[str, Any], path: Path) -> PaperTable:
         metric=given["metric"],
         seeds=given["seeds"],
         main=main,
+        also=also,
         settings=tuple(given.get("settings", ())),
         small=_read_small(given.get("small", {}), "small"),
         columns=columns,
@@ -202,6 +208,7 @@ _TABLE = {
     "metric": Option(Literal["accuracy", "mae"]),
     "seeds": Option(int),
     "main": Option(str),
+    "also": Option(list[str], ()),
     "settings": Option(list[str], ()),
     "small": Option(dict, {}),
     "column": Option(list[dict[str, Any]]),

@@ -1,0 +1,122 @@
+"""Puts what `discrimloss reproduce` has measured into docs/results.md and README.md.
+
+A page has blocks, each from a line ``<!-- results: TABLE -->`` to a line ``<!-- end -->``:
+
+    <!-- results: mnist -->                       every row, ours and the paper's, and what holds
+    <!-- results: mnist brief=plain,discrimloss --> these rows at the last epoch
+    <!-- results: mnist only=small -->            at reduced size only, or only=full
+    <!-- tuned: mnist -->                         what `discrimloss tune` found for each method
+
+    python benchmarks/results_page.py             fills them from benchmarks/results
+    python benchmarks/results_page.py --check     says which pages are behind, and exits with 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from discrimloss.reproduce.markdown import brief_grid, full_grid
+from discrimloss.reproduce.render import KINDS
+from discrimloss.reproduce.results import Results, collect
+from discrimloss.reproduce.store import ResultsStore
+from discrimloss.reproduce.table_file import load_table
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
+RESULTS = ROOT / "benchmarks" / "results"
+BLOCK = re.compile(
+    r"(<!-- (?P<kind>results|tuned): (?P<words>[^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL
+)
+
+
+def filled(page: str, link: str) -> str:
+    """The page with every block as the store has it now; `link` leads to the store's folder."""
+
+    def fill(found: re.Match[str]) -> str:
+        name, *options = found["words"].split()
+        if found["kind"] == "tuned":
+            lines = _searches(name)
+        else:
+            lines = _block(name, dict(word.split("=", 1) for word in options), link)
+        text = "\n".join(lines)
+        return f"{found[1]}\n{text}\n\n<!-- end -->"
+
+    return BLOCK.sub(fill, page)
+
+
+def _block(name: str, options: dict[str, str], link: str) -> Iterator[str]:
+    table, store = load_table(name), ResultsStore(RESULTS)
+    sizes = [is_small for is_small in (False, True) if _wanted(is_small, options.get("only"))]
+    for number, results in enumerate(r for s in sizes if (r := collect(table, store, s)).groups):
+        if number:
+            yield ""
+        if "brief" in options:
+            rows = [row for row in table.rows if row.name in options["brief"].split(",")]
+            yield from brief_grid(results, rows)
+        else:
+            yield from _in_full(results, link)
+
+
+def _in_full(results: Results, link: str) -> Iterator[str]:
+    table = results.table
+    yield from full_grid(results)
+    yield ""
+    for sentence in KINDS[table.kind][1](results):
+        yield f"- {sentence}"
+    yield ""
+    for figure in sorted(RESULTS.glob(f"{table.name}-*.png")):
+        if figure.stem.endswith("-small") == results.is_small:
+            yield f"![{figure.stem}]({link}/{figure.name})"
+            yield ""
+    yield f"[Every run]({link}/{table.name}), [as CSV]({link}/{table.name}.csv)"
+
+
+def _searches(recipe: str) -> Iterator[str]:
+    """For each method the trials of its search, best first by noisy validation labels."""
+    yield "| | best by noisy validation | the recipe as it is | complete / stopped early |"
+    yield "|---|---|---|---|"
+    for folder in sorted((RESULTS / "tuned").glob(f"{recipe}-*")):
+        with (folder / "trials.csv").open(newline="", encoding="utf-8") as file:
+            trials = list(csv.DictReader(file))
+        complete = [trial for trial in trials if trial["state"] == "complete"]
+        best = max(complete, key=lambda trial: float(trial["validation_accuracy"]))
+        told = [_trial(best), _trial(trials[0]), f"{len(complete)} / {len(trials) - len(complete)}"]
+        yield f"| `{folder.name.removeprefix(f'{recipe}-')}` | {' | '.join(told)} |"
+
+
+def _trial(trial: dict[str, str]) -> str:
+    rate, kind = trial["optimizer.learning_rate"], trial["schedule.kind"]
+    validation, test = (float(trial[f"{part}_accuracy"]) for part in ("validation", "test"))
+    return f"{rate}, {kind}: {validation:.2f} (clean test {test:.2f})"
+
+
+def _wanted(is_small: bool, only: str | None) -> bool:
+    return only is None or only == ("small" if is_small else "full")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    behind = []
+    for path in PAGES:
+        old = path.read_text(encoding="utf-8")
+        new = filled(old, "../benchmarks/results" if path.parent != ROOT else "benchmarks/results")
+        if new != old:
+            behind.append(path.name)
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    if check and behind:
+        sys.exit(f"{', '.join(behind)} do not show benchmarks/results: run {Path(__file__).name}")
+    print(f"{'behind' if check else 'written'}: {', '.join(behind) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
