@@ -98,17 +98,39 @@ def test_an_epoch_that_is_resumed_is_not_judged_again() -> None:
     assert not torch.equal(resumed.labels.trust, method.labels.trust)  # type: ignore[union-attr]
 
 
-def test_trust_and_the_learned_weight_multiply() -> None:
+def test_a_sample_counts_as_much_as_it_is_trusted_and_below_a_tenth_not_at_all() -> None:
     made = Made()
     method = made.trained(3, predictions_from=0.0)
     assert method.labels is not None
     index = torch.arange(40)
-    batch = Batch(made.inputs[index], made.setting.target[index], index)
     method.begin_epoch(4)
-    result = method(batch)
-    weights = method.labels.trust[index] / method.criterion.sample_weights[index]
+    method.labels.trust[:3] = torch.tensor([0.09, 0.11, 0.5])
+    result = method(Batch(made.inputs[index], made.setting.target[index], index))
+    weights = method.labels.trust[index].clone()
+    weights[weights < 0.1] = 0.0
+    assert weights[:3].tolist() == pytest.approx([0.0, 0.11, 0.5])
     expected = (weights * result.losses).sum() / weights.sum()
     assert result.loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("is_regression", [False, True])
+def test_noise_does_not_vanish_when_it_is_learned_by_heart(is_regression: bool) -> None:
+    made = Made(is_regression)
+    method = made.trained(4, predictions_from=0.0)
+    assert method.labels is not None
+    found = float(method.labels.noise)
+    assert found == pytest.approx(0.3, abs=0.1)
+    # From now on every answer is half as far from the label as it was: memorised, but not whole.
+    target = made.setting.target
+    by_heart = target if is_regression else torch.nn.functional.one_hot(target, 3) * 6.0
+    answers = method.labels.answers / (1.0 - 0.6**method.labels.visits)[:, None]
+    drawn = (answers + by_heart.reshape(answers.shape)) / 2
+    for _ in range(6):
+        method.labels.take(drawn, torch.arange(SAMPLES))
+    method.begin_epoch(5)
+    p_incorrect = 1.0 - method.labels.trust
+    assert p_incorrect.mean() == pytest.approx(found, abs=0.05)
+    assert p_incorrect[made.is_wrong].mean() > 2 * p_incorrect[~made.is_wrong].mean()
 
 
 def test_samples_that_were_never_seen_are_trusted() -> None:

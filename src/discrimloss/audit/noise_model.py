@@ -94,15 +94,20 @@ def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> LabelJu
     return LabelJudgement(score, suggested)
 
 
-def fit_noise_model(logits: Tensor, given: Tensor) -> NoiseModel:
+def fit_noise_model(logits: Tensor, given: Tensor, least_noise: float = 0.0) -> NoiseModel:
     """A quick fit: noise that is drawn firmly towards uniform.
 
     Args:
         logits: shape (samples, classes), float64.
         given: shape (samples,), int64.
+        least_noise: the share of wrong labels that was seen before; if fewer are seen now, the
+            others have been memorised.
     """
     with torch.enable_grad():
-        return _fit_with(PRIORS[0], logits, given)
+        model = _fit_with(PRIORS[0], logits, given)
+    if float(model.p_incorrect(logits, given).mean()) < least_noise:
+        return _without_leak(model, least_noise, logits, given)
+    return model
 
 
 def _some(chosen: Tensor, logits: Tensor) -> Tensor:

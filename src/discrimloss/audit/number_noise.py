@@ -35,7 +35,9 @@ LARGEST_PULL = 2.0
 STARTS = (-3.0, -1.0, 0.5)  # log-odds of the share of wrong numbers
 
 
-def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> LabelJudgement:
+def judge_numbers(
+    predicted: Tensor, given: Tensor, is_held_out: Tensor, least_noise: float = 0.0
+) -> LabelJudgement:
     """Judge the labels of a regression.
 
     Args:
@@ -44,6 +46,8 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Labe
         is_held_out: shape (samples,), bool: who was not learned from; all are taken for it where
             nobody was. What memorising has pulled the others' predictions towards their labels is
             taken back, as far as makes their share of wrong numbers the same.
+        least_noise: the share of wrong numbers that was seen before; if fewer are seen now, the
+            others have been memorised, and that is taken back as well.
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
@@ -59,11 +63,11 @@ def judge_numbers(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> Labe
     parameters = min(fitted, key=lambda found: found[0])[1]
     learned = order[~is_held_out[order]][:MOST_FITTED]
     if len(learned):
-        rate, some = problem.share_wrong(parameters), everything.some(learned)
-        pull = where_it_reaches(rate, lambda pull: some.pulled(pull, parameters), LARGEST_PULL)
-        undone = number + (prediction - number) * (1.0 + pull)
-        prediction = torch.where(is_held_out, prediction, undone)
-        everything = _Likelihood(prediction, number)
+        pull = everything.some(learned).pull_for(problem.share_wrong(parameters), parameters)
+        undone = everything.pulled_back(pull).prediction
+        everything = _Likelihood(torch.where(is_held_out, prediction, undone), number)
+    if problem.share_wrong(parameters) < least_noise:
+        everything = everything.pulled_back(problem.pull_for(least_noise, parameters))
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
     if _correlation(problem.prediction, problem.number) < FEWEST_KNOWN:
@@ -109,10 +113,18 @@ class _Likelihood:
         correct, incorrect = self.log_parts(parameters)
         return float((incorrect - correct).sigmoid().mean())
 
-    def pulled(self, pull: float, parameters: Tensor) -> float:
-        """The share of wrong numbers, with predictions farther from their labels."""
+    def pulled_back(self, pull: float) -> _Likelihood:
+        """With predictions that are farther from their labels, by this share of the distance."""
         farther = self.number + (self.prediction - self.number) * (1.0 + pull)
-        return _Likelihood(farther, self.number).share_wrong(parameters)
+        return _Likelihood(farther, self.number)
+
+    def pull_for(self, share: float, parameters: Tensor) -> float:
+        """How far predictions must be pulled back for this share of wrong numbers."""
+
+        def share_with(pull: float) -> float:
+            return self.pulled_back(pull).share_wrong(parameters)
+
+        return where_it_reaches(share, share_with, LARGEST_PULL)
 
     def start(self, odds: float) -> Tensor:
         return torch.tensor([-1.0, 0.0, 0.0, 1.0, 0.0, odds], dtype=torch.float64)

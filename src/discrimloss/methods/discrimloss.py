@@ -23,9 +23,9 @@ class DiscrimLossMethod(Method):
     of epochs. ``held_out`` is a share of the samples that are looked at in every epoch and never
     learned from: what is known of them is not memorised.
 
-    ``predictions_from`` is ours: after this share of the epochs, each sample's part in the gradient
-    is multiplied by how far its label is trusted, judged from the network's answers
-    (`LabelTrust`), and all parts are scaled so that the step does not shrink with the noise.
+    ``predictions_from`` is ours: after this share of the epochs, a sample counts as much as its
+    label is trusted, judged from the network's answers (`LabelTrust`); the learned weights go on
+    for the records. The step does not shrink with the noise.
     """
 
     is_held_out: Tensor
@@ -97,9 +97,7 @@ class DiscrimLossMethod(Method):
             weighted: Tensor = self.criterion(inner, batch.index)
             return weighted
         self.criterion(inner.detach(), batch.index)
-        everyone = gather_rows(batch.index)
-        weights = labels.trust[everyone] / self.criterion.table.log_weight[everyone].exp()
-        return weighted_mean(inner, weights.to(inner.dtype))
+        return weighted_mean(inner, labels.weights(gather_rows(batch.index)).to(inner.dtype))
 
     def inner_losses(self, task_losses: Tensor) -> Tensor:
         """What the criterion is put on, shape (batch,): here the task loss as it is."""

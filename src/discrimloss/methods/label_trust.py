@@ -4,6 +4,9 @@ The losses of a network that is trained for a few epochs overlap: hard samples l
 labels do. Whole answers say more. A label that a sure answer contradicts is probably wrong; where
 the answer is unsure, the label stands. How sure answers are, and how often labels are wrong, is
 fitted to both, as in an audit (`discrimloss.audit.noise_model`, `number_noise`).
+
+Labels do not become right during a run. Where fewer are found wrong than were found before, the
+network has learned the others by heart, and what that has added to its answers is taken away.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from discrimloss.methods.processes import gather_rows
 
 MOMENTUM = 0.6
 """Of the answers' moving average: it forgets what the network thought five epochs ago."""
+LEAST_TRUST = 0.1
+"""Labels that are trusted less are not learned from: a small weight only delays memorising."""
 MOST_FITTED = 6000
 """Samples that a judgement is fitted to, drawn anew every time: it is made once an epoch."""
 
@@ -33,6 +38,7 @@ class LabelTrust(nn.Module):
     answers: Tensor
     visits: Tensor
     trust: Tensor
+    noise: Tensor
     judged_in: Tensor
 
     def __init__(self, target: Tensor, num_classes: int | None) -> None:
@@ -42,6 +48,7 @@ class LabelTrust(nn.Module):
         self.register_buffer("answers", torch.zeros(samples, num_classes or 1))
         self.register_buffer("visits", torch.zeros(samples))
         self.register_buffer("trust", torch.ones(samples))
+        self.register_buffer("noise", torch.zeros(()))  # the largest share found so far
         self.register_buffer("judged_in", torch.zeros((), dtype=torch.int64))
 
     @property
@@ -64,19 +71,26 @@ class LabelTrust(nn.Module):
         seen = self.visits > 0
         averages = self.answers / (1.0 - MOMENTUM ** self.visits.clamp(min=1))[:, None]
         target = self.target.to(averages.device)
+        p_incorrect = self._p_incorrect(averages[seen], target[seen], epoch)
+        self.noise.copy_(torch.maximum(self.noise, p_incorrect.mean()))
         trust = torch.ones_like(self.trust)
-        trust[seen] = 1.0 - self._p_incorrect(averages[seen], target[seen], epoch)
+        trust[seen] = 1.0 - p_incorrect
         self.trust.copy_(trust)
         self.judged_in.fill_(epoch)
 
+    def weights(self, index: Tensor) -> Tensor:
+        """What the samples of a batch count, shape (batch,)."""
+        trust = self.trust[index]
+        return torch.where(trust < LEAST_TRUST, 0.0, trust)
+
     def _p_incorrect(self, answers: Tensor, target: Tensor, epoch: int) -> Tensor:
-        answers, target = answers.cpu(), target.cpu()
+        answers, target, noise = answers.cpu(), target.cpu(), float(self.noise)
         if self.num_classes is None:
             everyone = torch.ones(len(target), dtype=torch.bool)
-            found = judge_numbers(answers[:, 0], target, everyone).p_incorrect
+            found = judge_numbers(answers[:, 0], target, everyone, noise).p_incorrect
         else:
             order = torch.randperm(len(target), generator=torch.Generator().manual_seed(epoch))
             chosen = order[:MOST_FITTED]
-            model = fit_noise_model(answers[chosen].double(), target[chosen])
+            model = fit_noise_model(answers[chosen].double(), target[chosen], noise)
             found = model.p_incorrect(answers.double(), target).float()
         return found.to(self.trust)
