@@ -43,14 +43,26 @@ def panels(
     return figure, axes[:number]
 
 
-def legend_below(figure: Any, axes: Any, number: int) -> None:
-    """One legend for all panels, under them."""
+def legend_below(figure: Any, axes: Any, most_across: int) -> None:
+    """One legend for all panels, under them, as many names in a line as the figure has room for."""
     found: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    if found:
-        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=number)
+    for across in range(min(most_across, len(found)), 0, -1):
+        legend = figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=across
+        )
+        figure.draw_without_rendering()
+        if across == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
+
+
+def epochs_below(axis: Any) -> None:
+    """Epochs on the horizontal axis: whole numbers."""
+    axis.set_xlabel("epoch")
+    axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def line_style(position: int) -> dict[str, str]:

@@ -74,6 +74,8 @@ def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
     yield "|---" * (len(columns) + 2) + "|"
     for row in rows:
         groups = [results.group(row.name, column.name) for column in columns]
+        if not any(groups):
+            continue
         cells = [
             format_figure(group.last.mean, group.last.deviation) if group and group.last else "–"
             for group in groups

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from discrimloss.report.colours import colour_of
-from discrimloss.reproduce.drawing import Draw, legend_below, panels
+from discrimloss.reproduce.drawing import Draw, epochs_below, legend_below, panels
 from discrimloss.reproduce.results import Group, Results
 from discrimloss.reproduce.sample_figures import BINS, GROUPS
 from discrimloss.reproduce.table_charts import draw_curves
@@ -53,7 +53,8 @@ def _generalization(results: Results, column: str) -> Any:
     figure, axes = panels(len(TITLES), 3)
     for axis, (name, title) in zip(axes, TITLES.items(), strict=True):
         draw_curves(axis, results, column, name)
-        axis.set(xlabel="epoch", title=title)
+        axis.set_title(title)
+        epochs_below(axis)
     shares = [value for g in results.groups for value in g.values("noise_true")]
     if shares:
         share = 100.0 * (1.0 - float(np.mean(shares)))
@@ -118,7 +119,8 @@ def _traced(groups: list[Group]) -> Any:
             values = found[name]["traced"]["importance"]
             epochs = range(1, len(values) + 1)
             axis.plot(epochs, values, color=COLOURS[name], linewidth=1.3, label=f"{name} sample")
-        axis.set(title=group.row.title, xlabel="epoch")
+        axis.set_title(group.row.title)
+        epochs_below(axis)
     axes[0].set_ylabel("importance")
     legend_below(figure, axes, 2)
     return figure

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from discrimloss.report.colours import colour_of
-from discrimloss.reproduce.drawing import Draw, legend_below, line_style, panels
+from discrimloss.reproduce.drawing import Draw, epochs_below, legend_below, line_style, panels
 from discrimloss.reproduce.results import Group, Results
 
 METRICS = {"accuracy": "test accuracy, %", "mae": "test mean absolute error"}
@@ -91,7 +91,8 @@ def _curves(results: Results) -> Any:
     figure, axes = panels(len(columns), 4)
     for axis, column in zip(axes, columns, strict=True):
         draw_curves(axis, results, column.name, f"test_{results.table.metric}")
-        axis.set(title=column.title, xlabel="epoch")
+        axis.set_title(column.title)
+        epochs_below(axis)
         if results.table.metric == "accuracy":
             _cut_off_the_start(axis)
     axes[0].set_ylabel(METRICS[results.table.metric])
