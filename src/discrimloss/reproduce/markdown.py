@@ -60,7 +60,7 @@ def full_grid(results: Results) -> Iterator[str]:
     yield "|---" * (len(columns) + 2) + "|"
     present = {row.name for row in results.rows}
     for row in results.table.rows:
-        quoted = any(column.name in row.paper for column in columns)
+        quoted = not results.is_small and any(column.name in row.paper for column in columns)
         if row.name not in present and not quoted:
             continue
         cells = [_cell(results, row, column.name) for column in columns]
