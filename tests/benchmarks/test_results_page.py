@@ -32,7 +32,9 @@ def test_a_page_that_is_behind_is_told_and_filled(
     results_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.md"
-    page.write_text("Before\n\n<!-- results: digitsum brief=plain -->\nold\n<!-- end -->\nAfter\n")
+    page.write_text(
+        "Before\n\n<!-- results: generalization brief=plain -->\nold\n<!-- end -->\nAfter\n"
+    )
     monkeypatch.setattr(results_page, "PAGES", (page,))
     monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
     with pytest.raises(SystemExit, match=r"page\.md do not show benchmarks/results"):
@@ -41,6 +43,7 @@ def test_a_page_that_is_behind_is_told_and_filled(
     results_page.main()
     new = page.read_text()
     assert "old" not in new
-    assert new.startswith("Before\n\n<!-- results: digitsum brief=plain -->\n\n| | 0 % | 20 % |")
-    assert "| No CL | 1.32 ± 0.16 |" in new
+    start = "Before\n\n<!-- results: generalization brief=plain -->\n\n| | 40 % | seeds |\n"
+    assert new.startswith(start)
+    assert "\n| CE | " in new
     assert new.endswith("|\n\n<!-- end -->\nAfter\n")

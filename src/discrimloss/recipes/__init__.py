@@ -9,6 +9,8 @@ count where ``hyperparameters = "paper"``; a small recipe names its full-sized s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +89,17 @@ def summary_of(path: Path) -> str:
 
 def _read_toml(path: Path) -> Table:
     try:
-        return tomlkit.parse(path.read_text(encoding="utf-8-sig")).unwrap()
+        return deepcopy(_parsed(path.read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"cannot read the recipe {path}: {error}") from error
     except tomlkit.exceptions.TOMLKitError as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from error
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> Table:
+    """A table of results reads the same recipe for every cell, and parsing is what takes time."""
+    return tomlkit.parse(text).unwrap()
 
 
 def _pop_tables(table: Table, name: str) -> list[Table]:
