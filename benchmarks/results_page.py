@@ -18,6 +18,7 @@ import csv
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from discrimloss.reproduce.markdown import brief_grid, full_grid
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(
-    r"(<!-- (?P<kind>results|tuned): (?P<words>[^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (?P<kind>results|tuned): (?P<words>[^>]*?) -->\n).*?<!-- end -->", re.DOTALL
 )
 
 
@@ -50,16 +51,21 @@ def filled(page: str, link: str) -> str:
 
 
 def _block(name: str, options: dict[str, str], link: str) -> Iterator[str]:
-    table, store = load_table(name), ResultsStore(RESULTS)
     sizes = [is_small for is_small in (False, True) if _wanted(is_small, options.get("only"))]
-    for number, results in enumerate(r for s in sizes if (r := collect(table, store, s)).groups):
+    for number, results in enumerate(r for s in sizes if (r := _stored(name, s)).groups):
         if number:
             yield ""
         if "brief" in options:
-            rows = [row for row in table.rows if row.name in options["brief"].split(",")]
+            rows = [row for row in results.table.rows if row.name in options["brief"].split(",")]
             yield from brief_grid(results, rows)
         else:
             yield from _in_full(results, link)
+
+
+@cache
+def _stored(name: str, is_small: bool) -> Results:
+    """Read once, though a table may be on several pages."""
+    return collect(load_table(name), ResultsStore(RESULTS), is_small)
 
 
 def _in_full(results: Results, link: str) -> Iterator[str]:
@@ -77,7 +83,7 @@ def _in_full(results: Results, link: str) -> Iterator[str]:
 
 
 def _searches(recipe: str) -> Iterator[str]:
-    """For each method the trials of its search, best first by noisy validation labels."""
+    """For each method the best trial of its search, and the first: the recipe as it is."""
     yield "| | best by noisy validation | the recipe as it is | complete / stopped early |"
     yield "|---|---|---|---|"
     for folder in sorted((RESULTS / "tuned").glob(f"{recipe}-*")):

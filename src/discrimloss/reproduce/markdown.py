@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from discrimloss.reproduce.claims import best_of_paper, format_figure
 from discrimloss.reproduce.results import Results
 from discrimloss.reproduce.store import StoredCell
-from discrimloss.reproduce.table_file import PaperTable, TableRow
+from discrimloss.reproduce.table_file import Column, PaperTable, TableRow
 
 Claims = Callable[[Results], Iterable[str]]
 SMALL_MARK = "†"
@@ -56,8 +56,7 @@ def _legend(results: Results) -> Iterator[str]:
 def full_grid(results: Results) -> Iterator[str]:
     """Every row and column with a result or a figure of the paper, ours and theirs in a cell."""
     columns = results.columns
-    yield f"| | {' | '.join(column.title for column in columns)} | seeds |"
-    yield "|---" * (len(columns) + 2) + "|"
+    yield from _heading(columns)
     present = {row.name for row in results.rows}
     for row in results.table.rows:
         quoted = not results.is_small and any(column.name in row.paper for column in columns)
@@ -70,8 +69,7 @@ def full_grid(results: Results) -> Iterator[str]:
 def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
     """Some rows at the last epoch, and the paper's best figure in each column below them."""
     columns, table = results.columns, results.table
-    yield f"| | {' | '.join(column.title for column in columns)} | seeds |"
-    yield "|---" * (len(columns) + 2) + "|"
+    yield from _heading(columns)
     for row in rows:
         groups = [results.group(row.name, column.name) for column in columns]
         if not any(groups):
@@ -87,6 +85,11 @@ def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
         best = [best_of_paper(table, column) for column in columns]
         quoted = [format_figure(f.mean, f.spread) if f else "–" for f in best]
         yield f"| *the paper's DiscrimLoss* | {' | '.join(f'*{q}*' for q in quoted)} | |"
+
+
+def _heading(columns: Sequence[Column]) -> Iterator[str]:
+    yield f"| | {' | '.join(column.title for column in columns)} | seeds |"
+    yield "|---" * (len(columns) + 2) + "|"
 
 
 def _cell(results: Results, row: TableRow, column: str) -> str:
