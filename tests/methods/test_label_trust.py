@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from discrimloss.methods.base import Batch, Setting
 from discrimloss.methods.discrimloss import DiscrimLossMethod
+from discrimloss.methods.label_trust import LabelTrust
 from discrimloss.training.task_losses import cross_entropy, task_losses
 
 SAMPLES, EPOCHS = 400, 8
@@ -109,7 +112,7 @@ def test_a_sample_counts_as_much_as_it_is_trusted_and_below_a_tenth_not_at_all()
     weights = method.labels.trust[index].clone()
     weights[weights < 0.1] = 0.0
     assert weights[:3].tolist() == pytest.approx([0.0, 0.11, 0.5])
-    expected = (weights * result.losses).sum() / weights.sum()
+    expected = (weights * result.losses).sum() / weights.sum() * weights.mean().sqrt()
     assert result.loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -127,10 +130,71 @@ def test_noise_does_not_vanish_when_it_is_learned_by_heart(is_regression: bool) 
     drawn = (answers + by_heart.reshape(answers.shape)) / 2
     for _ in range(6):
         method.labels.take(drawn, torch.arange(SAMPLES))
+    method.labels.doubts[1] = 100.0  # the losses, which were not learned by heart, are not asked
     method.begin_epoch(5)
     p_incorrect = 1.0 - method.labels.trust
     assert p_incorrect.mean() == pytest.approx(found, abs=0.05)
     assert p_incorrect[made.is_wrong].mean() > 2 * p_incorrect[~made.is_wrong].mean()
+
+
+class TestTwoJudges:
+    """By answers, and by losses: whoever expects fewer mistakes of its own is believed."""
+
+    @pytest.fixture
+    def made(self) -> Made:
+        return Made()
+
+    @pytest.fixture
+    def sure(self, made: Made) -> Tensor:
+        return made.is_wrong.float().clamp(0.001, 0.999)
+
+    @pytest.fixture
+    def labels(self, made: Made) -> LabelTrust:
+        labels = LabelTrust(made.setting.target, 3)
+        labels.take(made.trained().networks[0](made.inputs), torch.arange(SAMPLES))
+        return labels
+
+    def by_answers(self, labels: LabelTrust) -> Tensor:
+        alone = deepcopy(labels)
+        alone.judge(2, lambda: torch.full((SAMPLES,), 0.5))
+        return alone.trust
+
+    def test_losses_in_two_groups_are_believed(self, labels: LabelTrust, sure: Tensor) -> None:
+        by_answers = self.by_answers(labels)
+        labels.judge(2, lambda: sure)
+        assert torch.allclose(labels.trust, 1.0 - sure)
+        assert not torch.allclose(by_answers, 1.0 - sure, atol=0.1)
+
+    def test_losses_that_are_unsure_are_not(self, labels: LabelTrust, made: Made) -> None:
+        by_answers = self.by_answers(labels)
+        labels.judge(2, lambda: 0.4 * made.is_wrong + 0.18)
+        assert torch.equal(labels.trust, by_answers)
+
+    def test_nor_are_those_that_find_another_noise(self, labels: LabelTrust) -> None:
+        by_answers = self.by_answers(labels)
+        labels.judge(2, lambda: torch.full((SAMPLES,), 0.999))
+        assert torch.equal(labels.trust, by_answers)
+        assert (labels.doubts == 0.0).all()
+
+    def test_doubts_of_earlier_epochs_count(
+        self, labels: LabelTrust, made: Made, sure: Tensor
+    ) -> None:
+        labels.judge(2, lambda: 0.4 * made.is_wrong + 0.18)
+        by_answers, doubts = labels.trust.clone(), labels.doubts.clone()
+        assert doubts[1] == pytest.approx(0.25, abs=0.05)
+        labels.judge(3, lambda: sure)
+        assert labels.doubts[1] == pytest.approx(doubts[1] + 0.001)
+        assert torch.allclose(labels.trust, by_answers, atol=1e-3)  # though now they were sure
+        labels.doubts[1] = 0.0
+        labels.judge(4, lambda: sure)
+        assert torch.allclose(labels.trust, 1.0 - sure)
+
+    def test_numbers_have_one_judge(self) -> None:
+        made = Made(is_regression=True)
+        labels = LabelTrust(made.setting.target, None)
+        labels.take(made.trained(3).networks[0](made.inputs), torch.arange(SAMPLES))
+        labels.judge(2, lambda: pytest.fail("nobody asks the losses"))
+        assert (labels.doubts == 0.0).all()
 
 
 def test_samples_that_were_never_seen_are_trusted() -> None:

@@ -24,8 +24,9 @@ class DiscrimLossMethod(Method):
     learned from: what is known of them is not memorised.
 
     ``predictions_from`` is ours: after this share of the epochs, a sample counts as much as its
-    label is trusted, judged from the network's answers (`LabelTrust`); the learned weights go on
-    for the records. The step does not shrink with the noise.
+    label is trusted, judged from the network's answers and the losses (`LabelTrust`); the learned
+    weights go on for the records. The step shrinks with the square root of the share of trusted
+    samples.
     """
 
     is_held_out: Tensor
@@ -97,7 +98,10 @@ class DiscrimLossMethod(Method):
             weighted: Tensor = self.criterion(inner, batch.index)
             return weighted
         self.criterion(inner.detach(), batch.index)
-        return weighted_mean(inner, labels.weights(gather_rows(batch.index)).to(inner.dtype))
+        weights = labels.weights(gather_rows(batch.index)).to(inner.dtype)
+        # Fewer samples make a noisier mean, which takes a smaller step; not one as much smaller as
+        # the share of trusted samples, or runs with much noise would come to a standstill.
+        return weighted_mean(inner, weights) * weights.mean().sqrt()
 
     def inner_losses(self, task_losses: Tensor) -> Tensor:
         """What the criterion is put on, shape (batch,): here the task loss as it is."""
@@ -110,7 +114,10 @@ class DiscrimLossMethod(Method):
         if self.labels is not None and self.predictions_from is not None:
             passed = epoch - 1
             if passed >= max(1.0, self.predictions_from * self.setting.epochs):
-                self.labels.judge(epoch)
+                self.labels.judge(epoch, self._p_incorrect_by_losses)
+
+    def _p_incorrect_by_losses(self) -> Tensor:
+        return torch.from_numpy(self.verdicts().p_incorrect)
 
     def verdicts(self) -> Verdicts:
         """What the criterion says of every sample."""

@@ -5,11 +5,19 @@ labels do. Whole answers say more. A label that a sure answer contradicts is pro
 the answer is unsure, the label stands. How sure answers are, and how often labels are wrong, is
 fitted to both, as in an audit (`discrimloss.audit.noise_model`, `number_noise`).
 
+Where a network learns all that can be learned, it is the other way round: the history of losses has
+two groups with nothing between, and remembers what was hard to learn when the answers have
+forgotten it. So there are two judges of classes, and the one is believed that expects fewer
+mistakes of its own. Early on the losses' two groups may be no groups at all: that judge is heard
+only while both find the same noise. For numbers an answer tells no more than a loss does.
+
 Labels do not become right during a run. Where fewer are found wrong than were found before, the
 network has learned the others by heart, and what that has added to its answers is taken away.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +33,8 @@ LEAST_TRUST = 0.1
 """Labels that are trusted less are not learned from: a small weight only delays memorising."""
 MOST_FITTED = 6000
 """Samples that a judgement is fitted to, drawn anew every time: it is made once an epoch."""
+SAME_NOISE = 0.1
+"""How far two judges' shares of wrong labels may differ."""
 
 
 class LabelTrust(nn.Module):
@@ -39,6 +49,7 @@ class LabelTrust(nn.Module):
     visits: Tensor
     trust: Tensor
     noise: Tensor
+    doubts: Tensor
     judged_in: Tensor
 
     def __init__(self, target: Tensor, num_classes: int | None) -> None:
@@ -49,6 +60,8 @@ class LabelTrust(nn.Module):
         self.register_buffer("visits", torch.zeros(samples))
         self.register_buffer("trust", torch.ones(samples))
         self.register_buffer("noise", torch.zeros(()))  # the largest share found so far
+        # Mistakes that the judges, by answers and by losses, expect of themselves, over the epochs.
+        self.register_buffer("doubts", torch.zeros(2))
         self.register_buffer("judged_in", torch.zeros((), dtype=torch.int64))
 
     @property
@@ -64,15 +77,27 @@ class LabelTrust(nn.Module):
         self.answers[index] = MOMENTUM * self.answers[index] + (1.0 - MOMENTUM) * rows
         self.visits[index] = (self.visits[index] + 1).clamp(max=1000)
 
-    def judge(self, epoch: int) -> None:
-        """Once an epoch, before its first batch; after a resume in its middle, no second time."""
+    def judge(self, epoch: int, by_losses: Callable[[], Tensor]) -> None:
+        """Once an epoch, before its first batch; after a resume in its middle, no second time.
+
+        Args:
+            epoch: the one that begins.
+            by_losses: gives what the losses make of it: the probability that each label is
+                incorrect, shape (num_samples,); not asked for numbers.
+        """
         if int(self.judged_in) == epoch:
             return
         seen = self.visits > 0
         averages = self.answers / (1.0 - MOMENTUM ** self.visits.clamp(min=1))[:, None]
         target = self.target.to(averages.device)
         p_incorrect = self._p_incorrect(averages[seen], target[seen], epoch)
-        self.noise.copy_(torch.maximum(self.noise, p_incorrect.mean()))
+        found = p_incorrect.mean()
+        if self.num_classes is not None:
+            other = by_losses().to(p_incorrect)[seen]
+            if (other.mean() - found).abs() < SAME_NOISE:
+                found = torch.minimum(found, other.mean())
+                p_incorrect = self._by_surer_judge(p_incorrect, other)
+        self.noise.copy_(torch.maximum(self.noise, found))
         trust = torch.ones_like(self.trust)
         trust[seen] = 1.0 - p_incorrect
         self.trust.copy_(trust)
@@ -82,6 +107,11 @@ class LabelTrust(nn.Module):
         """What the samples of a batch count, shape (batch,)."""
         trust = self.trust[index]
         return torch.where(trust < LEAST_TRUST, 0.0, trust)
+
+    def _by_surer_judge(self, by_answers: Tensor, by_losses: Tensor) -> Tensor:
+        both = torch.stack([by_answers, by_losses])
+        self.doubts += torch.minimum(both, 1.0 - both).mean(1)
+        return by_losses if bool(self.doubts[1] < self.doubts[0]) else by_answers
 
     def _p_incorrect(self, answers: Tensor, target: Tensor, epoch: int) -> Tensor:
         answers, target, noise = answers.cpu(), target.cpu(), float(self.noise)
