@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,7 @@ def _rows(results: Results) -> Any:
                 )
             if paper is not None and not results.is_small:
                 axis.plot(paper.mean, place, "D", color="#555555", markersize=4, fillstyle="none")
+        _leave_out_what_is_far_off(axis)
         axis.set(title=column.title, xlabel=METRICS[results.table.metric])
         axis.grid(axis="x", alpha=0.3)
         is_first = number % across == 0
@@ -76,6 +79,40 @@ def _rows(results: Results) -> Any:
         axis.set_ylim(len(shown) - 0.5, -0.5)
     _explain_marks(figure, axes[0], results)
     return figure
+
+
+def _leave_out_what_is_far_off(axis: Any) -> None:
+    """A row that collapsed is an arrow at the edge: the others can still be told apart."""
+    marks = [(float(line.get_xdata()[0]), line) for line in axis.lines if _is_mark(line)]
+    low, high = where_most_are([value for value, _ in marks])
+    far_off = [(value, line) for value, line in marks if not low <= value <= high]
+    if not far_off:
+        return
+    near = [value for value, _ in marks if low <= value <= high]
+    room = max(max(near) - min(near), 0.1) * 0.15
+    axis.set_xlim(min(near) - room, max(near) + room)
+    for value, line in far_off:
+        edge, arrow = (0.02, "<") if value < low else (0.98, ">")
+        across = axis.get_yaxis_transform()
+        place = float(line.get_ydata()[0])
+        axis.plot(edge, place, arrow, transform=across, color=line.get_color(), markersize=6)
+
+
+def _is_mark(line: Any) -> bool:
+    return len(line.get_xdata()) == 1 and line.get_marker() in ("o", "D")
+
+
+def where_most_are(values: Sequence[float]) -> tuple[float, float]:
+    """A range around the middle half, with room of six times its width on either side.
+
+    >>> [round(bound, 2) for bound in where_most_are([98.9, 99.0, 99.1, 99.3, 69.5])]
+    [97.7, 100.3]
+    """
+    if not len(values):
+        return -math.inf, math.inf
+    lower, upper = np.quantile(values, [0.25, 0.75]).tolist()
+    room = 6.0 * max(upper - lower, 0.1)
+    return lower - room, upper + room
 
 
 def _explain_marks(figure: Any, axis: Any, results: Results) -> None:
@@ -101,8 +138,8 @@ def _curves(results: Results) -> Any:
 
 
 def _cut_off_the_start(axis: Any) -> None:
-    """Where the first epochs are far below the others, those are what is looked at."""
+    """Where the first epochs, or a run that collapsed, are far below the others, these are seen."""
     values = np.concatenate([line.get_ydata() for line in axis.lines] or [np.array([0.0, 100.0])])
-    low, high = np.quantile(values, 0.1), values.max()
+    low, high = max(np.quantile(values, 0.1), where_most_are(values)[0]), values.max()
     room = max(high - low, 0.5) * 0.15
     axis.set_ylim(low - room, high + room)
