@@ -7,9 +7,9 @@ fitted to both, as in an audit (`discrimloss.audit.noise_model`, `number_noise`)
 
 Where a network learns all that can be learned, it is the other way round: the history of losses has
 two groups with nothing between, and remembers what was hard to learn when the answers have
-forgotten it. So there are two judges of classes, and the one is believed that expects fewer
-mistakes of its own. Early on the losses' two groups may be no groups at all: that judge is heard
-only while both find the same noise. For numbers an answer tells no more than a loss does.
+forgotten it. So the losses are believed where they expect hardly any mistake of their own and find
+about the noise that the answers find, or else their groups are no groups. For numbers an answer
+tells no more than a loss does.
 
 Labels do not become right during a run. Where fewer are found wrong than were found before, the
 network has learned the others by heart, and what that has added to its answers is taken away.
@@ -33,8 +33,10 @@ LEAST_TRUST = 0.1
 """Labels that are trusted less are not learned from: a small weight only delays memorising."""
 MOST_FITTED = 6000
 """Samples that a judgement is fitted to, drawn anew every time: it is made once an epoch."""
+MOST_MISTAKES = 0.03
+"""That the losses may expect of themselves, as a share of the samples, to be believed."""
 SAME_NOISE = 0.1
-"""How far two judges' shares of wrong labels may differ."""
+"""How far the shares of wrong labels that losses and answers find may differ for that."""
 
 
 class LabelTrust(nn.Module):
@@ -49,7 +51,6 @@ class LabelTrust(nn.Module):
     visits: Tensor
     trust: Tensor
     noise: Tensor
-    doubts: Tensor
     judged_in: Tensor
 
     def __init__(self, target: Tensor, num_classes: int | None) -> None:
@@ -60,8 +61,6 @@ class LabelTrust(nn.Module):
         self.register_buffer("visits", torch.zeros(samples))
         self.register_buffer("trust", torch.ones(samples))
         self.register_buffer("noise", torch.zeros(()))  # the largest share found so far
-        # Mistakes that the judges, by answers and by losses, expect of themselves, over the epochs.
-        self.register_buffer("doubts", torch.zeros(2))
         self.register_buffer("judged_in", torch.zeros((), dtype=torch.int64))
 
     @property
@@ -94,9 +93,8 @@ class LabelTrust(nn.Module):
         found = p_incorrect.mean()
         if self.num_classes is not None:
             other = by_losses().to(p_incorrect)[seen]
-            if (other.mean() - found).abs() < SAME_NOISE:
-                found = torch.minimum(found, other.mean())
-                p_incorrect = self._by_surer_judge(p_incorrect, other)
+            if _are_in_two_groups(other) and (other.mean() - found).abs() < SAME_NOISE:
+                found, p_incorrect = torch.minimum(found, other.mean()), other
         self.noise.copy_(torch.maximum(self.noise, found))
         trust = torch.ones_like(self.trust)
         trust[seen] = 1.0 - p_incorrect
@@ -107,11 +105,6 @@ class LabelTrust(nn.Module):
         """What the samples of a batch count, shape (batch,)."""
         trust = self.trust[index]
         return torch.where(trust < LEAST_TRUST, 0.0, trust)
-
-    def _by_surer_judge(self, by_answers: Tensor, by_losses: Tensor) -> Tensor:
-        both = torch.stack([by_answers, by_losses])
-        self.doubts += torch.minimum(both, 1.0 - both).mean(1)
-        return by_losses if bool(self.doubts[1] < self.doubts[0]) else by_answers
 
     def _p_incorrect(self, answers: Tensor, target: Tensor, epoch: int) -> Tensor:
         answers, target, noise = answers.cpu(), target.cpu(), float(self.noise)
@@ -124,3 +117,7 @@ class LabelTrust(nn.Module):
             model = fit_noise_model(answers[chosen].double(), target[chosen], noise)
             found = model.p_incorrect(answers.double(), target).float()
         return found.to(self.trust)
+
+
+def _are_in_two_groups(p_incorrect: Tensor) -> bool:
+    return bool(torch.minimum(p_incorrect, 1.0 - p_incorrect).mean() < MOST_MISTAKES)
