@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from discrimloss.reproduce.figure_claims import (
-    ablation_claims,
     fluctuation_claims,
     generalization_claims,
     histogram_claims,
@@ -23,7 +22,7 @@ from discrimloss.reproduce.sample_figures import (
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_file import PaperTable
 from discrimloss.training.sample_traces import Traces
-from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
+from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
 IS_WRONG = np.array([False, False, True, True])
 
@@ -124,14 +123,3 @@ def test_the_claims_of_the_fluctuation(tmp_path: Path) -> None:
     assert told[3].startswith("**Holds:** the importance of wrong samples turns back less often")
     written = {path.name for path in render(table, store)}
     assert {"tiny-jumps.png", "tiny-traces.png"} <= written
-
-
-def test_the_ablation_says_what_each_change_costs(tmp_path: Path) -> None:
-    table, store = table_of(tmp_path, "ablation"), ResultsStore(tmp_path / "results")
-    filled(store, table, {("plain", "40"): [88.0, 89.0], ("discrimloss", "40"): [93.0, 92.0]})
-    filled(store, table, {("gce", "40"): [92.5, 92.7]})
-    assert list(ablation_claims(collect(table, store, is_small=False))) == [
-        "**40 %**: DiscrimLoss ends at 92.50 ± 0.71.",
-        "40 %, Plain: costs 4.00.",
-        "40 %, GCE: makes no difference beyond the spread (+0.10).",
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from discrimloss.reproduce.results import Group, Results, Spread
 from discrimloss.reproduce.table_file import Column, PaperFigure, PaperTable, TableRow
@@ -138,19 +138,26 @@ def _against_rivals(
 
 
 def _count(what: str, columns: list[tuple[Column, bool]]) -> str:
+    start = verdict([holds for _, holds in columns])
     holding = [column.title for column, holds in columns if holds]
     failing = [column.title for column, holds in columns if not holds]
     if len(columns) == 1:
-        word = "Holds" if holding else "Does not hold"
-        return f"**{word}:** {what} in the only column ({columns[0][0].title})."
+        return f"{start} {what} in the only column ({columns[0][0].title})."
     if not failing:
-        return f"**Holds:** {what} in all {len(columns)} columns."
+        return f"{start} {what} in all {len(columns)} columns."
     if not holding:
-        return f"**Does not hold:** {what} in any of {len(columns)} columns."
+        return f"{start} {what} in any of {len(columns)} columns."
     return (
-        f"**Holds in part:** {what} in {len(holding)} of {len(columns)} columns "
+        f"{start} {what} in {len(holding)} of {len(columns)} columns "
         f"({', '.join(holding)}); not in {', '.join(failing)}."
     )
+
+
+def verdict(holds: Sequence[bool]) -> str:
+    """Of a claim about several things: whether it holds for all of them."""
+    if all(holds):
+        return "**Holds:**"
+    return "**Holds in part:**" if any(holds) else "**Does not hold:**"
 
 
 def _figure(spread: Spread) -> str:

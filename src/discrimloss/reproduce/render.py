@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from discrimloss.reproduce.ablation_claims import ablation_claims
 from discrimloss.reproduce.claims import table_claims
 from discrimloss.reproduce.csv_file import table_csv
 from discrimloss.reproduce.drawing import Draw, as_png
 from discrimloss.reproduce.figure_claims import (
-    ablation_claims,
     fluctuation_claims,
     generalization_claims,
     histogram_claims,

@@ -22,6 +22,7 @@ from discrimloss.options import Option, OptionError, check_options, did_you_mean
 
 FOLDER = Path(__file__).parent / "tables"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.+]*(-[a-z0-9_.+]+)*")
+COSTS = Literal["little", "considerable"]
 KINDS = Literal["table", "generalization", "histograms", "fluctuation", "ablation"]
 
 
@@ -73,6 +74,8 @@ class TableRow:
     by_default: bool = True
     paper: Mapping[str, PaperFigure] = field(default_factory=dict)
     """By the name of the column."""
+    paper_cost: COSTS | None = None
+    """Of an ablation: what the paper says that this change costs against the main row."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ _ROW = {
     "small_settings": Option(list[str], None),
     "default": Option(bool, True),
     "paper": Option(dict, {}),
+    "paper_cost": Option(COSTS, None),
 }
 _TABLE = {
     "title": Option(str),
@@ -275,6 +279,7 @@ def _read_row(content: Mapping[str, Any], columns: Sequence[Column]) -> TableRow
         small_settings=None if small is None else tuple(small),
         by_default=given.get("default", True),
         paper=paper,
+        paper_cost=given.get("paper_cost"),
     )
 
 
