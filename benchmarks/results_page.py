@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from discrimloss.reproduce.markdown import brief_grid, full_grid
+from discrimloss.reproduce.grids import brief_grid, grids
 from discrimloss.reproduce.render import KINDS
 from discrimloss.reproduce.results import Results, collect
 from discrimloss.reproduce.store import ResultsStore
@@ -70,7 +70,7 @@ def _stored(name: str, is_small: bool) -> Results:
 
 def _in_full(results: Results, link: str) -> Iterator[str]:
     table = results.table
-    yield from full_grid(results)
+    yield from grids(results)
     yield ""
     for sentence in KINDS[table.kind][1](results):
         yield f"- {sentence}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from discrimloss.reproduce.claims import compare, table_claims
-from discrimloss.reproduce.markdown import brief_grid
+from discrimloss.reproduce.grids import brief_grid
 from discrimloss.reproduce.render import render
 from discrimloss.reproduce.results import Spread, collect
 from discrimloss.reproduce.store import ResultsStore
@@ -121,6 +121,34 @@ def test_reduced_size_is_marked_and_not_held_against_the_paper(
     assert "**80.00** [80.00]†<br>*90.00 ± 0.50*" in page
     assert "by 10.00" not in page
     assert "Made by `discrimloss reproduce tiny --small`" in page
+
+
+def test_the_papers_training_accuracies_stand_beside_ours(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    ours = 'method = "discrimloss"\n'
+    text = TINY.replace(ours, f'{ours}paper_train = {{ "40" = 60.38 }}\n')
+    table = tiny_table(tmp_path, text)
+    cell = cell_of(table, "discrimloss")
+    store.write(cell, result(cell, 90.0, train_accuracy_noisy=61.5))
+    render(table, store)
+    page = (store.path / "tiny.md").read_text(encoding="utf-8")
+    head = "Accuracy on the training labels as given, in %, at the last epoch; in italics"
+    assert head in page
+    assert "| DiscrimLoss | 61.50<br>*60.38* | 1 |" in page.partition(head)[2]
+    with (store.path / "tiny.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["statistic"]: row["value"] for row in csv.DictReader(file)}
+    assert rows["train_accuracy_noisy"] == "61.5"
+    assert rows["paper_train_accuracy_noisy_mean"] == "60.38"
+
+
+def test_a_figure_of_another_dataset_has_its_name(tmp_path: Path, store: ResultsStore) -> None:
+    table = tiny_table(tmp_path, TINY.replace("[small]", '[small]\nrecipe = "mnist"'))
+    cell = cell_of(table, "discrimloss", is_small=True)
+    store.write(cell, result(cell, 80.0))
+    render(table, store)
+    page = (store.path / "tiny.md").read_text(encoding="utf-8")
+    assert "**80.00** [80.00]†<br>*90.00 ± 0.50 (digits)*" in page
 
 
 def test_stale_results_do_not_count_and_are_named(tmp_path: Path, store: ResultsStore) -> None:

@@ -74,6 +74,8 @@ class TableRow:
     by_default: bool = True
     paper: Mapping[str, PaperFigure] = field(default_factory=dict)
     """By the name of the column."""
+    paper_train: Mapping[str, PaperFigure] = field(default_factory=dict)
+    """Its accuracy on the training labels as given, where it tells it."""
     paper_cost: COSTS | None = None
     """Of an ablation: what the paper says that this change costs against the main row."""
 
@@ -201,6 +203,7 @@ _ROW = {
     "small_settings": Option(list[str], None),
     "default": Option(bool, True),
     "paper": Option(dict, {}),
+    "paper_train": Option(dict, {}),
     "paper_cost": Option(COSTS, None),
 }
 _TABLE = {
@@ -261,15 +264,6 @@ def _read_column(content: Mapping[str, Any]) -> Column:
 
 def _read_row(content: Mapping[str, Any], columns: Sequence[Column]) -> TableRow:
     given = check_options(_ROW, content, "row", "a row")
-    known = [column.name for column in columns]
-    paper = {}
-    for column, numbers in given.get("paper", {}).items():
-        if column not in known:
-            raise OptionError(
-                f"row.paper of {given['name']!r} names a column {column!r}: "
-                f"{did_you_mean(column, known)}"
-            )
-        paper[column] = _read_figure(numbers, f"row.paper.{column}")
     small = given.get("small_settings")
     return TableRow(
         name=_checked_name("row", given["name"]),
@@ -278,9 +272,25 @@ def _read_row(content: Mapping[str, Any], columns: Sequence[Column]) -> TableRow
         settings=tuple(given.get("settings", ())),
         small_settings=None if small is None else tuple(small),
         by_default=given.get("default", True),
-        paper=paper,
+        paper=_read_figures(given, "paper", columns),
+        paper_train=_read_figures(given, "paper_train", columns),
         paper_cost=given.get("paper_cost"),
     )
+
+
+def _read_figures(
+    row: Mapping[str, Any], key: str, columns: Sequence[Column]
+) -> dict[str, PaperFigure]:
+    known = [column.name for column in columns]
+    figures = {}
+    for column, numbers in row.get(key, {}).items():
+        if column not in known:
+            raise OptionError(
+                f"row.{key} of {row['name']!r} names a column {column!r}: "
+                f"{did_you_mean(column, known)}"
+            )
+        figures[column] = _read_figure(numbers, f"row.{key}.{column}")
+    return figures
 
 
 def _read_figure(numbers: Any, where: str) -> PaperFigure:
