@@ -71,7 +71,6 @@ def _stored(name: str, is_small: bool) -> Results:
 def _in_full(results: Results, link: str) -> Iterator[str]:
     table = results.table
     yield from grids(results)
-    yield ""
     for sentence in KINDS[table.kind][1](results):
         yield f"- {sentence}"
     yield ""

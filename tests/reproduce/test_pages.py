@@ -11,7 +11,7 @@ from discrimloss.reproduce.grids import brief_grid
 from discrimloss.reproduce.render import render
 from discrimloss.reproduce.results import Spread, collect
 from discrimloss.reproduce.store import ResultsStore
-from discrimloss.reproduce.table_file import PaperFigure, PaperTable
+from discrimloss.reproduce.table_file import PaperFigure, PaperTable, load_table
 from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
 
 PNG = b"\x89PNG"
@@ -120,7 +120,7 @@ def test_reduced_size_is_marked_and_not_held_against_the_paper(
     assert "## Reduced size" in page
     assert "**80.00** [80.00]†<br>*90.00 ± 0.50*" in page
     assert "by 10.00" not in page
-    assert "Made by `discrimloss reproduce tiny --small`" in page
+    assert "Made by `discrimloss reproduce tiny.toml --small`" in page
 
 
 def test_the_papers_training_accuracies_stand_beside_ours(
@@ -157,6 +157,7 @@ def test_stale_results_do_not_count_and_are_named(tmp_path: Path, store: Results
     render(changed, store)
     page = (store.path / "tiny.md").read_text(encoding="utf-8")
     assert "93.00" not in page
+    assert "No run counts here, as told below." in page
     assert "made with other settings: discrimloss-40-1 (epochs was 1, is 3)." in page
 
 
@@ -179,9 +180,50 @@ def test_the_csv_has_a_row_for_each_cell_and_statistic(tmp_path: Path, store: Re
     ]
 
 
-def test_an_empty_store_is_a_page_too(tmp_path: Path, store: ResultsStore) -> None:
+def test_before_the_first_run_the_page_has_the_papers_figures(
+    tmp_path: Path, store: ResultsStore
+) -> None:
     render(tiny_table(tmp_path), store)
-    assert "Nothing has been run yet." in (store.path / "tiny.md").read_text(encoding="utf-8")
+    assert (store.path / "tiny.md").read_text(encoding="utf-8").splitlines()[4:] == [
+        "Nothing has been run here yet.",
+        "",
+        "The paper's figures. Test accuracy in %, higher is better.",
+        "",
+        "| | 40 % | seeds |",
+        "|---|---|---|",
+        "| Human | *99.00* | paper only |",
+        "| DiscrimLoss | *90.00 ± 0.50* | paper only |",
+        "",
+        "---",
+        "",
+        (
+            "`discrimloss reproduce tiny.toml` runs it, and "
+            "`discrimloss reproduce tiny.toml --small` at reduced size."
+        ),
+    ]
+
+
+def test_before_the_first_run_a_table_without_figures_of_the_paper_has_no_grid(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    lines = [line for line in TINY.splitlines(keepends=True) if not line.startswith("paper = {")]
+    render(tiny_table(tmp_path, "".join(lines)), store)
+    page = (store.path / "tiny.md").read_text(encoding="utf-8")
+    assert "Nothing has been run here yet." in page
+    assert "|" not in page
+
+
+def test_the_command_has_the_table_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_table(tmp_path)
+    (tmp_path / "my tables").mkdir()
+    (tmp_path / "tiny.toml").rename(tmp_path / "my tables" / "tiny.toml")
+    monkeypatch.chdir(tmp_path)
+    given = Path("my tables", "tiny.toml")
+    assert load_table(str(given)).name_for_command == "'my tables/tiny.toml'"
+    assert load_table(str(tmp_path / given)).name_for_command == "tiny.toml"
+    assert load_table("mnist").name_for_command == "mnist"
 
 
 def test_other_rows_are_counted_as_well_if_the_table_asks_for_it(

@@ -15,16 +15,22 @@ PaperFigures = Callable[[TableRow], Mapping[str, PaperFigure]]
 
 
 def grids(results: Results) -> Iterator[str]:
-    """All there is to be shown of a table: test figures; and those of training the paper tells."""
-    yield from full_grid(results)
-    if any(row.paper_train for row in results.table.rows):
+    """All there is to be shown of a table: test figures; and those of training the paper tells.
+
+    Where nothing has been run, these are the paper's.
+    """
+    rows = results.table.rows
+    if results.groups or any(row.paper for row in rows):
+        yield from full_grid(results)
         yield ""
+    if any(row.paper_train for row in rows):
         yield (
             "Accuracy on the training labels as given, in %, at the last epoch; in italics the "
             "paper's, with its dataset where ours is another:"
         )
         yield ""
         yield from fit_grid(results)
+        yield ""
 
 
 def full_grid(results: Results) -> Iterator[str]:
@@ -72,7 +78,12 @@ def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
 
 
 def _grid(results: Results, ours: OurLine, paper_of: PaperFigures) -> Iterator[str]:
-    columns, rows = results.columns, results.table.rows
+    rows = results.table.rows
+    columns = results.columns or [
+        column
+        for column in results.table.columns
+        if any(column.name in paper_of(row) for row in rows)
+    ]
     yield from _heading(columns)
     others = {c.name: _other_dataset(results.table, c) if results.is_small else "" for c in columns}
     small_mark = SMALL_MARK if results.is_small else ""

@@ -24,11 +24,11 @@ def as_markdown(
     lines += [" ".join(table.about.split()), ""] if table.about else []
     filled = [results for results in sizes if results.groups]
     if not filled:
-        lines += ["Nothing has been run yet.", ""]
+        lines += _only_the_papers(sizes)
     for results in filled:
         if len(filled) > 1 or results.is_small:
             lines += [f"## {'Reduced' if results.is_small else 'Full'} size", ""]
-        lines += [*_legend(results), "", *grids(results), ""]
+        lines += [*_legend(results), "", *grids(results)]
         sentences = list(claims(results))
         if sentences:
             lines += ["### What holds and what does not", ""]
@@ -39,11 +39,27 @@ def as_markdown(
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _only_the_papers(sizes: Sequence[Results]) -> Iterator[str]:
+    """What the page of a table has before its first run."""
+    is_empty = not any(results.stale or results.unreadable for results in sizes)
+    yield "Nothing has been run here yet." if is_empty else "No run counts here, as told below."
+    yield ""
+    table = sizes[0].table
+    if any(row.paper for row in table.rows):
+        yield f"The paper's figures. {_metric(table)}"
+        yield ""
+    yield from grids(sizes[0])
+
+
+def _metric(table: PaperTable) -> str:
+    if table.lower_is_better:
+        return "Mean absolute error, lower is better."
+    return "Test accuracy in %, higher is better."
+
+
 def _legend(results: Results) -> Iterator[str]:
-    metric = "Mean absolute error" if results.table.lower_is_better else "Test accuracy in %"
-    better = "lower" if results.table.lower_is_better else "higher"
     yield (
-        f"{metric}, {better} is better. First line of a cell: ours at the last epoch, mean ± "
+        f"{_metric(results.table)} First line of a cell: ours at the last epoch, mean ± "
         "standard deviation over the seeds, the best row in bold; in brackets the best epoch, "
         "which is chosen on test labels and stands here for comparison only. Second line, in "
         "italics: the paper's figure."
@@ -56,10 +72,14 @@ def _footer(table: PaperTable, sizes: Sequence[Results]) -> Iterator[str]:
     cells = [cell for results in sizes for cell in results.cells]
     yield "---"
     yield ""
-    command = f"discrimloss reproduce {table.name}"
-    made = [f"{command}{' --small' if r.is_small else ''}" for r in sizes if r.groups] or [command]
-    commands = "` and `".join(made)
-    yield f"Made by `{commands}`; each file in `{table.name}/` has the command of its run."
+    command = f"discrimloss reproduce {table.name_for_command}"
+    made = [f"{command}{' --small' if r.is_small else ''}" for r in sizes if r.groups]
+    if made:
+        commands = "` and `".join(made)
+        yield f"Made by `{commands}`; each file in `{table.name}/` has the command of its run."
+    else:
+        yield f"`{command}` runs it, and `{command} --small` at reduced size."
+        yield ""
     if cells:
         example = _command(cells[-1])
         seeds = " ".join(map(str, sorted({cell.cell.seed for cell in cells})))

@@ -10,6 +10,7 @@ and ``[[row]]`` have a `name`, a `title` and `settings`; a row without a `method
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,16 @@ class PaperTable:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     path: Path
+
+    @property
+    def name_for_command(self) -> str:
+        """What `discrimloss reproduce` calls it: a name of ours, or the file as it was given.
+
+        Of a file with a whole path the name only: pages are read on other machines.
+        """
+        if self.path.parent == FOLDER:
+            return self.name
+        return shlex.quote(self.path.name if self.path.is_absolute() else self.path.as_posix())
 
     @property
     def lower_is_better(self) -> bool:
