@@ -74,10 +74,30 @@ def test_the_claims_are_told_both_ways(tmp_path: Path, store: ResultsStore) -> N
         "**Holds in part:** ahead of every other method of ours in 1 of 2 columns (0 %); "
         "not in 40 %."
     )
-    assert told[2] == (
+    assert told[2] == "There is no run, so no comparison, of GCE in 0 %."
+    assert told[3] == (
         "**0 %**: DiscrimLoss ends at 97.00. Ahead of Plain (by 1.00). "
         "One seed: no spread is known."
     )
+
+
+def test_it_is_told_where_a_row_has_no_run(tmp_path: Path, store: ResultsStore) -> None:
+    """Without it, "every other method" would say too much."""
+    more = '[[row]]\nname = "{0}"\ntitle = "{0}"\nmethod = "{0}"\n'
+    text = TINY + "".join(more.format(name) for name in ("elr", "superloss"))
+    table = tiny_table(tmp_path, text)
+    filled(store, table, {("discrimloss", "40"): [93.0], ("discrimloss", "0"): [97.0]})
+    filled(store, table, {("plain", "40"): [88.0], ("elr", "0"): [90.0]})
+    # GCE does not run by default: nobody misses it.
+    told = claims_of(table, store)
+    assert told[1] == "**Holds:** ahead of every other method of ours in all 2 columns."
+    assert told[2] == (
+        "There is no run, so no comparison, of Plain in 0 %; of elr in 40 %; "
+        "of superloss in any column."
+    )
+    filled(store, table, {("superloss", "40"): [88.0], ("superloss", "0"): [88.0]})
+    filled(store, table, {("plain", "0"): [88.0], ("elr", "40"): [90.0]})
+    assert not any(sentence.startswith("There is no run") for sentence in claims_of(table, store))
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def table_claims(results: Results) -> Iterator[str]:
         assert other is not None
         for sentence in _counts(results, other):
             yield f"{other.title}. {sentence}"
+    yield from _not_compared(results)
     if results.is_small and results.cells:
         yield "At reduced size the figures are not comparable with the paper's."
     for column in results.columns:
@@ -70,6 +71,29 @@ def _counts(results: Results, row: TableRow) -> Iterator[str]:
         yield _count("ahead of the paper's figure", ahead_of_paper)
     if ahead_of_all:
         yield _count("ahead of every other method of ours", ahead_of_all)
+
+
+def _not_compared(results: Results) -> Iterator[str]:
+    """Which rows "every other method" leaves out, and where: they have no run there."""
+    table = results.table
+    told_of = [row for row in table.rows if row.name in (table.main, *table.also)]
+    columns = [c for c in results.columns if any(results.group(r.name, c.name) for r in told_of)]
+    rivals = [
+        row
+        for row in table.rows
+        if row.method is not None
+        and any(row.method != other.method for other in told_of)
+        and (row.by_default or row in results.rows)
+    ]
+    rows_by_place: dict[str, list[str]] = {}
+    for row in rivals:
+        without = [c.title for c in columns if results.group(row.name, c.name) is None]
+        if without:
+            place = "any column" if len(without) == len(columns) else ", ".join(without)
+            rows_by_place.setdefault(place, []).append(row.title)
+    if rows_by_place:
+        parts = [f"of {', '.join(rows)} in {place}" for place, rows in rows_by_place.items()]
+        yield f"There is no run, so no comparison, {'; '.join(parts)}."
 
 
 def _of_column(results: Results, group: Group, last: Spread) -> Iterator[str]:
