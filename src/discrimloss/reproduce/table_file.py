@@ -4,6 +4,8 @@ A TOML file. At the top: `title`, `paper` (where it stands there), `about`, `rec
 (``accuracy`` or ``mae``), `seeds`, `main` (the row that is compared with the others), `also` (rows
 of which it is told, too, where they are ahead), `kind`, and `settings` of all cells. ``[[column]]``
 and ``[[row]]`` have a `name`, a `title` and `settings`; a row without a `method` is only quoted.
+`paper` of a row is what the paper reports, `paper_train` its accuracy on the training labels, and
+`paper_cost` what it says of a change in an ablation.
 ``[small]`` says how it is run at reduced size.
 """
 
