@@ -1,14 +1,18 @@
-"""Puts what `discrimloss reproduce` has measured into docs/results.md and README.md.
+"""Puts what `discrimloss reproduce` has measured into its pages, docs/results.md and README.md.
 
-A page has blocks, each from a line ``<!-- results: TABLE -->`` to a line ``<!-- end -->``:
+The pages of a table, TABLE.md, TABLE.csv and TABLE-*.png in benchmarks/results, are written as by
+`discrimloss reproduce TABLE --render-only`. The others have blocks that are filled, each from a
+line ``<!-- results: TABLE -->`` to a line ``<!-- end -->``:
 
     <!-- results: mnist -->                       every row, ours and the paper's, and what holds
     <!-- results: mnist brief=plain,discrimloss --> these rows at the last epoch
     <!-- results: mnist only=small -->            at reduced size only, or only=full
     <!-- tuned: mnist -->                         what `discrimloss tune` found for each method
 
-    python benchmarks/results_page.py             fills them from benchmarks/results
-    python benchmarks/results_page.py --check     says which pages are behind, and exits with 1
+    python benchmarks/results_page.py             makes all of them from the stored runs
+    python benchmarks/results_page.py --check     says which are behind, and exits with 1
+
+Figures are drawn again, but not compared: the check asks only whether they are there.
 """
 
 from __future__ import annotations
@@ -21,15 +25,16 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from discrimloss.reproduce.markdown import brief_grid, full_grid
-from discrimloss.reproduce.render import KINDS
-from discrimloss.reproduce.results import Results, collect
+from discrimloss.reproduce.grids import brief_grid, grids
+from discrimloss.reproduce.render import KINDS, both_sizes, figures, pages, write
+from discrimloss.reproduce.results import Results
 from discrimloss.reproduce.store import ResultsStore
-from discrimloss.reproduce.table_file import load_table
+from discrimloss.reproduce.table_file import load_table, table_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 RESULTS = ROOT / "benchmarks" / "results"
+TABLES = tuple(table_files())
 BLOCK = re.compile(
     r"(<!-- (?P<kind>results|tuned): (?P<words>[^>]*?) -->\n).*?<!-- end -->", re.DOTALL
 )
@@ -51,8 +56,10 @@ def filled(page: str, link: str) -> str:
 
 
 def _block(name: str, options: dict[str, str], link: str) -> Iterator[str]:
-    sizes = [is_small for is_small in (False, True) if _wanted(is_small, options.get("only"))]
-    for number, results in enumerate(r for s in sizes if (r := _stored(name, s)).groups):
+    wanted = [r for r in _stored(name) if _wanted(r.is_small, options.get("only")) and r.groups]
+    if not wanted:
+        yield "Nothing has been run here yet."
+    for number, results in enumerate(wanted):
         if number:
             yield ""
         if "brief" in options:
@@ -63,22 +70,20 @@ def _block(name: str, options: dict[str, str], link: str) -> Iterator[str]:
 
 
 @cache
-def _stored(name: str, is_small: bool) -> Results:
+def _stored(name: str) -> list[Results]:
     """Read once, though a table may be on several pages."""
-    return collect(load_table(name), ResultsStore(RESULTS), is_small)
+    return both_sizes(load_table(name), ResultsStore(RESULTS))
 
 
 def _in_full(results: Results, link: str) -> Iterator[str]:
     table = results.table
-    yield from full_grid(results)
-    yield ""
+    yield from grids(results)
     for sentence in KINDS[table.kind][1](results):
         yield f"- {sentence}"
     yield ""
-    for figure in sorted(RESULTS.glob(f"{table.name}-*.png")):
-        if figure.stem.endswith("-small") == results.is_small:
-            yield f"![{figure.stem}]({link}/{figure.name})"
-            yield ""
+    for figure in figures([results]):
+        yield f"![{Path(figure).stem}]({link}/{figure})"
+        yield ""
     yield f"[Every run]({link}/{table.name}), [as CSV]({link}/{table.name}.csv)"
 
 
@@ -105,6 +110,17 @@ def _wanted(is_small: bool, only: str | None) -> bool:
     return only is None or only == ("small" if is_small else "full")
 
 
+def behind_of_table(name: str) -> list[str]:
+    """The files of a table that are not what the store gives, or are not there."""
+    sizes = _stored(name)
+    behind = [
+        file
+        for file, text in pages(sizes).items()
+        if not (RESULTS / file).is_file() or (RESULTS / file).read_bytes() != text.encode()
+    ]
+    return behind + [file for file in figures(sizes) if not (RESULTS / file).is_file()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -112,6 +128,10 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     behind = []
+    for name in TABLES:
+        behind += behind_of_table(name)
+        if not check:  # all of them: of a figure it is not known whether it is behind
+            write(_stored(name), RESULTS)
     for path in PAGES:
         old = path.read_text(encoding="utf-8")
         new = filled(old, "../benchmarks/results" if path.parent != ROOT else "benchmarks/results")

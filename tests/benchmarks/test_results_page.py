@@ -1,5 +1,6 @@
 """The page of results shows what is in the store."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,30 +21,78 @@ def results_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("results_page")
 
 
+@pytest.fixture
+def small_store(results_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A store with one table, and no other page to fill."""
+    store = tmp_path / "results"
+    shutil.copytree(BENCHMARKS / "results" / "generalization", store / "generalization")
+    monkeypatch.setattr(results_page, "RESULTS", store)
+    monkeypatch.setattr(results_page, "TABLES", ("generalization",))
+    monkeypatch.setattr(results_page, "PAGES", ())
+    return store
+
+
+def run(results_page: Any, *words: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["results_page.py", *words])
+        results_page._stored.cache_clear()
+        results_page.main()
+
+
 def test_the_pages_are_those_of_the_results(
-    results_page: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results_page: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
-    results_page.main()
+    run(results_page, "--check")
     assert capsys.readouterr().out == "behind: none\n"
 
 
 def test_a_page_that_is_behind_is_told_and_filled(
-    results_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    results_page: Any, small_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    run(results_page)
     page = tmp_path / "page.md"
     page.write_text(
         "Before\n\n<!-- results: generalization brief=plain -->\nold\n<!-- end -->\nAfter\n"
     )
     monkeypatch.setattr(results_page, "PAGES", (page,))
-    monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
-    with pytest.raises(SystemExit, match=r"page\.md do not show benchmarks/results"):
-        results_page.main()
-    monkeypatch.setattr(sys, "argv", ["results_page.py"])
-    results_page.main()
+    with pytest.raises(SystemExit, match=r"^page\.md do not show benchmarks/results"):
+        run(results_page, "--check")
+    run(results_page)
     new = page.read_text()
     assert "old" not in new
     start = "Before\n\n<!-- results: generalization brief=plain -->\n\n| | 40 % | seeds |\n"
     assert new.startswith(start)
     assert "\n| CE | " in new
     assert new.endswith("|\n\n<!-- end -->\nAfter\n")
+
+
+def test_pages_of_a_table_that_are_behind_its_runs_are_told_and_written(
+    results_page: Any, small_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = r"^generalization\.md, generalization\.csv"
+    with pytest.raises(SystemExit, match=both):  # they are not there
+        run(results_page, "--check")
+    run(results_page)
+    run(results_page, "--check")
+    assert capsys.readouterr().out.endswith("behind: none\n")
+    next((small_store / "generalization").glob("plain-*.json")).unlink()
+    with pytest.raises(SystemExit, match=f"{both} do not show"):
+        run(results_page, "--check")
+    run(results_page)
+    run(results_page, "--check")
+    (small_store / "generalization.csv").write_text("by hand\n")
+    with pytest.raises(SystemExit, match=r"^generalization\.csv do not show"):
+        run(results_page, "--check")
+
+
+def test_a_figure_that_is_not_there_is_told(results_page: Any, small_store: Path) -> None:
+    run(results_page)
+    figure = next(small_store.glob("*.png"))
+    figure.unlink()
+    with pytest.raises(SystemExit, match=f"^{figure.name} do not show"):
+        run(results_page, "--check")
+
+
+def test_a_block_of_a_table_without_runs_says_so(results_page: Any, small_store: Path) -> None:
+    block = "<!-- results: clothing1m -->\n<!-- end -->"
+    assert "Nothing has been run here yet." in results_page.filled(block, "results")

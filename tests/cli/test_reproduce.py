@@ -80,7 +80,9 @@ def test_pages_are_made_without_running(tmp_path: Path, capsys: pytest.CaptureFi
     filled(ResultsStore(Path("results")), table, {("plain", "40"): [93.0]})
     assert main(["reproduce", "../tiny.toml", "--results", "results", "--render-only"]) == 0
     assert "Wrote results/tiny.md" in capsys.readouterr().out
-    assert "93.00" in Path("results", "tiny.md").read_text(encoding="utf-8")
+    page = Path("results", "tiny.md").read_text(encoding="utf-8")
+    assert "93.00" in page
+    assert "Made by `discrimloss reproduce ../tiny.toml`" in page
 
 
 def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:

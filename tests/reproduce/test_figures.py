@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from discrimloss.reproduce.figure_claims import (
-    ablation_claims,
     fluctuation_claims,
     generalization_claims,
     histogram_claims,
@@ -23,7 +22,7 @@ from discrimloss.reproduce.sample_figures import (
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_file import PaperTable
 from discrimloss.training.sample_traces import Traces
-from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
+from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
 IS_WRONG = np.array([False, False, True, True])
 
@@ -106,6 +105,27 @@ def test_the_claim_of_the_histograms(tmp_path: Path, ours: float, verdict: str) 
         assert "tiny-losses.png" in {path.name for path in render(table, store)}
 
 
+def test_what_sinks_step_by_step_jumps_more_and_turns_back_less(tmp_path: Path) -> None:
+    """The two measures may say the opposite, and both are told."""
+    table, store = table_of(tmp_path, "fluctuation"), ResultsStore(tmp_path / "results")
+    for row, wrong in (
+        ("plain", [1.0, 0.0, 1.0, 1.0, 1.0]),
+        ("discrimloss", [1, 0.7, 0.5, 0.3, 0]),
+    ):
+        clean = np.ones(len(wrong))
+        importance = np.stack([clean, clean, np.array(wrong), np.array(wrong)], axis=1)
+        samples = importance_fluctuation(importance, np.arange(1, 6), IS_WRONG)
+        cell = cell_of(table, row)
+        store.write(cell, result(cell, 90.0) | {"samples": samples})
+    told = list(fluctuation_claims(collect(table, store, is_small=False)))
+    assert told[3].startswith(
+        "**Does not hold:** by the number of jumps, as the paper counts, wrong"
+    )
+    assert told[3].endswith("(4.00 against 2.00).")
+    assert told[5].startswith("**Holds:** by jumps back, a measure of our own, wrong")
+    assert told[5].endswith("(0.00 against 1.00).")
+
+
 def test_the_claims_of_the_fluctuation(tmp_path: Path) -> None:
     table, store = table_of(tmp_path, "fluctuation"), ResultsStore(tmp_path / "results")
     generator = np.random.default_rng(0)
@@ -120,18 +140,11 @@ def test_the_claims_of_the_fluctuation(tmp_path: Path) -> None:
         "0.00 jumps of a wrong sample, 0.00 of them back; 0.00 of a clean one, 0.00 of them back"
     )
     assert told[1] == f"DiscrimLoss: {quiet}."
-    assert told[2].startswith("**Does not hold:** the importance of clean samples turns back less")
-    assert told[3].startswith("**Holds:** the importance of wrong samples turns back less often")
+    end = "samples fluctuate less with DiscrimLoss than with Plain (0.00 against "
+    by_jumps, by_turns = "by the number of jumps, as the paper counts,", "by jumps back, a measure"
+    assert told[2].startswith(f"**Does not hold:** {by_jumps} clean {end}0.00)")
+    assert told[3].startswith(f"**Holds:** {by_jumps} wrong {end}")
+    assert told[4].startswith(f"**Does not hold:** {by_turns} of our own, clean {end}0.00)")
+    assert told[5].startswith(f"**Holds:** {by_turns} of our own, wrong {end}")
     written = {path.name for path in render(table, store)}
     assert {"tiny-jumps.png", "tiny-traces.png"} <= written
-
-
-def test_the_ablation_says_what_each_change_costs(tmp_path: Path) -> None:
-    table, store = table_of(tmp_path, "ablation"), ResultsStore(tmp_path / "results")
-    filled(store, table, {("plain", "40"): [88.0, 89.0], ("discrimloss", "40"): [93.0, 92.0]})
-    filled(store, table, {("gce", "40"): [92.5, 92.7]})
-    assert list(ablation_claims(collect(table, store, is_small=False))) == [
-        "**40 %**: DiscrimLoss ends at 92.50 ± 0.71.",
-        "40 %, Plain: costs 4.00.",
-        "40 %, GCE: makes no difference beyond the spread (+0.10).",
-    ]

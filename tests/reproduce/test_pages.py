@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from discrimloss.reproduce.claims import compare, table_claims
-from discrimloss.reproduce.markdown import brief_grid
+from discrimloss.reproduce.grids import brief_grid
 from discrimloss.reproduce.render import render
 from discrimloss.reproduce.results import Spread, collect
 from discrimloss.reproduce.store import ResultsStore
-from discrimloss.reproduce.table_file import PaperFigure, PaperTable
+from discrimloss.reproduce.table_file import PaperFigure, PaperTable, load_table
 from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
 
 PNG = b"\x89PNG"
@@ -74,10 +74,30 @@ def test_the_claims_are_told_both_ways(tmp_path: Path, store: ResultsStore) -> N
         "**Holds in part:** ahead of every other method of ours in 1 of 2 columns (0 %); "
         "not in 40 %."
     )
-    assert told[2] == (
+    assert told[2] == "There is no run, so no comparison, of GCE in 0 %."
+    assert told[3] == (
         "**0 %**: DiscrimLoss ends at 97.00. Ahead of Plain (by 1.00). "
         "One seed: no spread is known."
     )
+
+
+def test_it_is_told_where_a_row_has_no_run(tmp_path: Path, store: ResultsStore) -> None:
+    """Without it, "every other method" would say too much."""
+    more = '[[row]]\nname = "{0}"\ntitle = "{0}"\nmethod = "{0}"\n'
+    text = TINY + "".join(more.format(name) for name in ("elr", "superloss"))
+    table = tiny_table(tmp_path, text)
+    filled(store, table, {("discrimloss", "40"): [93.0], ("discrimloss", "0"): [97.0]})
+    filled(store, table, {("plain", "40"): [88.0], ("elr", "0"): [90.0]})
+    # GCE does not run by default: nobody misses it.
+    told = claims_of(table, store)
+    assert told[1] == "**Holds:** ahead of every other method of ours in all 2 columns."
+    assert told[2] == (
+        "There is no run, so no comparison, of Plain in 0 %; of elr in 40 %; "
+        "of superloss in any column."
+    )
+    filled(store, table, {("superloss", "40"): [88.0], ("superloss", "0"): [88.0]})
+    filled(store, table, {("plain", "0"): [88.0], ("elr", "40"): [90.0]})
+    assert not any(sentence.startswith("There is no run") for sentence in claims_of(table, store))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +140,35 @@ def test_reduced_size_is_marked_and_not_held_against_the_paper(
     assert "## Reduced size" in page
     assert "**80.00** [80.00]†<br>*90.00 ± 0.50*" in page
     assert "by 10.00" not in page
-    assert "Made by `discrimloss reproduce tiny --small`" in page
+    assert "Made by `discrimloss reproduce tiny.toml --small`" in page
+
+
+def test_the_papers_training_accuracies_stand_beside_ours(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    ours = 'method = "discrimloss"\n'
+    text = TINY.replace(ours, f'{ours}paper_train = {{ "40" = 60.38 }}\n')
+    table = tiny_table(tmp_path, text)
+    cell = cell_of(table, "discrimloss")
+    store.write(cell, result(cell, 90.0, train_accuracy_noisy=61.5))
+    render(table, store)
+    page = (store.path / "tiny.md").read_text(encoding="utf-8")
+    head = "Accuracy on the training labels as given, in %, at the last epoch; in italics"
+    assert head in page
+    assert "| DiscrimLoss | 61.50<br>*60.38* | 1 |" in page.partition(head)[2]
+    with (store.path / "tiny.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["statistic"]: row["value"] for row in csv.DictReader(file)}
+    assert rows["train_accuracy_noisy"] == "61.5"
+    assert rows["paper_train_accuracy_noisy_mean"] == "60.38"
+
+
+def test_a_figure_of_another_dataset_has_its_name(tmp_path: Path, store: ResultsStore) -> None:
+    table = tiny_table(tmp_path, TINY.replace("[small]", '[small]\nrecipe = "mnist"'))
+    cell = cell_of(table, "discrimloss", is_small=True)
+    store.write(cell, result(cell, 80.0))
+    render(table, store)
+    page = (store.path / "tiny.md").read_text(encoding="utf-8")
+    assert "**80.00** [80.00]†<br>*90.00 ± 0.50 (digits)*" in page
 
 
 def test_stale_results_do_not_count_and_are_named(tmp_path: Path, store: ResultsStore) -> None:
@@ -129,6 +177,7 @@ def test_stale_results_do_not_count_and_are_named(tmp_path: Path, store: Results
     render(changed, store)
     page = (store.path / "tiny.md").read_text(encoding="utf-8")
     assert "93.00" not in page
+    assert "No run counts here, as told below." in page
     assert "made with other settings: discrimloss-40-1 (epochs was 1, is 3)." in page
 
 
@@ -151,9 +200,50 @@ def test_the_csv_has_a_row_for_each_cell_and_statistic(tmp_path: Path, store: Re
     ]
 
 
-def test_an_empty_store_is_a_page_too(tmp_path: Path, store: ResultsStore) -> None:
+def test_before_the_first_run_the_page_has_the_papers_figures(
+    tmp_path: Path, store: ResultsStore
+) -> None:
     render(tiny_table(tmp_path), store)
-    assert "Nothing has been run yet." in (store.path / "tiny.md").read_text(encoding="utf-8")
+    assert (store.path / "tiny.md").read_text(encoding="utf-8").splitlines()[4:] == [
+        "Nothing has been run here yet.",
+        "",
+        "The paper's figures. Test accuracy in %, higher is better.",
+        "",
+        "| | 40 % | seeds |",
+        "|---|---|---|",
+        "| Human | *99.00* | paper only |",
+        "| DiscrimLoss | *90.00 ± 0.50* | paper only |",
+        "",
+        "---",
+        "",
+        (
+            "`discrimloss reproduce tiny.toml` runs it, and "
+            "`discrimloss reproduce tiny.toml --small` at reduced size."
+        ),
+    ]
+
+
+def test_before_the_first_run_a_table_without_figures_of_the_paper_has_no_grid(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    lines = [line for line in TINY.splitlines(keepends=True) if not line.startswith("paper = {")]
+    render(tiny_table(tmp_path, "".join(lines)), store)
+    page = (store.path / "tiny.md").read_text(encoding="utf-8")
+    assert "Nothing has been run here yet." in page
+    assert "|" not in page
+
+
+def test_the_command_has_the_table_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_table(tmp_path)
+    (tmp_path / "my tables").mkdir()
+    (tmp_path / "tiny.toml").rename(tmp_path / "my tables" / "tiny.toml")
+    monkeypatch.chdir(tmp_path)
+    given = Path("my tables", "tiny.toml")
+    assert load_table(str(given)).name_for_command == "'my tables/tiny.toml'"
+    assert load_table(str(tmp_path / given)).name_for_command == "tiny.toml"
+    assert load_table("mnist").name_for_command == "mnist"
 
 
 def test_other_rows_are_counted_as_well_if_the_table_asks_for_it(

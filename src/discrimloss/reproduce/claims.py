@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from discrimloss.reproduce.results import Group, Results, Spread
 from discrimloss.reproduce.table_file import Column, PaperFigure, PaperTable, TableRow
@@ -39,6 +39,7 @@ def table_claims(results: Results) -> Iterator[str]:
         assert other is not None
         for sentence in _counts(results, other):
             yield f"{other.title}. {sentence}"
+    yield from _not_compared(results)
     if results.is_small and results.cells:
         yield "At reduced size the figures are not comparable with the paper's."
     for column in results.columns:
@@ -70,6 +71,29 @@ def _counts(results: Results, row: TableRow) -> Iterator[str]:
         yield _count("ahead of the paper's figure", ahead_of_paper)
     if ahead_of_all:
         yield _count("ahead of every other method of ours", ahead_of_all)
+
+
+def _not_compared(results: Results) -> Iterator[str]:
+    """Which rows "every other method" leaves out, and where: they have no run there."""
+    table = results.table
+    told_of = [row for row in table.rows if row.name in (table.main, *table.also)]
+    columns = [c for c in results.columns if any(results.group(r.name, c.name) for r in told_of)]
+    rivals = [
+        row
+        for row in table.rows
+        if row.method is not None
+        and any(row.method != other.method for other in told_of)
+        and (row.by_default or row in results.rows)
+    ]
+    rows_by_place: dict[str, list[str]] = {}
+    for row in rivals:
+        without = [c.title for c in columns if results.group(row.name, c.name) is None]
+        if without:
+            place = "any column" if len(without) == len(columns) else ", ".join(without)
+            rows_by_place.setdefault(place, []).append(row.title)
+    if rows_by_place:
+        parts = [f"of {', '.join(rows)} in {place}" for place, rows in rows_by_place.items()]
+        yield f"There is no run, so no comparison, {'; '.join(parts)}."
 
 
 def _of_column(results: Results, group: Group, last: Spread) -> Iterator[str]:
@@ -138,19 +162,26 @@ def _against_rivals(
 
 
 def _count(what: str, columns: list[tuple[Column, bool]]) -> str:
+    start = verdict([holds for _, holds in columns])
     holding = [column.title for column, holds in columns if holds]
     failing = [column.title for column, holds in columns if not holds]
     if len(columns) == 1:
-        word = "Holds" if holding else "Does not hold"
-        return f"**{word}:** {what} in the only column ({columns[0][0].title})."
+        return f"{start} {what} in the only column ({columns[0][0].title})."
     if not failing:
-        return f"**Holds:** {what} in all {len(columns)} columns."
+        return f"{start} {what} in all {len(columns)} columns."
     if not holding:
-        return f"**Does not hold:** {what} in any of {len(columns)} columns."
+        return f"{start} {what} in any of {len(columns)} columns."
     return (
-        f"**Holds in part:** {what} in {len(holding)} of {len(columns)} columns "
+        f"{start} {what} in {len(holding)} of {len(columns)} columns "
         f"({', '.join(holding)}); not in {', '.join(failing)}."
     )
+
+
+def verdict(holds: Sequence[bool]) -> str:
+    """Of a claim about several things: whether it holds for all of them."""
+    if all(holds):
+        return "**Holds:**"
+    return "**Holds in part:**" if any(holds) else "**Does not hold:**"
 
 
 def _figure(spread: Spread) -> str:

@@ -38,11 +38,13 @@ def _cell_rows(stored: StoredCell) -> Iterator[dict[str, Any]]:
 
 def _paper_rows(table: PaperTable) -> Iterator[dict[str, Any]]:
     for row in table.rows:
-        for column, figure in row.paper.items():
-            place = (row.name, column, "paper", "")
-            yield _entry(table, *place, f"paper_{table.metric}_mean", figure.mean)
-            if figure.spread is not None:
-                yield _entry(table, *place, f"paper_{table.metric}_spread", figure.spread)
+        told = {f"paper_{table.metric}": row.paper, "paper_train_accuracy_noisy": row.paper_train}
+        for statistic, figures in told.items():
+            for column, figure in figures.items():
+                place = (row.name, column, "paper", "")
+                yield _entry(table, *place, f"{statistic}_mean", figure.mean)
+                if figure.spread is not None:
+                    yield _entry(table, *place, f"{statistic}_spread", figure.spread)
 
 
 def _entry(

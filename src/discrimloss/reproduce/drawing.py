@@ -10,6 +10,8 @@ from discrimloss.report.colours import RUN_COLOURS
 from discrimloss.report.figures import SETTINGS
 
 STYLES = ("-", "--", ":", "-.")
+LEGEND_MARGIN = 0.1
+"""Inches."""
 Draw = Callable[[], Any]
 
 
@@ -44,19 +46,46 @@ def panels(
 
 
 def legend_below(figure: Any, axes: Any, most_across: int) -> None:
-    """One legend for all panels, under them, as many names in a line as the figure has room for."""
-    found: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+    """One legend for all panels, under them, as many names in a line as the figure has room for.
+
+    The figure grows by its height: however many names there are, the panels keep their size.
+    """
+    found = _names(axes)
     for across in range(min(most_across, len(found)), 0, -1):
         legend = figure.legend(
             found.values(), found.keys(), loc="outside lower center", ncols=across
         )
-        figure.draw_without_rendering()
-        if across == 1 or legend.get_window_extent().width <= figure.bbox.width:
+        width, height = _inches(figure, legend)
+        if across == 1 or width <= figure.get_figwidth():
+            figure.set_figheight(figure.get_figheight() + height)
             break
         legend.remove()
+
+
+def legend_beside(figure: Any, axes: Any) -> None:
+    """One legend to the right, a name in a line; the figure grows until it has room for it."""
+    found = _names(axes)
+    if not found:
+        return
+    legend = figure.legend(found.values(), found.keys(), loc="outside right upper")
+    width, height = _inches(figure, legend)
+    figure.set_figwidth(figure.get_figwidth() + width)
+    figure.set_figheight(max(figure.get_figheight(), height + 2 * LEGEND_MARGIN))
+
+
+def _names(axes: Any) -> dict[str, Any]:
+    """What the panels call their lines, each once, with one that has this name."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return found
+
+
+def _inches(figure: Any, legend: Any) -> tuple[float, float]:
+    """Width and height, before anything is laid out: there may be no room for it yet."""
+    extent = legend.get_window_extent()
+    return extent.width / figure.dpi, extent.height / figure.dpi
 
 
 def epochs_below(axis: Any) -> None:

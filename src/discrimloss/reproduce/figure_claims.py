@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import Any, NamedTuple
 
-from discrimloss.reproduce.claims import AHEAD, BEHIND, compare, format_figure
+from discrimloss.reproduce.claims import verdict
 from discrimloss.reproduce.results import Group, Results, spread_of
 
 NEAR_CLEAN_SHARE = 2.0
@@ -28,7 +28,7 @@ def generalization_claims(results: Results) -> Iterator[str]:
             told += f"{group.best.mean - group.last.mean:.2f} points below its best epoch."
             claim = f"the fit stays within {NEAR_CLEAN_SHARE:.0f} points of the clean share. "
             is_main = group.row.name == results.table.main
-            start = f"{_verdict(holds)} {claim}" if is_main else ""
+            start = f"{verdict([holds])} {claim}" if is_main else ""
             yield f"{start}{column.title}: {group.row.title} {told}"
 
 
@@ -42,50 +42,44 @@ def histogram_claims(results: Results) -> Iterator[str]:
             continue
         overlaps = f"{100 * main[1]:.1f} % overlap against {100 * shared:.1f} %"
         yield (
-            f"{_verdict(main[1] < shared)} {main[0].row.title} divides clean from wrong samples "
+            f"{verdict([main[1] < shared])} {main[0].row.title} divides clean from wrong samples "
             f"better than {group.row.title} ({overlaps})."
         )
 
 
 def fluctuation_claims(results: Results) -> Iterator[str]:
-    """Wrong samples fluctuate more than clean ones; the main row turns back less than others."""
+    """Wrong samples fluctuate more than clean ones; with the main row less than with others."""
     main = results.table.main
     found = {g.row.name: (g.row.title, kinds) for g in results.groups if (kinds := _jumps(g))}
     for name, (title, (clean, wrong)) in found.items():
-        claim = f"{_verdict(wrong.jumps > clean.jumps)} wrong samples jump more than clean ones. "
+        claim = f"{verdict([wrong.jumps > clean.jumps])} wrong samples jump more than clean ones. "
         yield (
             f"{'' if name == main else claim}{title}: {wrong.jumps:.2f} jumps of a wrong sample, "
             f"{wrong.turns:.2f} of them back; {clean.jumps:.2f} of a clean one, "
             f"{clean.turns:.2f} of them back."
         )
     for name, (title, kinds) in found.items():
-        if name == main or main not in found:
-            continue
-        for kind, other, ours in zip(("clean", "wrong"), kinds, found[main][1], strict=True):
-            yield (
-                f"{_verdict(ours.turns < other.turns)} the importance of {kind} samples turns "
-                f"back less often with {found[main][0]} than with {title} "
-                f"({ours.turns:.2f} against {other.turns:.2f})."
-            )
+        if name != main and main in found:
+            yield from _less_fluctuation(*found[main], title, kinds)
 
 
-def ablation_claims(results: Results) -> Iterator[str]:
-    """What each change costs against the main row."""
-    table = results.table
-    for column in results.columns:
-        main = results.group(table.main, column.name)
-        if main is None or main.last is None:
-            continue
-        figure = format_figure(main.last.mean, main.last.deviation)
-        yield f"**{column.title}**: {main.row.title} ends at {figure}."
-        for group in results.groups:
-            if group.column != column or group.row == main.row or group.last is None:
-                continue
-            word, gain, _ = compare(main.last, group.last, table.lower_is_better)
-            told = {AHEAD: f"costs {gain:.2f}", BEHIND: f"gains {-gain:.2f}"}
-            one = " (one seed)" if main.last.count == 1 else ""
-            what = told.get(word, f"makes no difference beyond the spread ({-gain:+.2f})")
-            yield f"{column.title}, {group.row.title}: {what}{one}."
+def _less_fluctuation(
+    ours: str, our_kinds: tuple[Jumps, Jumps], other: str, other_kinds: tuple[Jumps, Jumps]
+) -> Iterator[str]:
+    """By what the paper counts, then by what we count: of clean samples and of wrong ones."""
+    pairs = list(zip(("clean", "wrong"), our_kinds, other_kinds, strict=True))
+    for kind, our, their in pairs:
+        yield (
+            f"{verdict([our.jumps < their.jumps])} by the number of jumps, as the paper counts, "
+            f"{kind} samples fluctuate less with {ours} than with {other} "
+            f"({our.jumps:.2f} against {their.jumps:.2f})."
+        )
+    for kind, our, their in pairs:
+        yield (
+            f"{verdict([our.turns < their.turns])} by jumps back, a measure of our own, "
+            f"{kind} samples fluctuate less with {ours} than with {other} "
+            f"({our.turns:.2f} against {their.turns:.2f})."
+        )
 
 
 def _samples(group: Group, key: str) -> list[Any]:
@@ -126,7 +120,3 @@ def _jumps(group: Group) -> tuple[Jumps, Jumps] | None:
         for kind in ("clean", "wrong")
     )
     return clean, wrong
-
-
-def _verdict(holds: bool) -> str:
-    return "**Holds:**" if holds else "**Does not hold:**"

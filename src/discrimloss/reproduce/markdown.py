@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from discrimloss.reproduce.claims import best_of_paper, format_figure
+from discrimloss.reproduce.grids import SMALL_MARK, grids
 from discrimloss.reproduce.results import Results
 from discrimloss.reproduce.store import StoredCell
-from discrimloss.reproduce.table_file import Column, PaperTable, TableRow
+from discrimloss.reproduce.table_file import PaperTable
 
 Claims = Callable[[Results], Iterable[str]]
-SMALL_MARK = "†"
 NOT_IN_COMMAND = ("threads=", "tensorboard=")
 
 
@@ -25,11 +24,11 @@ def as_markdown(
     lines += [" ".join(table.about.split()), ""] if table.about else []
     filled = [results for results in sizes if results.groups]
     if not filled:
-        lines += ["Nothing has been run yet.", ""]
+        lines += _only_the_papers(sizes)
     for results in filled:
         if len(filled) > 1 or results.is_small:
             lines += [f"## {'Reduced' if results.is_small else 'Full'} size", ""]
-        lines += [*_legend(results), "", *full_grid(results), ""]
+        lines += [*_legend(results), "", *grids(results)]
         sentences = list(claims(results))
         if sentences:
             lines += ["### What holds and what does not", ""]
@@ -40,11 +39,27 @@ def as_markdown(
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _only_the_papers(sizes: Sequence[Results]) -> Iterator[str]:
+    """What the page of a table has before its first run."""
+    is_empty = not any(results.stale or results.unreadable for results in sizes)
+    yield "Nothing has been run here yet." if is_empty else "No run counts here, as told below."
+    yield ""
+    table = sizes[0].table
+    if any(row.paper for row in table.rows):
+        yield f"The paper's figures. {_metric(table)}"
+        yield ""
+    yield from grids(sizes[0])
+
+
+def _metric(table: PaperTable) -> str:
+    if table.lower_is_better:
+        return "Mean absolute error, lower is better."
+    return "Test accuracy in %, higher is better."
+
+
 def _legend(results: Results) -> Iterator[str]:
-    metric = "Mean absolute error" if results.table.lower_is_better else "Test accuracy in %"
-    better = "lower" if results.table.lower_is_better else "higher"
     yield (
-        f"{metric}, {better} is better. First line of a cell: ours at the last epoch, mean ± "
+        f"{_metric(results.table)} First line of a cell: ours at the last epoch, mean ± "
         "standard deviation over the seeds, the best row in bold; in brackets the best epoch, "
         "which is chosen on test labels and stands here for comparison only. Second line, in "
         "italics: the paper's figure."
@@ -53,73 +68,18 @@ def _legend(results: Results) -> Iterator[str]:
         yield f"{SMALL_MARK} ran at reduced size: not comparable with the paper's figure."
 
 
-def full_grid(results: Results) -> Iterator[str]:
-    """Every row and column with a result or a figure of the paper, ours and theirs in a cell."""
-    columns = results.columns
-    yield from _heading(columns)
-    present = {row.name for row in results.rows}
-    for row in results.table.rows:
-        quoted = not results.is_small and any(column.name in row.paper for column in columns)
-        if row.name not in present and not quoted:
-            continue
-        cells = [_cell(results, row, column.name) for column in columns]
-        yield f"| {row.title} | {' | '.join(cells)} | {_seeds(results, row)} |"
-
-
-def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
-    """Some rows at the last epoch, and the paper's best figure in each column below them."""
-    columns, table = results.columns, results.table
-    yield from _heading(columns)
-    for row in rows:
-        groups = [results.group(row.name, column.name) for column in columns]
-        if not any(groups):
-            continue
-        cells = [
-            format_figure(group.last.mean, group.last.deviation) if group and group.last else "–"
-            for group in groups
-        ]
-        bold = "**" if row.name == table.main else ""
-        cells = [f"{bold}{cell}{bold}" for cell in (row.title, *cells)]
-        yield f"| {' | '.join(cells)} | {_seeds(results, row)} |"
-    if not results.is_small:
-        best = [best_of_paper(table, column) for column in columns]
-        quoted = [format_figure(f.mean, f.spread) if f else "–" for f in best]
-        yield f"| *the paper's DiscrimLoss* | {' | '.join(f'*{q}*' for q in quoted)} | |"
-
-
-def _heading(columns: Sequence[Column]) -> Iterator[str]:
-    yield f"| | {' | '.join(column.title for column in columns)} | seeds |"
-    yield "|---" * (len(columns) + 2) + "|"
-
-
-def _cell(results: Results, row: TableRow, column: str) -> str:
-    group, paper = results.group(row.name, column), row.paper.get(column)
-    lines = []
-    if group is not None and group.last is not None:
-        ours = format_figure(group.last.mean, group.last.deviation)
-        ours = f"**{ours}**" if results.best_row(column) == row.name else ours
-        best = f" [{group.best.mean:.2f}]" if group.best is not None else ""
-        lines.append(f"{ours}{best}{SMALL_MARK if results.is_small else ''}")
-    if paper is not None:
-        lines.append(f"*{format_figure(paper.mean, paper.spread)}*")
-    return "<br>".join(lines) or "–"
-
-
-def _seeds(results: Results, row: TableRow) -> str:
-    counts = {len(group.cells) for group in results.groups if group.row == row}
-    if not counts:
-        return "paper only"
-    return str(counts.pop()) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-
-
 def _footer(table: PaperTable, sizes: Sequence[Results]) -> Iterator[str]:
     cells = [cell for results in sizes for cell in results.cells]
     yield "---"
     yield ""
-    command = f"discrimloss reproduce {table.name}"
-    made = [f"{command}{' --small' if r.is_small else ''}" for r in sizes if r.groups] or [command]
-    commands = "` and `".join(made)
-    yield f"Made by `{commands}`; each file in `{table.name}/` has the command of its run."
+    command = f"discrimloss reproduce {table.name_for_command}"
+    made = [f"{command}{' --small' if r.is_small else ''}" for r in sizes if r.groups]
+    if made:
+        commands = "` and `".join(made)
+        yield f"Made by `{commands}`; each file in `{table.name}/` has the command of its run."
+    else:
+        yield f"`{command}` runs it, and `{command} --small` at reduced size."
+        yield ""
     if cells:
         example = _command(cells[-1])
         seeds = " ".join(map(str, sorted({cell.cell.seed for cell in cells})))

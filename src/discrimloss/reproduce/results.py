@@ -10,7 +10,7 @@ from typing import Any
 
 from discrimloss.reproduce.cells import Cell
 from discrimloss.reproduce.store import ResultsStore, StoredCell, StoreError
-from discrimloss.reproduce.table_file import Column, PaperFigure, PaperTable, TableRow
+from discrimloss.reproduce.table_file import Column, PaperTable, TableRow
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Group:
         return spread_of(self.values("test", "best"))
 
     @property
-    def paper(self) -> PaperFigure | None:
-        """What the paper reports here."""
-        return self.row.paper.get(self.column.name)
+    def fit(self) -> Spread | None:
+        """Accuracy on the training labels as given."""
+        return spread_of(self.values("train_accuracy_noisy"))
 
 
 @dataclass(frozen=True)

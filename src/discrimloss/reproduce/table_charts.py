@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from discrimloss.report.colours import colour_of
-from discrimloss.reproduce.drawing import Draw, epochs_below, legend_below, line_style, panels
+from discrimloss.reproduce.drawing import (
+    Draw,
+    epochs_below,
+    legend_below,
+    legend_beside,
+    line_style,
+    panels,
+)
 from discrimloss.reproduce.results import Group, Results
 
 METRICS = {"accuracy": "test accuracy, %", "mae": "test mean absolute error"}
@@ -133,7 +140,10 @@ def _curves(results: Results) -> Any:
         if results.table.metric == "accuracy":
             _cut_off_the_start(axis)
     axes[0].set_ylabel(METRICS[results.table.metric])
-    legend_below(figure, axes, 4)
+    if len(axes) == 1:  # a narrow figure: under it, names would be in a column as high as itself
+        legend_beside(figure, axes)
+    else:
+        legend_below(figure, axes, 4)
     return figure
 
 

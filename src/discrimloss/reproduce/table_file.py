@@ -4,12 +4,15 @@ A TOML file. At the top: `title`, `paper` (where it stands there), `about`, `rec
 (``accuracy`` or ``mae``), `seeds`, `main` (the row that is compared with the others), `also` (rows
 of which it is told, too, where they are ahead), `kind`, and `settings` of all cells. ``[[column]]``
 and ``[[row]]`` have a `name`, a `title` and `settings`; a row without a `method` is only quoted.
+`paper` of a row is what the paper reports, `paper_train` its accuracy on the training labels, and
+`paper_cost` what it says of a change in an ablation.
 ``[small]`` says how it is run at reduced size.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +25,7 @@ from discrimloss.options import Option, OptionError, check_options, did_you_mean
 
 FOLDER = Path(__file__).parent / "tables"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.+]*(-[a-z0-9_.+]+)*")
+COSTS = Literal["little", "considerable"]
 KINDS = Literal["table", "generalization", "histograms", "fluctuation", "ablation"]
 
 
@@ -73,6 +77,10 @@ class TableRow:
     by_default: bool = True
     paper: Mapping[str, PaperFigure] = field(default_factory=dict)
     """By the name of the column."""
+    paper_train: Mapping[str, PaperFigure] = field(default_factory=dict)
+    """Its accuracy on the training labels as given, where it tells it."""
+    paper_cost: COSTS | None = None
+    """Of an ablation: what the paper says that this change costs against the main row."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,16 @@ class PaperTable:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     path: Path
+
+    @property
+    def name_for_command(self) -> str:
+        """What `discrimloss reproduce` calls it: a name of ours, or the file as it was given.
+
+        Of a file with a whole path the name only: pages are read on other machines.
+        """
+        if self.path.parent == FOLDER:
+            return self.name
+        return shlex.quote(self.path.name if self.path.is_absolute() else self.path.as_posix())
 
     @property
     def lower_is_better(self) -> bool:
@@ -198,6 +216,8 @@ _ROW = {
     "small_settings": Option(list[str], None),
     "default": Option(bool, True),
     "paper": Option(dict, {}),
+    "paper_train": Option(dict, {}),
+    "paper_cost": Option(COSTS, None),
 }
 _TABLE = {
     "title": Option(str),
@@ -257,15 +277,6 @@ def _read_column(content: Mapping[str, Any]) -> Column:
 
 def _read_row(content: Mapping[str, Any], columns: Sequence[Column]) -> TableRow:
     given = check_options(_ROW, content, "row", "a row")
-    known = [column.name for column in columns]
-    paper = {}
-    for column, numbers in given.get("paper", {}).items():
-        if column not in known:
-            raise OptionError(
-                f"row.paper of {given['name']!r} names a column {column!r}: "
-                f"{did_you_mean(column, known)}"
-            )
-        paper[column] = _read_figure(numbers, f"row.paper.{column}")
     small = given.get("small_settings")
     return TableRow(
         name=_checked_name("row", given["name"]),
@@ -274,8 +285,25 @@ def _read_row(content: Mapping[str, Any], columns: Sequence[Column]) -> TableRow
         settings=tuple(given.get("settings", ())),
         small_settings=None if small is None else tuple(small),
         by_default=given.get("default", True),
-        paper=paper,
+        paper=_read_figures(given, "paper", columns),
+        paper_train=_read_figures(given, "paper_train", columns),
+        paper_cost=given.get("paper_cost"),
     )
+
+
+def _read_figures(
+    row: Mapping[str, Any], key: str, columns: Sequence[Column]
+) -> dict[str, PaperFigure]:
+    known = [column.name for column in columns]
+    figures = {}
+    for column, numbers in row.get(key, {}).items():
+        if column not in known:
+            raise OptionError(
+                f"row.{key} of {row['name']!r} names a column {column!r}: "
+                f"{did_you_mean(column, known)}"
+            )
+        figures[column] = _read_figure(numbers, f"row.{key}.{column}")
+    return figures
 
 
 def _read_figure(numbers: Any, where: str) -> PaperFigure:
