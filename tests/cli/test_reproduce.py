@@ -11,6 +11,7 @@ from discrimloss.cli import main
 from discrimloss.cli.reproduce import spread_lists
 from discrimloss.reproduce.store import ResultsStore
 from reproduce_fixtures import TINY, cell_of, filled, tiny_table
+from tiny_data import write_cifar10, write_mnist
 
 ONE = ("mnist", "--methods", "plain", "--noise", "0.4")
 
@@ -112,6 +113,40 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
 ) -> None:
     assert sentence in refused(capsys, "reproduce", *words)
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (ONE, "no mnist data in ../data"),
+        (("utkface", "--small"), "no utkface data in ../data"),
+        (("cifar", "--small", "--noise", "cifar10-worse"), "no cifar10 data in ../data"),
+    ],
+)
+def test_data_that_is_not_there_is_told_before_anything_runs(
+    words: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    assert sentence in refused(capsys, "reproduce", *words, "--data", "../data")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_human_labels_that_are_not_there_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_cifar10(tmp_path / "data")
+    words = ("cifar", "--small", "--noise", "cifar10-worse", "--data", "../data")
+    assert "CIFAR-10_human" in refused(capsys, "reproduce", *words)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_data_that_is_not_quite_the_published_is_taken(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "data")
+    with pytest.raises(AssertionError, match="started"):
+        main(["reproduce", *ONE, "--data", "../data"])
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,28 @@ def test_what_is_refused(
 
 
 @pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("mnist", "--data", "../data"), "no mnist data in ../data"),
+        (("digits", "noisy_validation=0.0001"), "leaves nothing to validate on"),
+        (("digits", "train_size=9999"), "more than the 1348 training samples"),
+    ],
+)
+def test_what_every_trial_would_fail_of_leaves_nothing(
+    words: tuple[str, ...],
+    sentence: str,
+    jobs: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "data").mkdir()
+    assert sentence in refused(capsys, "tune", *words, "--trials", "1", "--jobs", jobs)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_training")
 def test_a_missing_driver_is_named_and_the_password_is_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

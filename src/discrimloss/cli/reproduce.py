@@ -101,6 +101,7 @@ def reproduce(
     TABLE.csv and TABLE-*.png.
     """
     try:
+        from discrimloss.data.base import DataError
         from discrimloss.options import OptionError
         from discrimloss.reproduce.store import ResultsStore, StoreError
 
@@ -113,7 +114,7 @@ def reproduce(
                 table, store, seeds, methods or [], noise or [], small, jobs, data, runs,
                 keep_runs, overwrite, render_only,
             )  # fmt: skip
-        except (OptionError, StoreError) as error:
+        except (OptionError, StoreError, DataError) as error:
             raise CommandError(str(error)) from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -188,8 +189,7 @@ def _reproduce(
         todo = [cell for cell in cells if cell.name in wanted]
         if data is not None:
             check_is_directory(data)
-        if any(cell.needs_data for cell in todo):
-            data = required(data)
+        _require_data(todo, data)
         stored = len(cells) - len(missing) - len(stale)
         told = f"Cells: {len(cells)} in all, {stored} in the store, {len(missing)} to be run"
         typer.echo(told + _stale_sentence(stale, overwrite))
@@ -214,6 +214,19 @@ def _sorted_out(cells: list[Cell], store: ResultsStore) -> tuple[list[Cell], lis
         elif stored.is_stale:
             stale.append(stored)
     return missing, stale
+
+
+def _require_data(cells: list[Cell], directory: Path | None) -> None:
+    """Raise what is missing for these cells, if anything is: each would fail by itself."""
+    from discrimloss.training.data_at_hand import require_data
+
+    looked_at = []
+    for cell in cells:
+        config = cell.config
+        wanted = (config.data, config.noise.kind == "human", config.noise.labels)
+        if wanted not in looked_at:
+            require_data(config, required(directory) if cell.needs_data else Path())
+            looked_at.append(wanted)
 
 
 def _stale_sentence(stale: list[StoredCell], overwrite: bool) -> str:
