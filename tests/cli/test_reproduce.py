@@ -9,8 +9,10 @@ import pytest
 from command_line import refused
 from discrimloss.cli import main
 from discrimloss.cli.reproduce import spread_lists
+from discrimloss.cli.reproduce_sentences import what_is_missing
+from discrimloss.reproduce.run_cells import Outcome
 from discrimloss.reproduce.store import ResultsStore
-from reproduce_fixtures import TINY, cell_of, filled, tiny_table
+from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
 from tiny_data import write_cifar10, write_mnist
 
 ONE = ("mnist", "--methods", "plain", "--noise", "0.4")
@@ -70,7 +72,9 @@ def test_a_stale_cell_is_neither_used_nor_run_unless_asked(
     captured = capsys.readouterr()
     assert "1 made with other settings (plain-40-1: epochs was 1, is 3)" in captured.out
     assert "--overwrite runs them again" in captured.out
-    assert "some cells are missing" in captured.err
+    assert captured.err == (
+        "discrimloss: 1 cell left out as made with other settings: --overwrite runs such cells again\n"
+    )
     with pytest.raises(AssertionError, match="started"):
         main([*words, "--overwrite"])
 
@@ -82,6 +86,47 @@ def test_pages_are_made_without_running(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["reproduce", "../tiny.toml", "--results", "results", "--render-only"]) == 0
     assert "Wrote results/tiny.md" in capsys.readouterr().out
     assert "93.00" in Path("results", "tiny.md").read_text(encoding="utf-8")
+
+
+def test_why_cells_are_missing_and_what_to_do(tmp_path: Path) -> None:
+    store, table = ResultsStore(Path("results")), tiny_table(tmp_path)
+    failed, done, stale, absent = (
+        cell_of(table, row, column) for row in ("plain", "gce") for column in ("0", "40")
+    )
+    store.write(done, result(done, 90.0))
+    store.write(stale, result(stale, 90.0) | {"method_defaults": {}})
+    outcome = Outcome([done], [failed], [done, stale, absent])
+    left = store.read(stale)
+    assert left is not None
+    assert what_is_missing(outcome, [left], store) == [
+        "1 cell failed, as told above: the same command tries again",
+        "2 cells left to another process: the same command runs what it leaves",
+        "1 cell left out as made with other settings: --overwrite runs such cells again",
+    ]
+    assert what_is_missing(Outcome([done], [], [done]), [], store) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_damaged_results_are_told_and_the_pages_are_made_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, table = ResultsStore(Path("results")), tiny_table(tmp_path)
+    filled(store, table, {("plain", "40"): [93.0, 94.0], ("plain", "0"): [95.0]})
+    words = ["reproduce", "../tiny.toml", "--results", "results"]
+    broken = store.file(cell_of(table, "plain", "40"))
+    broken.write_text(broken.read_text().replace('"last": 93.0', '"last": "x"'))
+    told = f"cannot read the result {broken} (summary.test.last is not a number): remove it"
+    assert main([*words, "--render-only"]) == 2
+    assert capsys.readouterr().err == f"discrimloss: {told}\n"
+    page = Path("results", "tiny.md").read_text(encoding="utf-8")
+    assert "94.00" in page
+    assert f"Left out: {told}." in page
+    store.file(cell_of(table, "plain", "0")).write_text("{")
+    assert main([*words, "--render-only"]) == 2
+    sentence = capsys.readouterr().err
+    assert "plain-0-1.json (JSONDecodeError: " in sentence
+    assert sentence.endswith(": remove it; results/tiny.md names 1 more\n")
+    assert "cannot read the result" in refused(capsys, *words)
 
 
 def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +150,11 @@ def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> No
         (("mnist", "--jobs", "0"), "--jobs"),
         (("mnist", "--noise", "0.5"), "--noise 0.5 selects nothing: there are 0 (0.0), 20 (0.2)"),
         (("mnist", "--methods", "human"), "--methods human selects nothing: there are plain, "),
+        (
+            ("mnist", "--render-only", "--methods", "foo"),
+            "--methods foo selects nothing: there are",
+        ),
+        (("mnist", "--render-only", "--noise", "77"), "--noise 77 selects nothing: there are"),
         (("digitsum", "--results", "/dev/null/results"), "is not a directory: name another place"),
     ],
 )

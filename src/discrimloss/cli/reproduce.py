@@ -14,6 +14,7 @@ from discrimloss.cli.errors import CommandError, needs_extra
 if TYPE_CHECKING:
     from discrimloss.reproduce.cell_run import Places
     from discrimloss.reproduce.cells import Cell
+    from discrimloss.reproduce.run_cells import Outcome
     from discrimloss.reproduce.store import ResultsStore, StoredCell
     from discrimloss.reproduce.table_file import PaperTable
 
@@ -172,35 +173,42 @@ def _reproduce(
     overwrite: bool,
     render_only: bool,
 ) -> None:
+    from discrimloss.cli.reproduce_sentences import (
+        stale_sentence,
+        unreadable_sentence,
+        what_is_missing,
+    )
     from discrimloss.reproduce.cell_run import Places
     from discrimloss.reproduce.cells import all_cells
     from discrimloss.reproduce.render import render
+    from discrimloss.reproduce.results import unreadable_results
     from discrimloss.reproduce.table_file import load_table
 
     table = load_table(name)
     store.require_writable()
-    is_complete = True
+    cells = all_cells(table, seeds, rows, columns, small)  # a wrong name is told in any case
+    missing = []
     if not render_only:
-        cells = all_cells(table, seeds, rows, columns, small)
-        missing, stale = _sorted_out(cells, store)
-        wanted = {cell.name for cell in missing}
+        absent, stale = _sorted_out(cells, store)
+        wanted = {cell.name for cell in absent}
         if overwrite:
             wanted |= {stored.cell.name for stored in stale}
         todo = [cell for cell in cells if cell.name in wanted]
         if data is not None:
             check_is_directory(data)
         _require_data(todo, data)
-        stored = len(cells) - len(missing) - len(stale)
-        told = f"Cells: {len(cells)} in all, {stored} in the store, {len(missing)} to be run"
-        typer.echo(told + _stale_sentence(stale, overwrite))
-        places = Places(data, runs, keep_runs)
-        is_complete = _run(todo, store, places, jobs, table) and (overwrite or not stale)
+        stored = len(cells) - len(absent) - len(stale)
+        told = f"Cells: {len(cells)} in all, {stored} in the store, {len(absent)} to be run"
+        typer.echo(told + stale_sentence(stale, overwrite))
+        outcome = _run(todo, store, Places(data, runs, keep_runs), jobs, table)
+        missing = what_is_missing(outcome, [] if overwrite else stale, store)
     for file in render(table, store):
         typer.echo(f"Wrote {file}")
-    if not is_complete:
-        raise CommandError(
-            "some cells are missing, as told above; the same command runs what is left", exit_code=1
-        )
+    if unreadable := unreadable_results(table, store):
+        told = unreadable_sentence(unreadable, store.path / f"{table.name}.md")
+        raise CommandError("; ".join([told, *missing]))
+    if missing:
+        raise CommandError("; ".join(missing), exit_code=1)
 
 
 def _sorted_out(cells: list[Cell], store: ResultsStore) -> tuple[list[Cell], list[StoredCell]]:
@@ -229,18 +237,9 @@ def _require_data(cells: list[Cell], directory: Path | None) -> None:
             looked_at.append(wanted)
 
 
-def _stale_sentence(stale: list[StoredCell], overwrite: bool) -> str:
-    if not stale:
-        return ""
-    example = f"{stale[0].cell.name}: {stale[0].differences[0]}"
-    what = "are run again" if overwrite else "are left out: --overwrite runs them again"
-    return f"; {len(stale)} made with other settings ({example}), which {what}"
-
-
 def _run(
     cells: list[Cell], store: ResultsStore, places: Places, jobs: int, table: PaperTable
-) -> bool:
-    """Whether all of them are in the store at the end."""
+) -> Outcome:
     from discrimloss.cli.reproduce_display import ReproduceDisplay
     from discrimloss.reproduce.render import render
     from discrimloss.reproduce.run_cells import run_cells
@@ -248,11 +247,10 @@ def _run(
 
     try:
         with ReproduceDisplay(len(cells), jobs) as display:
-            outcome = run_cells(cells, store, places, jobs, display)
+            return run_cells(cells, store, places, jobs, display)
     except Interrupted as stopped:
         render(table, store)
         raise CommandError(
             f"stopped {stopped}; the same command goes on",
             exit_code=128 + stopped.signal_number,
         ) from None
-    return not outcome.failed and all(store.read(cell) is not None for cell in outcome.elsewhere)
