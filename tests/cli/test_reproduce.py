@@ -72,9 +72,8 @@ def test_a_stale_cell_is_neither_used_nor_run_unless_asked(
     captured = capsys.readouterr()
     assert "1 made with other settings (plain-40-1: epochs was 1, is 3)" in captured.out
     assert "--overwrite runs them again" in captured.out
-    assert captured.err == (
-        "discrimloss: 1 cell left out as made with other settings: --overwrite runs such cells again\n"
-    )
+    sentence = "1 cell left out as made with other settings: --overwrite runs such cells again"
+    assert captured.err == f"discrimloss: {sentence}\n"
     with pytest.raises(AssertionError, match="started"):
         main([*words, "--overwrite"])
 

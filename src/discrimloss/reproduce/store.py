@@ -102,8 +102,11 @@ class ResultsStore:
             raise StoreError(objection)
 
     @contextmanager
-    def locked(self, cell: Cell) -> Iterator[None]:
+    def locked(self, cell: Cell) -> Iterator[int | None]:
         """Keep other processes off a cell until the block ends, however it ends.
+
+        Gives the descriptor of the lock, None where there are no locks. A child that inherits it
+        keeps the cell as long as it lives, also if this process is killed.
 
         Raises:
             CellLockedError: another one has it.
@@ -113,7 +116,7 @@ class ResultsStore:
         try:
             import fcntl
         except ImportError:  # not every system has it
-            yield
+            yield None
             return
         with path.open("a") as file:
             try:
@@ -123,7 +126,7 @@ class ResultsStore:
             if not _is_still_there(path, file.fileno()):  # its last owner removed it
                 raise CellLockedError(cell.name)
             try:
-                yield
+                yield file.fileno()
             finally:
                 path.unlink(missing_ok=True)  # while it is still locked: nobody else holds it
 
