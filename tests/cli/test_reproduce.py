@@ -10,8 +10,10 @@ from command_line import refused
 from discrimloss.cli import main
 from discrimloss.cli.reproduce import spread_lists
 from discrimloss.cli.reproduce_sentences import what_is_missing
+from discrimloss.reproduce.cells import all_cells
 from discrimloss.reproduce.run_cells import Outcome
 from discrimloss.reproduce.store import ResultsStore
+from discrimloss.reproduce.table_file import load_table
 from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
 from tiny_data import write_cifar10, write_mnist
 
@@ -135,6 +137,17 @@ def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> No
         ["mnist", "168", "0", "112", "0"]  # 8 rows and 7 columns, 3 seeds or 2
     ]
     assert "ablation" in told
+
+
+def test_the_list_counts_only_results_that_count(capsys: pytest.CaptureFixture[str]) -> None:
+    store, table = ResultsStore(Path("benchmarks", "results")), load_table("digitsum")
+    good, stale, broken = all_cells(table, seeds=1)[:3]
+    store.write(good, result(good, 90.0))
+    store.write(stale, result(stale, 90.0) | {"method_defaults": {}})
+    store.write(broken, {})
+    assert main(["reproduce"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines if line.startswith("digitsum")] == ["1"]
 
 
 @pytest.mark.usefixtures("nothing_runs")

@@ -152,7 +152,7 @@ def _list(store: ResultsStore) -> None:
         counts: list[str] = []
         for is_small in (False, True):
             cells = all_cells(table, is_small=is_small)
-            found = sum(store.file(cell).exists() for cell in cells)
+            found = sum(store.has(cell) for cell in cells)
             counts += [str(len(cells)), str(found)]
         shown.add_row(name, *counts, table.title)
     console.print(shown)

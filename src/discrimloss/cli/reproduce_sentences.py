@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from discrimloss.reproduce.cells import Cell
     from discrimloss.reproduce.run_cells import Outcome
     from discrimloss.reproduce.store import ResultsStore, StoredCell
 
@@ -26,7 +25,7 @@ def what_is_missing(
     outcome: Outcome, left_stale: Sequence[StoredCell], store: ResultsStore
 ) -> list[str]:
     """A clause for each reason why a cell that was asked for does not count: what to do differs."""
-    unfinished = [cell for cell in outcome.elsewhere if not _is_current(cell, store)]
+    unfinished = [cell for cell in outcome.elsewhere if not store.has(cell)]
     clauses = (
         (outcome.failed, "{} failed, as told above: the same command tries again"),
         (unfinished, "{} left to another process: the same command runs what it leaves"),
@@ -39,11 +38,6 @@ def unreadable_sentence(sentences: Sequence[str], page: Path) -> str:
     """The first of them, and where the others stand: damage seldom comes alone."""
     others = f"; {page} names {len(sentences) - 1} more" if len(sentences) > 1 else ""
     return f"{sentences[0]}{others}"
-
-
-def _is_current(cell: Cell, store: ResultsStore) -> bool:
-    stored = store.read(cell)
-    return stored is not None and not stored.is_stale
 
 
 def _count(count: int) -> str:

@@ -66,6 +66,14 @@ class ResultsStore:
         content, experiment = found
         return StoredCell(cell, content, tuple(differences(experiment, cell.identity)))
 
+    def has(self, cell: Cell) -> bool:
+        """Whether there is a result that counts: neither stale nor damaged."""
+        try:
+            stored = self.read(cell)
+        except StoreError:
+            return False
+        return stored is not None and not stored.is_stale
+
     def why_unreadable(self, cell: Cell) -> str | None:
         """What `read` would complain of, in half its time; None if of nothing."""
         try:
