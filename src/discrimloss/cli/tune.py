@@ -85,7 +85,7 @@ def tune(
     except ModuleNotFoundError as error:
         raise _needs_extra(error) from error
     try:
-        config = searchable(load_recipe(recipe, overrides))
+        config = searchable(load_recipe(recipe, overrides), overrides)
         space = parse_search(config, search or [], overrides)
     except OptionError as error:
         raise CommandError(str(error)) from error
