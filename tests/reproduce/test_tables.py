@@ -123,3 +123,11 @@ def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
     )
     # A row that is only quoted has no cells.
     tiny_table(tmp_path, text.replace('method = "gce"\n', ""))
+
+
+def test_the_table_in_the_documentation_can_be_loaded(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reproduce.md"
+    text = page.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    table = tiny_table(tmp_path, text)
+    assert table.kind == "table"
+    assert [row.name for row in table.rows] == ["plain", "discrimloss"]
