@@ -58,7 +58,7 @@ paper = { "40" = [90.0, 0.5] }
 """
 
 STAND_IN = """\
-import json, pathlib, signal, sys, time
+import json, os, pathlib, signal, sys, time
 out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
 out.mkdir(parents=True, exist_ok=True)
 (out / "words").write_text(" ".join(sys.argv[1:]))
@@ -68,8 +68,13 @@ if "method=plain" in sys.argv and "{fails}" == "fails":
     print("a line before")
     print("discrimloss: the loss became nan", file=sys.stderr)
     sys.exit(2)
+if "{dies}" == "dies":
+    print("a line before", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 if "--resume" not in sys.argv and "{waits}" == "waits":
-    (out / "started").touch()
+    print("a line before", flush=True)
+    (out / "started.new").write_text(str(os.getpid()))
+    (out / "started.new").rename(out / "started")
     while not stopped:
         time.sleep(0.02)
     (out / "checkpoint").touch()
@@ -89,9 +94,10 @@ def tiny_table(directory: Path, text: str = TINY) -> PaperTable:
     return load_table(str(path))
 
 
-def stand_in(fails: bool = False, waits: bool = False) -> str:
+def stand_in(fails: bool = False, waits: bool = False, dies: bool = False) -> str:
     """A program that takes the words of `discrimloss train` and leaves a result, or does not."""
-    return STAND_IN.format(fails="fails" if fails else "", waits="waits" if waits else "")
+    does = {"fails": fails, "waits": waits, "dies": dies}
+    return STAND_IN.format(**{name: name if is_so else "" for name, is_so in does.items()})
 
 
 def cell_of(

@@ -9,8 +9,13 @@ import pytest
 from command_line import refused
 from discrimloss.cli import main
 from discrimloss.cli.reproduce import spread_lists
+from discrimloss.cli.reproduce_sentences import what_is_missing
+from discrimloss.reproduce.cells import all_cells
+from discrimloss.reproduce.run_cells import Outcome
 from discrimloss.reproduce.store import ResultsStore
-from reproduce_fixtures import TINY, cell_of, filled, tiny_table
+from discrimloss.reproduce.table_file import load_table
+from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
+from tiny_data import write_cifar10, write_mnist
 
 ONE = ("mnist", "--methods", "plain", "--noise", "0.4")
 
@@ -69,7 +74,8 @@ def test_a_stale_cell_is_neither_used_nor_run_unless_asked(
     captured = capsys.readouterr()
     assert "1 made with other settings (plain-40-1: epochs was 1, is 3)" in captured.out
     assert "--overwrite runs them again" in captured.out
-    assert "some cells are missing" in captured.err
+    sentence = "1 cell left out as made with other settings: --overwrite runs such cells again"
+    assert captured.err == f"discrimloss: {sentence}\n"
     with pytest.raises(AssertionError, match="started"):
         main([*words, "--overwrite"])
 
@@ -85,6 +91,47 @@ def test_pages_are_made_without_running(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Made by `discrimloss reproduce ../tiny.toml`" in page
 
 
+def test_why_cells_are_missing_and_what_to_do(tmp_path: Path) -> None:
+    store, table = ResultsStore(Path("results")), tiny_table(tmp_path)
+    failed, done, stale, absent = (
+        cell_of(table, row, column) for row in ("plain", "gce") for column in ("0", "40")
+    )
+    store.write(done, result(done, 90.0))
+    store.write(stale, result(stale, 90.0) | {"method_defaults": {}})
+    outcome = Outcome([done], [failed], [done, stale, absent])
+    left = store.read(stale)
+    assert left is not None
+    assert what_is_missing(outcome, [left], store) == [
+        "1 cell failed, as told above: the same command tries again",
+        "2 cells left to another process: the same command runs what it leaves",
+        "1 cell left out as made with other settings: --overwrite runs such cells again",
+    ]
+    assert what_is_missing(Outcome([done], [], [done]), [], store) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_damaged_results_are_told_and_the_pages_are_made_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, table = ResultsStore(Path("results")), tiny_table(tmp_path)
+    filled(store, table, {("plain", "40"): [93.0, 94.0], ("plain", "0"): [95.0]})
+    words = ["reproduce", "../tiny.toml", "--results", "results"]
+    broken = store.file(cell_of(table, "plain", "40"))
+    broken.write_text(broken.read_text().replace('"last": 93.0', '"last": "x"'))
+    told = f"cannot read the result {broken} (summary.test.last is not a number): remove it"
+    assert main([*words, "--render-only"]) == 2
+    assert capsys.readouterr().err == f"discrimloss: {told}\n"
+    page = Path("results", "tiny.md").read_text(encoding="utf-8")
+    assert "94.00" in page
+    assert f"Left out: {told}." in page
+    store.file(cell_of(table, "plain", "0")).write_text("{")
+    assert main([*words, "--render-only"]) == 2
+    sentence = capsys.readouterr().err
+    assert "plain-0-1.json (JSONDecodeError: " in sentence
+    assert sentence.endswith(": remove it; results/tiny.md names 1 more\n")
+    assert "cannot read the result" in refused(capsys, *words)
+
+
 def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce"]) == 0
     told = capsys.readouterr().out
@@ -92,6 +139,17 @@ def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> No
         ["mnist", "168", "0", "112", "0"]  # 8 rows and 7 columns, 3 seeds or 2
     ]
     assert "ablation" in told
+
+
+def test_the_list_counts_only_results_that_count(capsys: pytest.CaptureFixture[str]) -> None:
+    store, table = ResultsStore(Path("benchmarks", "results")), load_table("digitsum")
+    good, stale, broken = all_cells(table, seeds=1)[:3]
+    store.write(good, result(good, 90.0))
+    store.write(stale, result(stale, 90.0) | {"method_defaults": {}})
+    store.write(broken, {})
+    assert main(["reproduce"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines if line.startswith("digitsum")] == ["1"]
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -106,6 +164,11 @@ def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> No
         (("mnist", "--jobs", "0"), "--jobs"),
         (("mnist", "--noise", "0.5"), "--noise 0.5 selects nothing: there are 0 (0.0), 20 (0.2)"),
         (("mnist", "--methods", "human"), "--methods human selects nothing: there are plain, "),
+        (
+            ("mnist", "--render-only", "--methods", "foo"),
+            "--methods foo selects nothing: there are",
+        ),
+        (("mnist", "--render-only", "--noise", "77"), "--noise 77 selects nothing: there are"),
         (("digitsum", "--results", "/dev/null/results"), "is not a directory: name another place"),
     ],
 )
@@ -114,6 +177,40 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
 ) -> None:
     assert sentence in refused(capsys, "reproduce", *words)
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (ONE, "no mnist data in ../data"),
+        (("utkface", "--small"), "no utkface data in ../data"),
+        (("cifar", "--small", "--noise", "cifar10-worse"), "no cifar10 data in ../data"),
+    ],
+)
+def test_data_that_is_not_there_is_told_before_anything_runs(
+    words: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    assert sentence in refused(capsys, "reproduce", *words, "--data", "../data")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_human_labels_that_are_not_there_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_cifar10(tmp_path / "data")
+    words = ("cifar", "--small", "--noise", "cifar10-worse", "--data", "../data")
+    assert "CIFAR-10_human" in refused(capsys, "reproduce", *words)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_data_that_is_not_quite_the_published_is_taken(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "data")
+    with pytest.raises(AssertionError, match="started"):
+        main(["reproduce", *ONE, "--data", "../data"])
 
 
 @pytest.mark.parametrize(

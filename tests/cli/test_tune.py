@@ -112,7 +112,10 @@ def test_a_storage_and_a_study_of_one_s_own(capsys: pytest.CaptureFixture[str]) 
             ("digits", "--storage", "sqlite:///file"),
             "cannot use --storage sqlite:///file (file is not a database)",
         ),
-        (("digits", "noisy_validation=0.0001"), "leaves nothing to validate on"),
+        (
+            ("digits", "noisy_validation=0"),
+            "noisy_validation = 0 leaves nothing to judge trials by",
+        ),
     ],
 )
 def test_what_is_refused(
@@ -123,14 +126,51 @@ def test_what_is_refused(
 
 
 @pytest.mark.usefixtures("no_training")
-def test_a_missing_driver_is_named_and_the_password_is_not(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("mnist", "--data", "../data"), "no mnist data in ../data"),
+        (("digits", "noisy_validation=0.0001"), "leaves nothing to validate on"),
+        (("digits", "train_size=9999"), "more than the 1348 training samples"),
+    ],
+)
+def test_what_every_trial_would_fail_of_leaves_nothing(
+    words: tuple[str, ...],
+    sentence: str,
+    jobs: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg2", None)
-    url = "postgresql+psycopg2://me:secret@host/db"
-    sentence = refused(capsys, "tune", "digits", "--storage", url)
-    assert "needs a database driver that is not installed: pip install psycopg2" in sentence
-    assert "secret" not in sentence
+    (tmp_path / "data").mkdir()
+    assert sentence in refused(capsys, "tune", *words, "--trials", "1", "--jobs", jobs)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(
+    ("scheme", "module", "package"),
+    [
+        ("postgresql+psycopg", "psycopg", "'psycopg[binary]'"),
+        ("postgresql+psycopg2", "psycopg2", "psycopg2-binary"),
+        ("mysql", "MySQLdb", "mysqlclient"),
+        ("mysql+mysqlconnector", "mysql", "mysql-connector-python"),
+        ("mysql+pymysql", "pymysql", "pymysql"),
+    ],
+)
+def test_a_missing_driver_is_named_and_the_password_is_not(
+    scheme: str,
+    module: str,
+    package: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    sentence = refused(capsys, "tune", "digits", "--storage", f"{scheme}://me:secret@host/db")
+    assert sentence == (
+        f"--storage {scheme}://me:***@host/db needs a database driver that is not installed: "
+        f"pip install {package}"
+    )
 
 
 @pytest.mark.usefixtures("no_training")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from command_line import environment
 from discrimloss.reproduce import cell_run
 from discrimloss.reproduce.cell_run import Places, history_columns
 from discrimloss.reproduce.cells import Cell, all_cells
@@ -99,6 +101,63 @@ def test_a_failing_cell_is_told_and_the_others_go_on(tmp_path: Path, bench: Benc
     assert ("failure", sentence) in bench.notes.told
     assert "a line before" in log.read_text()
     assert bench.store.read(cell_of(table, "plain")) is None
+
+
+def test_a_run_that_is_killed_is_told_with_the_signal(tmp_path: Path, bench: Bench) -> None:
+    bench.run([cell_of(tiny_table(tmp_path), "plain")], dies=True)
+    log = tmp_path / "runs" / "tiny" / "plain-40-1.log"
+    reason = "it was killed by SIGKILL, as a system does that runs out of memory"
+    assert bench.notes.told[-1] == (
+        "failure",
+        f"plain-40-1 failed ({reason}); its log is {log}",
+    )
+    assert log.read_text() == "a line before\n"
+
+
+REPRODUCE_UNTIL_KILLED = """\
+import sys
+from pathlib import Path
+from discrimloss.reproduce import cell_run
+from discrimloss.reproduce.cell_run import CellRun, Places
+from discrimloss.reproduce.cells import Cell
+from discrimloss.reproduce.store import ResultsStore
+from discrimloss.reproduce.table_file import load_table
+place, program = Path(sys.argv[1]), sys.argv[2]
+cell_run.PROGRAM = (sys.executable, "-S", "-c", program)
+table = load_table(str(place / "tiny.toml"))
+cell = Cell(table, table.row("plain"), table.column("40"), 1)
+run = CellRun(cell, Places(None, place / "runs"), ResultsStore(place / "results"))
+run.start()
+run.wait()
+"""
+
+
+def test_a_run_that_outlives_its_command_keeps_its_cell(tmp_path: Path, bench: Bench) -> None:
+    cell = cell_of(tiny_table(tmp_path), "plain")
+    words = [sys.executable, "-c", REPRODUCE_UNTIL_KILLED, str(tmp_path), stand_in(waits=True)]
+    started = tmp_path / "runs" / "tiny" / "plain-40-1" / "started"
+    command = subprocess.Popen(words, env=environment())
+    try:
+        while not started.exists():
+            assert command.poll() is None
+            time.sleep(0.05)
+    finally:
+        command.kill()
+        command.wait()
+    orphan, log = int(started.read_text()), tmp_path / "runs" / "tiny" / "plain-40-1.log"
+    try:
+        outcome = bench.run([cell])
+        assert outcome.elsewhere == [cell]
+        assert bench.notes.told == [("elsewhere", "plain-40-1")]
+        assert log.read_text() == "a line before\n"
+    finally:
+        os.kill(orphan, signal.SIGTERM)
+    bench.places = Places(None, tmp_path / "runs", keep_runs=True)
+    while not (outcome := bench.run([cell])).done:  # it takes a moment to end
+        assert outcome.elsewhere
+        time.sleep(0.05)
+    assert (started.parent / "words").read_text().endswith("--resume")
+    assert log.read_text() == "a line before\n"  # a run that goes on adds to it
 
 
 def test_stopped_runs_write_a_checkpoint_and_go_on(tmp_path: Path, bench: Bench) -> None:

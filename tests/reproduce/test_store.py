@@ -81,6 +81,32 @@ def test_a_broken_result_is_named(tmp_path: Path, text: str) -> None:
         store.read(cell)
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "reason"),
+    [
+        ("versions", None, "versions is not a table"),
+        ("machine", ..., "machine is missing"),
+        ("command", 3, "command is not a text"),
+        ("config", {"recipe": None}, "config.recipe is not a text"),
+        ("summary", [], "summary is not a table"),
+        ("summary", {"metric": "mae", "seconds": True}, "summary.seconds is not a number"),
+        ("summary", {"metric": "mae", "test": {"last": 1.0}}, "summary.test.best is missing"),
+        ("history", {"epoch": [1, 2], "test_loss": [1.0]}, "history is not a list of equal length"),
+        ("history", {"epoch": [1, "x"]}, "an entry of history.epoch is not a number"),
+        ("samples", {"histograms": [{}]}, "an entry of samples.histograms.epoch is missing"),
+        ("samples", {"fluctuation": {"clean": 1}}, "samples.fluctuation.clean is not a table"),
+    ],
+)
+def test_a_damaged_result_is_named(tmp_path: Path, part: str, value: Any, reason: str) -> None:
+    store, cell = ResultsStore(tmp_path), cell_of(tiny_table(tmp_path), "plain")
+    content = result(cell, 91.0) | {part: value}
+    store.write(cell, {key: value for key, value in content.items() if value is not ...})
+    with pytest.raises(StoreError) as refused:
+        store.read(cell)
+    assert str(refused.value).startswith(f"cannot read the result {store.file(cell)} ({reason}")
+    assert store.why_unreadable(cell) == str(refused.value)
+
+
 def test_one_process_at_a_time_has_a_cell(tmp_path: Path) -> None:
     store, table = ResultsStore(tmp_path), tiny_table(tmp_path)
     cell, other = cell_of(table, "plain"), cell_of(table, "discrimloss")

@@ -116,3 +116,23 @@ def test_a_file_that_is_no_table_is_told_in_one_sentence(
         tiny_table(tmp_path, TINY.replace(before, after))
     assert sentence in str(told.value)
     assert "tiny.toml" in str(told.value)
+
+
+def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
+    text = TINY.replace('name = "gce"', 'name = "plain-b"').replace('name = "0"', 'name = "b-40"')
+    with pytest.raises(OptionError) as refused:
+        tiny_table(tmp_path, text)
+    assert str(refused.value) == (
+        f"{tmp_path / 'tiny.toml'}: row 'plain' in column 'b-40' and row 'plain-b' in column '40' "
+        "would both be named plain-b-40: give one of the rows or columns another name"
+    )
+    # A row that is only quoted has no cells.
+    tiny_table(tmp_path, text.replace('method = "gce"\n', ""))
+
+
+def test_the_table_in_the_documentation_can_be_loaded(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reproduce.md"
+    text = page.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    table = tiny_table(tmp_path, text)
+    assert table.kind == "table"
+    assert [row.name for row in table.rows] == ["plain", "discrimloss"]

@@ -14,6 +14,7 @@ from discrimloss.cli.errors import CommandError, needs_extra
 if TYPE_CHECKING:
     from discrimloss.reproduce.cell_run import Places
     from discrimloss.reproduce.cells import Cell
+    from discrimloss.reproduce.run_cells import Outcome
     from discrimloss.reproduce.store import ResultsStore, StoredCell
     from discrimloss.reproduce.table_file import PaperTable
 
@@ -101,6 +102,7 @@ def reproduce(
     TABLE.csv and TABLE-*.png.
     """
     try:
+        from discrimloss.data.base import DataError
         from discrimloss.options import OptionError
         from discrimloss.reproduce.store import ResultsStore, StoreError
 
@@ -113,7 +115,7 @@ def reproduce(
                 table, store, seeds, methods or [], noise or [], small, jobs, data, runs,
                 keep_runs, overwrite, render_only,
             )  # fmt: skip
-        except (OptionError, StoreError) as error:
+        except (OptionError, StoreError, DataError) as error:
             raise CommandError(str(error)) from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -150,7 +152,7 @@ def _list(store: ResultsStore) -> None:
         counts: list[str] = []
         for is_small in (False, True):
             cells = all_cells(table, is_small=is_small)
-            found = sum(store.file(cell).exists() for cell in cells)
+            found = sum(store.has(cell) for cell in cells)
             counts += [str(len(cells)), str(found)]
         shown.add_row(name, *counts, table.title)
     console.print(shown)
@@ -171,36 +173,42 @@ def _reproduce(
     overwrite: bool,
     render_only: bool,
 ) -> None:
+    from discrimloss.cli.reproduce_sentences import (
+        stale_sentence,
+        unreadable_sentence,
+        what_is_missing,
+    )
     from discrimloss.reproduce.cell_run import Places
     from discrimloss.reproduce.cells import all_cells
     from discrimloss.reproduce.render import render
+    from discrimloss.reproduce.results import unreadable_results
     from discrimloss.reproduce.table_file import load_table
 
     table = load_table(name)
     store.require_writable()
-    is_complete = True
+    cells = all_cells(table, seeds, rows, columns, small)  # a wrong name is told in any case
+    missing = []
     if not render_only:
-        cells = all_cells(table, seeds, rows, columns, small)
-        missing, stale = _sorted_out(cells, store)
-        wanted = {cell.name for cell in missing}
+        absent, stale = _sorted_out(cells, store)
+        wanted = {cell.name for cell in absent}
         if overwrite:
             wanted |= {stored.cell.name for stored in stale}
         todo = [cell for cell in cells if cell.name in wanted]
         if data is not None:
             check_is_directory(data)
-        if any(cell.needs_data for cell in todo):
-            data = required(data)
-        stored = len(cells) - len(missing) - len(stale)
-        told = f"Cells: {len(cells)} in all, {stored} in the store, {len(missing)} to be run"
-        typer.echo(told + _stale_sentence(stale, overwrite))
-        places = Places(data, runs, keep_runs)
-        is_complete = _run(todo, store, places, jobs, table) and (overwrite or not stale)
+        _require_data(todo, data)
+        stored = len(cells) - len(absent) - len(stale)
+        told = f"Cells: {len(cells)} in all, {stored} in the store, {len(absent)} to be run"
+        typer.echo(told + stale_sentence(stale, overwrite))
+        outcome = _run(todo, store, Places(data, runs, keep_runs), jobs, table)
+        missing = what_is_missing(outcome, [] if overwrite else stale, store)
     for file in render(table, store):
         typer.echo(f"Wrote {file}")
-    if not is_complete:
-        raise CommandError(
-            "some cells are missing, as told above; the same command runs what is left", exit_code=1
-        )
+    if unreadable := unreadable_results(table, store):
+        told = unreadable_sentence(unreadable, store.path / f"{table.name}.md")
+        raise CommandError("; ".join([told, *missing]))
+    if missing:
+        raise CommandError("; ".join(missing), exit_code=1)
 
 
 def _sorted_out(cells: list[Cell], store: ResultsStore) -> tuple[list[Cell], list[StoredCell]]:
@@ -216,18 +224,22 @@ def _sorted_out(cells: list[Cell], store: ResultsStore) -> tuple[list[Cell], lis
     return missing, stale
 
 
-def _stale_sentence(stale: list[StoredCell], overwrite: bool) -> str:
-    if not stale:
-        return ""
-    example = f"{stale[0].cell.name}: {stale[0].differences[0]}"
-    what = "are run again" if overwrite else "are left out: --overwrite runs them again"
-    return f"; {len(stale)} made with other settings ({example}), which {what}"
+def _require_data(cells: list[Cell], directory: Path | None) -> None:
+    """Raise what is missing for these cells, if anything is: each would fail by itself."""
+    from discrimloss.training.data_at_hand import require_data
+
+    looked_at = []
+    for cell in cells:
+        config = cell.config
+        wanted = (config.data, config.noise.kind == "human", config.noise.labels)
+        if wanted not in looked_at:
+            require_data(config, required(directory) if cell.needs_data else Path())
+            looked_at.append(wanted)
 
 
 def _run(
     cells: list[Cell], store: ResultsStore, places: Places, jobs: int, table: PaperTable
-) -> bool:
-    """Whether all of them are in the store at the end."""
+) -> Outcome:
     from discrimloss.cli.reproduce_display import ReproduceDisplay
     from discrimloss.reproduce.render import render
     from discrimloss.reproduce.run_cells import run_cells
@@ -235,11 +247,10 @@ def _run(
 
     try:
         with ReproduceDisplay(len(cells), jobs) as display:
-            outcome = run_cells(cells, store, places, jobs, display)
+            return run_cells(cells, store, places, jobs, display)
     except Interrupted as stopped:
         render(table, store)
         raise CommandError(
             f"stopped {stopped}; the same command goes on",
             exit_code=128 + stopped.signal_number,
         ) from None
-    return not outcome.failed and all(store.read(cell) is not None for cell in outcome.elsewhere)

@@ -85,7 +85,7 @@ def tune(
     except ModuleNotFoundError as error:
         raise _needs_extra(error) from error
     try:
-        config = searchable(load_recipe(recipe, overrides))
+        config = searchable(load_recipe(recipe, overrides), overrides)
         space = parse_search(config, search or [], overrides)
     except OptionError as error:
         raise CommandError(str(error)) from error
@@ -113,7 +113,7 @@ def _search(
     try:
         from discrimloss.cli.tune_display import TuneDisplay, print_outcome
         from discrimloss.training.interruption import Interrupted, stop_on_signals
-        from discrimloss.training.run import RUN_ERRORS
+        from discrimloss.training.run import RUN_ERRORS, load_data, prepare_run
         from discrimloss.tuning.outcome import outcome_of
         from discrimloss.tuning.page import importances_of
         from discrimloss.tuning.request import TuneError
@@ -124,11 +124,14 @@ def _search(
         raise _needs_extra(error) from error
     display = TuneDisplay(request.trials, request.config.loss != "cross_entropy")
     try:
+        # A first trial without its training: what is wrong with it is told before a file is made.
+        task = load_data(request.config, request.data)
+        prepare_run(request.config, request.data, task=task)
         if is_own_storage:
             out.mkdir(parents=True, exist_ok=True)
         with stop_on_signals(), display:
             if jobs == 1:
-                study = work(request, display.show)
+                study = work(request, display.show, task=task)
             else:
                 study = work_together(request, jobs, display.show)
         outcome = outcome_of(study, display.is_regression)

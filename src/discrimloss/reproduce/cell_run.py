@@ -70,7 +70,7 @@ class CellRun:
             CellLockedError: another process is at it.
             AlreadyDoneError: another process was, since the store was last looked at.
         """
-        self._resources.enter_context(self.store.locked(self.cell))
+        lock = self._resources.enter_context(self.store.locked(self.cell))
         stored = self.store.read(self.cell)
         if stored is not None and not stored.is_stale:
             raise AlreadyDoneError(self.cell.name)
@@ -84,7 +84,10 @@ class CellRun:
         words = train_words(self.cell)
         words += [] if self.places.data is None else ["--data", str(self.places.data)]
         words += ["--out", str(place), "--resume" if goes_on else "--overwrite"]
-        log: IO[bytes] = self._resources.enter_context(self.places.log(self.cell).open("wb"))
+        # What the run said before it was stopped is of the same run: it stays.
+        log: IO[bytes] = self._resources.enter_context(
+            self.places.log(self.cell).open("ab" if goes_on else "wb")
+        )
         self._process = subprocess.Popen(
             [*PROGRAM, *words],
             stdin=subprocess.DEVNULL,
@@ -92,6 +95,8 @@ class CellRun:
             stderr=subprocess.STDOUT,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C is ours to pass on, once
+            # If we are killed the run goes on, and the cell is its own until it ends.
+            pass_fds=() if lock is None else (lock,),
         )
 
     def _is_same_experiment(self) -> bool:
@@ -124,14 +129,15 @@ class CellRun:
             CellFailedError: there is none.
         """
         assert self._process is not None
-        if self._process.returncode != 0:
-            log = self.places.log(self.cell)
-            raise CellFailedError(f"{self.cell.name} failed ({_last_line(log)}); its log is {log}")
+        code, log = self._process.returncode, self.places.log(self.cell)
+        if code != 0:
+            reason = _killed_by(-code) if code < 0 else _last_line(log)
+            raise CellFailedError(f"{self.cell.name} failed ({reason}); its log is {log}")
         content = self._result()
         self.store.write(self.cell, content)
         if not self.places.keep_runs:
             shutil.rmtree(self.places.run_directory(self.cell))
-            self.places.log(self.cell).unlink(missing_ok=True)
+            log.unlink(missing_ok=True)
             self.places.identity(self.cell).unlink(missing_ok=True)
         return content
 
@@ -176,6 +182,16 @@ def history_columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _killed_by(number: int) -> str:
+    """A run that a signal ended had no time to say why."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:  # not every signal has a name
+        name = f"signal {number}"
+    cause = ", as a system does that runs out of memory" if name == "SIGKILL" else ""
+    return f"it was killed by {name}{cause}"
 
 
 def _last_line(log: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,29 +116,43 @@ class Results:
 
 def collect(table: PaperTable, store: ResultsStore, is_small: bool) -> Results:
     """Read all results of a table at one size. Stale ones do not count, and are named."""
-    seeds = _seeds_in(store, table)
-    groups: list[Group] = []
+    found: dict[tuple[str, str], list[StoredCell]] = {}
     stale: list[StoredCell] = []
     unreadable: list[str] = []
-    for row in table.rows:
-        if row.method is None:
+    for cell in _cells_in(store, table, is_small):
+        try:
+            stored = store.read(cell)
+        except StoreError as error:
+            unreadable.append(str(error))
             continue
-        for column in table.columns:
-            found: list[StoredCell] = []
-            for seed in seeds:
-                cell = Cell(table, row, column, seed, is_small)
-                if not store.file(cell).exists():
-                    continue
-                try:
-                    stored = store.read(cell)
-                except StoreError as error:
-                    unreadable.append(str(error))
-                    continue
-                if stored is not None:
-                    (stale if stored.is_stale else found).append(stored)
-            if found:
-                groups.append(Group(row, column, tuple(found)))
+        if stored is None:
+            continue
+        if stored.is_stale:
+            stale.append(stored)
+        else:
+            found.setdefault((cell.row.name, cell.column.name), []).append(stored)
+    groups = [
+        Group(cells[0].cell.row, cells[0].cell.column, tuple(cells)) for cells in found.values()
+    ]
     return Results(table, is_small, tuple(groups), tuple(stale), tuple(unreadable))
+
+
+def unreadable_results(table: PaperTable, store: ResultsStore) -> list[str]:
+    """A sentence for each file of a table, at both sizes, that cannot be read."""
+    cells = [cell for is_small in (False, True) for cell in _cells_in(store, table, is_small)]
+    reasons = [store.why_unreadable(cell) for cell in cells]
+    return [reason for reason in reasons if reason is not None]
+
+
+def _cells_in(store: ResultsStore, table: PaperTable, is_small: bool) -> Iterator[Cell]:
+    """Those with a file, row by row and column by column."""
+    seeds = _seeds_in(store, table)
+    for row in table.rows:
+        for column in table.columns:
+            for seed in seeds if row.method is not None else ():
+                cell = Cell(table, row, column, seed, is_small)
+                if store.file(cell).exists():
+                    yield cell
 
 
 def _seeds_in(store: ResultsStore, table: PaperTable) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from discrimloss.options import OptionError
 from discrimloss.reproduce.cells import Cell, settings_with_effect
+from discrimloss.reproduce.stored_shape import DamagedError, require_shape
 from discrimloss.training.config import read_config
 from discrimloss.training.run_directory import why_unusable
 from discrimloss.whole_file import whole_file
@@ -57,22 +58,42 @@ class ResultsStore:
         """The result of a cell, or None if there is none.
 
         Raises:
-            StoreError: the file cannot be read.
+            StoreError: the file cannot be read, or is damaged.
         """
+        found = self._content_and_experiment(cell)
+        if found is None:
+            return None
+        content, experiment = found
+        return StoredCell(cell, content, tuple(differences(experiment, cell.identity)))
+
+    def has(self, cell: Cell) -> bool:
+        """Whether there is a result that counts: neither stale nor damaged."""
+        try:
+            stored = self.read(cell)
+        except StoreError:
+            return False
+        return stored is not None and not stored.is_stale
+
+    def why_unreadable(self, cell: Cell) -> str | None:
+        """What `read` would complain of, in half its time; None if of nothing."""
+        try:
+            self._content_and_experiment(cell)
+        except StoreError as error:
+            return str(error)
+        return None
+
+    def _content_and_experiment(self, cell: Cell) -> tuple[Content, Content] | None:
         path = self.file(cell)
         try:
             content: Content = json.loads(path.read_text(encoding="utf-8"))
-            made = {
-                "config": _completed(content["config"]),
-                "method_defaults": content["method_defaults"],
-            }
-            content["summary"]["metric"]  # the least that a result has
+            require_shape(content)
+            settings = _completed(content["config"])
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise StoreError(f"cannot read the result {path} ({reason}): remove it") from error
-        return StoredCell(cell, content, tuple(differences(made, cell.identity)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            name = "" if isinstance(error, DamagedError) else f"{type(error).__name__}: "
+            raise StoreError(f"cannot read the result {path} ({name}{error}): remove it") from error
+        return content, {"config": settings, "method_defaults": content["method_defaults"]}
 
     def write(self, cell: Cell, content: Content) -> None:
         """Keep a result, in place of an earlier one."""
@@ -89,8 +110,11 @@ class ResultsStore:
             raise StoreError(objection)
 
     @contextmanager
-    def locked(self, cell: Cell) -> Iterator[None]:
+    def locked(self, cell: Cell) -> Iterator[int | None]:
         """Keep other processes off a cell until the block ends, however it ends.
+
+        Gives the descriptor of the lock, None where there are no locks. A child that inherits it
+        keeps the cell as long as it lives, also if this process is killed.
 
         Raises:
             CellLockedError: another one has it.
@@ -100,7 +124,7 @@ class ResultsStore:
         try:
             import fcntl
         except ImportError:  # not every system has it
-            yield
+            yield None
             return
         with path.open("a") as file:
             try:
@@ -110,7 +134,7 @@ class ResultsStore:
             if not _is_still_there(path, file.fileno()):  # its last owner removed it
                 raise CellLockedError(cell.name)
             try:
-                yield
+                yield file.fileno()
             finally:
                 path.unlink(missing_ok=True)  # while it is still locked: nobody else holds it
 

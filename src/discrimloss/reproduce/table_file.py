@@ -164,6 +164,7 @@ def read_table(content: Mapping[str, Any], path: Path) -> PaperTable:
     rows = tuple(_read_row(entry, columns) for entry in _tables(given, "row"))
     _require_distinct("column", [column.name for column in columns])
     _require_distinct("row", [row.name for row in rows])
+    _require_distinct_cells(rows, columns)
     runnable = [row.name for row in rows if row.method is not None]
     main, also = given["main"], tuple(given.get("also", ()))
     for key, name in (("main", main), *(("also", name) for name in also)):
@@ -324,3 +325,19 @@ def _require_distinct(kind: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise OptionError(f"there are two {kind}s named {name!r}")
+
+
+def _require_distinct_cells(rows: Sequence[TableRow], columns: Sequence[Column]) -> None:
+    """Names are joined by dashes and may have dashes: two cells of one name would be one file."""
+    named: dict[str, str] = {}
+    for row in rows:
+        if row.method is None:
+            continue
+        for column in columns:
+            name, told = f"{row.name}-{column.name}", f"row {row.name!r} in column {column.name!r}"
+            if name in named:
+                raise OptionError(
+                    f"{named[name]} and {told} would both be named {name}: "
+                    "give one of the rows or columns another name"
+                )
+            named[name] = told

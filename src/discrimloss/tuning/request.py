@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from discrimloss.options import OptionError
+from discrimloss.recipes.settings import parse_setting
 from discrimloss.training.config import RunConfig
 from discrimloss.tuning.criterion import DEFAULT_SHARE, averaged_epochs
 from discrimloss.tuning.search_space import SearchSpace
@@ -18,8 +21,22 @@ class TuneError(Exception):
     """A search that cannot begin or go on: one sentence that says what to do."""
 
 
-def searchable(config: RunConfig) -> RunConfig:
-    """The config with a noisy validation split, its own or the usual one."""
+def searchable(config: RunConfig, settings: Sequence[str] = ()) -> RunConfig:
+    """The config with a noisy validation split, its own or the usual one.
+
+    Args:
+        config: the recipe with its settings. It may have no such split: `best.toml` has none.
+        settings: what a person set, which is not replaced.
+
+    Raises:
+        OptionError: a person asked for no such split.
+    """
+    is_set = any("noisy_validation" in parse_setting(text) for text in settings)
+    if is_set and config.noisy_validation == 0.0:
+        raise OptionError(
+            "noisy_validation = 0 leaves nothing to judge trials by: "
+            f"give a share above 0, or leave it out for {DEFAULT_SHARE}"
+        )
     return replace(config, noisy_validation=config.noisy_validation or DEFAULT_SHARE)
 
 

@@ -22,6 +22,13 @@ ATTEMPTS = 8
 """To open a new database that several workers open at once."""
 MOST_REPETITIONS = 3
 """How often the trial of a worker that died is begun again: some trials may be what kills them."""
+DRIVER_PACKAGES = {
+    "psycopg": "'psycopg[binary]'",
+    "psycopg2": "psycopg2-binary",
+    "MySQLdb": "mysqlclient",
+    "mysql": "mysql-connector-python",
+}
+"""What to install for a module, where the two differ in name, or a compiler would be needed."""
 
 
 @contextmanager
@@ -49,10 +56,10 @@ def open_storage(url: str, lost_after: int) -> RDBStorage:
         with storage_errors(url), experimental_is_fine():
             return _connect(url, options, lost_after)
     except ImportError as error:
-        driver = getattr(error.__cause__, "name", None) or address.get_backend_name()
+        module = getattr(error.__cause__, "name", None) or address.get_backend_name()
         raise TuneError(
             f"--storage {shown(url)} needs a database driver that is not installed: "
-            f"pip install {driver}"
+            f"pip install {DRIVER_PACKAGES.get(module.partition('.')[0], module)}"
         ) from error
 
 
@@ -114,12 +121,12 @@ def _address(url: str) -> URL:
         raise TuneError(
             f"--storage {shown(url)}: there is no kind of database named "
             f"{make_url(url).drivername!r}; valid are e.g. sqlite:///FILE and "
-            "postgresql://USER:PASSWORD@HOST/DATABASE"
+            "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
         ) from error
     except sqlalchemy.exc.ArgumentError as error:
         raise TuneError(
             "--storage must be a database URL, e.g. sqlite:///FILE or "
-            "postgresql://USER:PASSWORD@HOST/DATABASE"
+            "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
         ) from error
     except ImportError:
         return make_url(url)  # the driver is missing, which connecting tells
