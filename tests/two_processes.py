@@ -38,10 +38,12 @@ class AsksToStop:
 
 
 def every_method(train: Callable[..., None], directory: Path) -> None:
+    from discrimloss import calibration, verdicts
     from discrimloss.methods import methods
 
     for name in methods.names():
         train(name, f"method={name}")
+    verdicts.calibrate = calibration.calibrate  # by which this one learns
     train("predictions", *PREDICTIONS)
 
 

@@ -169,6 +169,17 @@ class TestTwoJudges:
         labels.judge(2, lambda: 0.4 * made.is_wrong + 0.18)
         assert torch.equal(labels.trust, by_answers)
 
+    def test_nor_are_losses_of_one_group(self, made: Made) -> None:
+        labels = LabelTrust(made.setting.target, 3)
+        generator = torch.Generator().manual_seed(0)
+        sure = 4.0 * torch.nn.functional.one_hot(made.setting.target, 3)
+        labels.take(sure + torch.randn(SAMPLES, 3, generator=generator), torch.arange(SAMPLES))
+        by_answers = self.by_answers(labels)
+        assert 1.0 - by_answers.mean() < 0.1  # little enough for losses that find none
+        labels.judge(2, lambda: torch.zeros(SAMPLES))
+        assert torch.equal(labels.trust, by_answers)
+        assert (labels.trust < 1.0).any()
+
     def test_nor_are_those_that_find_another_noise(self, labels: LabelTrust) -> None:
         by_answers = self.by_answers(labels)
         labels.judge(2, lambda: torch.full((SAMPLES,), 0.999))

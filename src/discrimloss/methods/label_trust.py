@@ -120,4 +120,6 @@ class LabelTrust(nn.Module):
 
 
 def _are_in_two_groups(p_incorrect: Tensor) -> bool:
-    return bool(torch.minimum(p_incorrect, 1.0 - p_incorrect).mean() < MOST_MISTAKES)
+    """Whether some are taken for incorrect, and hardly anybody for one and the other."""
+    mistakes = torch.minimum(p_incorrect, 1.0 - p_incorrect).mean()
+    return bool((p_incorrect > 0.5).any() & (mistakes < MOST_MISTAKES))
