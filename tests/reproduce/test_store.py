@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from discrimloss.reproduce.results import collect
 from discrimloss.reproduce.store import CellLockedError, ResultsStore, StoreError, machine
 from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
@@ -104,7 +105,7 @@ def test_a_damaged_result_is_named(tmp_path: Path, part: str, value: Any, reason
     with pytest.raises(StoreError) as refused:
         store.read(cell)
     assert str(refused.value).startswith(f"cannot read the result {store.file(cell)} ({reason}")
-    assert store.why_unreadable(cell) == str(refused.value)
+    assert collect(cell.table, store, cell.is_small).unreadable == (str(refused.value),)
 
 
 def test_one_process_at_a_time_has_a_cell(tmp_path: Path) -> None:

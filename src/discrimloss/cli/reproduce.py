@@ -180,8 +180,7 @@ def _reproduce(
     )
     from discrimloss.reproduce.cell_run import Places
     from discrimloss.reproduce.cells import all_cells
-    from discrimloss.reproduce.render import render
-    from discrimloss.reproduce.results import unreadable_results
+    from discrimloss.reproduce.render import both_sizes, write
     from discrimloss.reproduce.table_file import load_table
 
     table = load_table(name)
@@ -202,9 +201,10 @@ def _reproduce(
         typer.echo(told + stale_sentence(stale, overwrite))
         outcome = _run(todo, store, Places(data, runs, keep_runs), jobs, table)
         missing = what_is_missing(outcome, [] if overwrite else stale, store)
-    for file in render(table, store):
+    sizes = both_sizes(table, store)
+    for file in write(sizes, store.path):
         typer.echo(f"Wrote {file}")
-    if unreadable := unreadable_results(table, store):
+    if unreadable := [sentence for results in sizes for sentence in results.unreadable]:
         told = unreadable_sentence(unreadable, store.path / f"{table.name}.md")
         raise CommandError("; ".join([told, *missing]))
     if missing:

@@ -137,13 +137,6 @@ def collect(table: PaperTable, store: ResultsStore, is_small: bool) -> Results:
     return Results(table, is_small, tuple(groups), tuple(stale), tuple(unreadable))
 
 
-def unreadable_results(table: PaperTable, store: ResultsStore) -> list[str]:
-    """A sentence for each file of a table, at both sizes, that cannot be read."""
-    cells = [cell for is_small in (False, True) for cell in _cells_in(store, table, is_small)]
-    reasons = [store.why_unreadable(cell) for cell in cells]
-    return [reason for reason in reasons if reason is not None]
-
-
 def _cells_in(store: ResultsStore, table: PaperTable, is_small: bool) -> Iterator[Cell]:
     """Those with a file, row by row and column by column."""
     seeds = _seeds_in(store, table)

@@ -74,14 +74,6 @@ class ResultsStore:
             return False
         return stored is not None and not stored.is_stale
 
-    def why_unreadable(self, cell: Cell) -> str | None:
-        """What `read` would complain of, in half its time; None if of nothing."""
-        try:
-            self._content_and_experiment(cell)
-        except StoreError as error:
-            return str(error)
-        return None
-
     def _content_and_experiment(self, cell: Cell) -> tuple[Content, Content] | None:
         path = self.file(cell)
         try:
