@@ -1,4 +1,4 @@
-"""Samples count as much as their labels are trusted, judged from the network's answers."""
+"""Which labels are learned from, and how much each counts, judged from answers and losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from discrimloss.methods.base import Batch, Setting
 from discrimloss.methods.discrimloss import DiscrimLossMethod
-from discrimloss.methods.label_trust import LabelTrust
+from discrimloss.methods.label_trust import LabelTrust, pull_of_labels
 from discrimloss.training.task_losses import cross_entropy, task_losses
 
 SAMPLES, EPOCHS = 400, 8
@@ -101,19 +101,80 @@ def test_an_epoch_that_is_resumed_is_not_judged_again() -> None:
     assert not torch.equal(resumed.labels.trust, method.labels.trust)  # type: ignore[union-attr]
 
 
-def test_a_sample_counts_as_much_as_it_is_trusted_and_below_a_tenth_not_at_all() -> None:
-    made = Made()
+def step_with_given_trust(made: Made) -> tuple[DiscrimLossMethod, Tensor, Tensor]:
+    """A method, the loss of a step on its first 40 samples, and their task losses."""
     method = made.trained(3, predictions_from=0.0)
     assert method.labels is not None
     index = torch.arange(40)
     method.begin_epoch(4)
     method.labels.trust[:3] = torch.tensor([0.09, 0.11, 0.5])
     result = method(Batch(made.inputs[index], made.setting.target[index], index))
-    weights = method.labels.trust[index].clone()
+    return method, result.loss, result.losses
+
+
+def test_a_number_counts_as_much_as_it_is_trusted_and_below_a_tenth_not_at_all() -> None:
+    method, loss, losses = step_with_given_trust(Made(is_regression=True))
+    weights = method.labels.trust[:40].clone()  # type: ignore[union-attr]
     weights[weights < 0.1] = 0.0
     assert weights[:3].tolist() == pytest.approx([0.0, 0.11, 0.5])
-    expected = (weights * result.losses).sum() / weights.sum() * weights.mean().sqrt()
-    assert result.loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = (weights * losses).sum() / weights.sum() * weights.mean().sqrt()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_class_that_is_trusted_counts_as_the_answer_supports_it() -> None:
+    made = Made()
+    method, loss, losses = step_with_given_trust(made)
+    labels = method.labels
+    assert labels is not None
+    transition = labels.log_transition.exp().tolist()
+    answers = method.networks[0](made.inputs[:40]).softmax(1).tolist()
+    trust = labels.trust[:40].tolist()
+    total = trusted = 0.0
+    for row, label in enumerate(made.setting.target[:40].tolist()):
+        if trust[row] < 0.1:
+            continue
+        joint = [answers[row][true] * transition[true][label] for true in range(3)]
+        known, expected = joint[label] / sum(joint), answers[row][label]
+        total += max((known - expected) / (1.0 - expected), 0.0) * losses[row].item()
+        trusted += trust[row]
+    assert trust[0] < 0.1 < trust[1]
+    assert loss.item() == pytest.approx(total / trusted * (trusted / 40) ** 0.5, rel=1e-4)
+
+
+class TestPullOfLabels:
+    """The weight that makes of cross-entropy the likelihood of labels that may be wrong."""
+
+    OUTPUT = torch.tensor([[2.0, -1.0, 0.5], [0.0, 3.0, -2.0], [1.0, 1.0, 1.0]])
+    TARGET = torch.tensor([0, 2, 1])
+
+    @staticmethod
+    def uniform(noise: float) -> Tensor:
+        return torch.full((3, 3), noise / 2).fill_diagonal_(1.0 - noise).log()
+
+    @pytest.mark.parametrize("noise", [0.05, 0.4, 0.6])
+    def test_the_gradient_is_that_of_the_likelihood(self, noise: float) -> None:
+        transition = self.uniform(noise)
+        weighed, likely = (self.OUTPUT.clone().requires_grad_() for _ in range(2))
+        pull = pull_of_labels(weighed, self.TARGET, transition)
+        (pull * cross_entropy(weighed, self.TARGET)).sum().backward()
+        joint = likely.log_softmax(1) + transition[:, self.TARGET].T
+        joint.logsumexp(1).sum().neg().backward()
+        assert torch.allclose(weighed.grad, likely.grad, atol=1e-6)  # type: ignore[arg-type]
+
+    def test_labels_that_are_never_wrong_count_fully(self) -> None:
+        pull = pull_of_labels(self.OUTPUT, self.TARGET, self.uniform(1e-12))
+        assert pull.tolist() == pytest.approx([1.0, 1.0, 1.0])
+
+    def test_labels_that_tell_nothing_or_less_do_not_count(self) -> None:
+        for noise in (2 / 3, 0.8):
+            pull = pull_of_labels(self.OUTPUT, self.TARGET, self.uniform(noise))
+            assert pull.tolist() == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
+
+    def test_sure_answers_and_half_precision_stay_finite(self) -> None:
+        output = torch.tensor([[300.0, 0.0, 0.0], [-300.0, 0.0, 0.0]], dtype=torch.float16)
+        pull = pull_of_labels(output, torch.tensor([0, 0]), self.uniform(0.4))
+        assert pull.dtype == torch.float32
+        assert pull.tolist() == pytest.approx([1.0 - 0.2 / 0.6, 0.0])
 
 
 @pytest.mark.parametrize("is_regression", [False, True])
@@ -130,7 +191,7 @@ def test_noise_does_not_vanish_when_it_is_learned_by_heart(is_regression: bool) 
     drawn = (answers + by_heart.reshape(answers.shape)) / 2
     for _ in range(6):
         method.labels.take(drawn, torch.arange(SAMPLES))
-    method.begin_epoch(5)
+    method.labels.judge(5, lambda: torch.full((SAMPLES,), 0.5))  # losses that know nothing
     p_incorrect = 1.0 - method.labels.trust
     assert p_incorrect.mean() == pytest.approx(found, abs=0.05)
     assert p_incorrect[made.is_wrong].mean() > 2 * p_incorrect[~made.is_wrong].mean()

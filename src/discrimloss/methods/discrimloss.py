@@ -10,8 +10,9 @@ from torch import Tensor
 
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
-from discrimloss.methods.label_trust import LabelTrust
-from discrimloss.methods.processes import gather_rows, weighted_mean
+from discrimloss.methods.label_trust import LEAST_TRUST, LabelTrust
+from discrimloss.methods.processes import gather_rows
+from discrimloss.processes import process_count
 from discrimloss.verdicts import Verdicts
 
 
@@ -23,10 +24,11 @@ class DiscrimLossMethod(Method):
     of epochs. ``held_out`` is a share of the samples that are looked at in every epoch and never
     learned from: what is known of them is not memorised.
 
-    ``predictions_from`` is ours: after this share of the epochs, a sample counts as much as its
-    label is trusted, judged from the network's answers and the losses (`LabelTrust`); the learned
-    weights go on for the records. The step shrinks with the square root of the share of trusted
-    samples.
+    ``predictions_from`` is ours: after this share of the epochs, labels are judged from the
+    network's answers and the losses (`LabelTrust`). Those that are not trusted are not learned
+    from; of classes, the others count as in the likelihood of labels that may be wrong, of numbers
+    as much as they are trusted. The learned weights go on for the records. The step shrinks with
+    the square root of the share of trusted samples.
     """
 
     is_held_out: Tensor
@@ -98,10 +100,13 @@ class DiscrimLossMethod(Method):
             weighted: Tensor = self.criterion(inner, batch.index)
             return weighted
         self.criterion(inner.detach(), batch.index)
-        weights = labels.weights(gather_rows(batch.index)).to(inner.dtype)
-        # Fewer samples make a noisier mean, which takes a smaller step; not one as much smaller as
-        # the share of trusted samples, or runs with much noise would come to a standstill.
-        return weighted_mean(inner, weights) * weights.mean().sqrt()
+        trusted = labels.weights(gather_rows(batch.index)).to(inner.dtype)
+        weights = labels.weights_now(output, batch.index).to(inner.dtype)
+        # A mean over the trusted samples, times the root of their share. Fewer samples make a
+        # noisier mean, which takes a smaller step; not one as much smaller as the share, or runs
+        # with much noise would come to a standstill.
+        rows = (trusted.sum() * len(trusted)).sqrt().clamp(min=LEAST_TRUST)
+        return (weights * inner).sum() / rows * process_count()
 
     def inner_losses(self, task_losses: Tensor) -> Tensor:
         """What the criterion is put on, shape (batch,): here the task loss as it is."""

@@ -11,6 +11,11 @@ forgotten it. So the losses are believed where they expect hardly any mistake of
 about the noise that the answers find, or else their groups are no groups. For numbers an answer
 tells no more than a loss does.
 
+That is judged once an epoch, and network and answers move on. So a label of a class that is trusted
+counts in each step as much as the answer of the moment supports it: as in the likelihood of the
+label as given, under the noise that was found (`pull_of_labels`). For numbers it counts as much as
+it is trusted.
+
 Labels do not become right during a run. Where fewer are found wrong than were found before, the
 network has learned the others by heart, and what that has added to its answers is taken away.
 """
@@ -21,9 +26,11 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import log_softmax, one_hot
 
 from discrimloss.audit.noise_model import fit_noise_model
 from discrimloss.audit.number_noise import judge_numbers
+from discrimloss.functional import at_least_float32
 from discrimloss.methods.elr import mean_of_same
 from discrimloss.methods.processes import gather_rows
 
@@ -39,6 +46,34 @@ SAME_NOISE = 0.1
 """How far the shares of wrong labels that losses and answers find may differ for that."""
 
 
+def pull_of_labels(output: Tensor, target: Tensor, log_transition: Tensor) -> Tensor:
+    """How much each label counts for an answer: ``(r - p) / (1 - p)``, shape (batch,).
+
+    ``p`` is the probability that the network gives to the label, ``r`` the one that is left when
+    the label is known and may be wrong. Cross-entropy with this weight has the gradient of the
+    label's likelihood under the noise, ``-log sum_k p_k T[k, label]``, exactly so where the label
+    is as likely from each of the other classes. No label counts less than nothing.
+
+    >>> noise = torch.tensor([[0.8, 0.2], [0.2, 0.8]]).log()
+    >>> pull_of_labels(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 1]), noise)
+    tensor([0.6000, 0.0512])
+
+    Args:
+        output: shape (batch, classes): logits.
+        target: shape (batch,): the labels as given.
+        log_transition: shape (classes, classes): log probability of a given label, for each true
+            one.
+    """
+    answers = log_softmax(at_least_float32(output.detach()), 1)
+    is_own = one_hot(target, output.shape[1]).bool()
+    joint = answers + log_transition.to(answers)[:, target].T
+    likelihood = joint.logsumexp(1)
+    if_right = joint[is_own]
+    of_others = _without(is_own, joint) - _without(is_own, answers)
+    if_like_others = answers[is_own] + of_others
+    return ((if_right - likelihood).exp() - (if_like_others - likelihood).exp()).clamp(min=0.0)
+
+
 class LabelTrust(nn.Module):
     """Moving averages of the network's answers, and the trust in each label that follows.
 
@@ -52,6 +87,7 @@ class LabelTrust(nn.Module):
     trust: Tensor
     noise: Tensor
     judged_in: Tensor
+    log_transition: Tensor
 
     def __init__(self, target: Tensor, num_classes: int | None) -> None:
         super().__init__()
@@ -62,6 +98,8 @@ class LabelTrust(nn.Module):
         self.register_buffer("trust", torch.ones(samples))
         self.register_buffer("noise", torch.zeros(()))  # the largest share found so far
         self.register_buffer("judged_in", torch.zeros((), dtype=torch.int64))
+        classes = num_classes or 0
+        self.register_buffer("log_transition", torch.zeros(classes, classes))
 
     @property
     def has_judged(self) -> bool:
@@ -102,9 +140,18 @@ class LabelTrust(nn.Module):
         self.judged_in.fill_(epoch)
 
     def weights(self, index: Tensor) -> Tensor:
-        """What the samples of a batch count, shape (batch,)."""
+        """How far the labels of a batch are trusted, shape (batch,); 0 is not learned from."""
         trust = self.trust[index]
         return torch.where(trust < LEAST_TRUST, 0.0, trust)
+
+    def weights_now(self, output: Tensor, index: Tensor) -> Tensor:
+        """What the samples of a batch count for the answers that they get, shape (batch,)."""
+        trusted = self.weights(index)
+        if self.num_classes is None:
+            return trusted
+        target = self.target.to(index.device)[index]
+        pull = pull_of_labels(output, target, self.log_transition)
+        return torch.where(trusted > 0.0, pull, 0.0)
 
     def _p_incorrect(self, answers: Tensor, target: Tensor, epoch: int) -> Tensor:
         answers, target, noise = answers.cpu(), target.cpu(), float(self.noise)
@@ -116,7 +163,13 @@ class LabelTrust(nn.Module):
             chosen = order[:MOST_FITTED]
             model = fit_noise_model(answers[chosen].double(), target[chosen], noise)
             found = model.p_incorrect(answers.double(), target).float()
+            self.log_transition.copy_(model.log_transition)
         return found.to(self.trust)
+
+
+def _without(is_own: Tensor, logs: Tensor) -> Tensor:
+    """Log of the sum over the other classes, shape (batch,)."""
+    return logs.masked_fill(is_own, -torch.inf).logsumexp(1)
 
 
 def _are_in_two_groups(p_incorrect: Tensor) -> bool:
