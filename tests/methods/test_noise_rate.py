@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -65,6 +67,19 @@ def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     unbelievable = NoiseRate(None, epochs=20)
     unbelievable.begin_epoch(4, history)
     assert float(unbelievable) == HIGHEST_ESTIMATE
+
+
+def test_later_estimates_only_lower_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that leaves samples out makes their losses grow, and would find ever more noise."""
+    history = history_with(0.0)
+    rate = NoiseRate(None, epochs=20)
+    found = []
+    for epoch, estimate in ((4, 0.7), (5, 0.8), (6, 0.6)):
+        answer = SimpleNamespace(estimated_noise_rate=estimate)
+        monkeypatch.setattr(DiscrimLoss, "verdicts", lambda self, answer=answer: answer)
+        rate.begin_epoch(epoch, history)
+        found.append(float(rate))
+    assert found == [0.7, 0.7, 0.6]
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 5, 12, 200])

@@ -20,7 +20,9 @@ class NoiseRate(nn.Module):
     """A noise rate that is given, or estimated from the samples' loss history.
 
     The estimate is 0 at first, so a method trusts every label; then it is the one of the calibrated
-    verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while.
+    verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while, downwards
+    only: a method that acts on it leaves samples out, these lose more for that, and the next
+    estimate would be higher without there being more noise, until nothing is learned.
 
     Args:
         given: the share of wrong labels, in [0, 1); None to estimate it.
@@ -51,7 +53,8 @@ class NoiseRate(nn.Module):
             return
         estimate = history.verdicts().estimated_noise_rate
         if not math.isnan(estimate):
-            self.value.fill_(min(estimate, HIGHEST_ESTIMATE))
+            highest = float(self) if self.is_estimated else HIGHEST_ESTIMATE
+            self.value.fill_(min(estimate, highest))
             self.is_estimated.fill_(True)
         self.estimated_in.fill_(epoch)
 
