@@ -141,6 +141,21 @@ def test_a_class_that_is_trusted_counts_as_the_answer_supports_it() -> None:
     assert loss.item() == pytest.approx(total / trusted * (trusted / 40) ** 0.5, rel=1e-4)
 
 
+def test_a_large_batch_in_half_precision_has_its_gradient() -> None:
+    made = Made()
+    method = made.trained(3, predictions_from=0.0)
+    method.begin_epoch(4)
+    index = torch.arange(SAMPLES)
+    batch = Batch(made.inputs[index].half(), made.setting.target[index], index)
+    method.networks.half()
+    method(batch).loss.backward()
+    in_half = method.networks[0].weight.grad.float()  # type: ignore[union-attr, operator]
+    method.networks.float().zero_grad()
+    method(Batch(made.inputs, made.setting.target, index)).loss.backward()
+    assert torch.allclose(in_half, method.networks[0].weight.grad, rtol=0.05, atol=2e-3)
+    assert in_half.abs().max() > 0.01
+
+
 class TestPullOfLabels:
     """The weight that makes of cross-entropy the likelihood of labels that may be wrong."""
 

@@ -100,8 +100,8 @@ class DiscrimLossMethod(Method):
             weighted: Tensor = self.criterion(inner, batch.index)
             return weighted
         self.criterion(inner.detach(), batch.index)
-        trusted = labels.weights(gather_rows(batch.index)).to(inner.dtype)
-        weights = labels.weights_now(output, batch.index).to(inner.dtype)
+        trusted = labels.weights(gather_rows(batch.index))  # single precision: of many rows
+        weights = labels.weights_now(output, batch.target, batch.index)
         # A mean over the trusted samples, times the root of their share. Fewer samples make a
         # noisier mean, which takes a smaller step; not one as much smaller as the share, or runs
         # with much noise would come to a standstill.

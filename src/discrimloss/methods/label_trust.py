@@ -144,12 +144,11 @@ class LabelTrust(nn.Module):
         trust = self.trust[index]
         return torch.where(trust < LEAST_TRUST, 0.0, trust)
 
-    def weights_now(self, output: Tensor, index: Tensor) -> Tensor:
+    def weights_now(self, output: Tensor, target: Tensor, index: Tensor) -> Tensor:
         """What the samples of a batch count for the answers that they get, shape (batch,)."""
         trusted = self.weights(index)
         if self.num_classes is None:
             return trusted
-        target = self.target.to(index.device)[index]
         pull = pull_of_labels(output, target, self.log_transition)
         return torch.where(trusted > 0.0, pull, 0.0)
 

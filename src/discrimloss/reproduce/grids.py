@@ -37,12 +37,8 @@ def full_grid(results: Results) -> Iterator[str]:
     """Every row and column with a result or a figure of the paper, ours and theirs in a cell."""
 
     def ours(group: Group) -> str:
-        if group.last is None:
-            return ""
-        figure = format_figure(group.last.mean, group.last.deviation)
-        is_best = results.best_row(group.column.name) == group.row.name
-        best = f" [{group.best.mean:.2f}]" if group.best is not None else ""
-        return (f"**{figure}**" if is_best else figure) + best
+        last = _last_epoch(results, group)
+        return last + (f" [{group.best.mean:.2f}]" if last and group.best is not None else "")
 
     yield from _grid(results, ours, lambda row: row.paper)
 
@@ -57,20 +53,18 @@ def fit_grid(results: Results) -> Iterator[str]:
 
 
 def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
-    """Some rows at the last epoch, and the paper's best figure in each column below them."""
+    """Some rows at the last epoch, and the paper's best figure in each column below them.
+
+    Bold is the best of all rows, of those that are left out as well.
+    """
     columns, table = results.columns, results.table
     yield from _heading(columns)
     for row in rows:
         groups = [results.group(row.name, column.name) for column in columns]
         if not any(groups):
             continue
-        cells = [
-            format_figure(group.last.mean, group.last.deviation) if group and group.last else "–"
-            for group in groups
-        ]
-        bold = "**" if row.name == table.main else ""
-        cells = [f"{bold}{cell}{bold}" for cell in (row.title, *cells)]
-        yield f"| {' | '.join(cells)} | {_seeds(results, row)} |"
+        cells = [(_last_epoch(results, group) if group else "") or "–" for group in groups]
+        yield f"| {' | '.join([row.title, *cells])} | {_seeds(results, row)} |"
     if not results.is_small:
         best = [best_of_paper(table, column) for column in columns]
         quoted = [format_figure(f.mean, f.spread) if f else "–" for f in best]
@@ -102,6 +96,14 @@ def _grid(results: Results, ours: OurLine, paper_of: PaperFigures) -> Iterator[s
                 lines.append(f"*{format_figure(paper.mean, paper.spread)}{others[column.name]}*")
             cells.append("<br>".join(lines) or "–")
         yield f"| {row.title} | {' | '.join(cells)} | {_seeds(results, row)} |"
+
+
+def _last_epoch(results: Results, group: Group) -> str:
+    """Our figure, bold where no row is better; empty without one."""
+    if group.last is None:
+        return ""
+    figure = format_figure(group.last.mean, group.last.deviation)
+    return f"**{figure}**" if results.best_row(group.column.name) == group.row.name else figure
 
 
 def _other_dataset(table: PaperTable, column: Column) -> str:
