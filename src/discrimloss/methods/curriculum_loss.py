@@ -97,7 +97,7 @@ class CurriculumLoss(Method):
             raise ValueError(f"warmup must be a part of the run, from 0 to 1, not {warmup}")
         if hinge not in ("soft", "hard"):
             raise ValueError(f"hinge must be 'soft' or 'hard', not {hinge!r}")
-        rate = NoiseRate(noise_rate, setting.epochs)
+        rate = NoiseRate(noise_rate, setting.epochs, waits_for_last=True)
         super().__init__(setting)
         self.noise_rate = rate
         self.hinge = hinge

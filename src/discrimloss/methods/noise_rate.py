@@ -20,21 +20,23 @@ class NoiseRate(nn.Module):
     """A noise rate that is given, or estimated from the samples' loss history.
 
     The estimate is 0 at first, so a method trusts every label; then it is the one of the calibrated
-    verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while, downwards
-    only: a method that acts on it leaves samples out, these lose more for that, and the next
-    estimate would be higher without there being more noise, until nothing is learned.
+    verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while. Where the
+    method acts on it meanwhile, only downwards: it leaves samples out, these lose more for that,
+    and the next estimate would be higher without there being more noise, until nothing is learned.
 
     Args:
         given: the share of wrong labels, in [0, 1); None to estimate it.
         epochs: length of the run.
+        waits_for_last: whether the method acts on the last estimate only.
     """
 
     value: Tensor
     is_estimated: Tensor
     estimated_in: Tensor
 
-    def __init__(self, given: float | None, epochs: int) -> None:
+    def __init__(self, given: float | None, epochs: int, *, waits_for_last: bool = False) -> None:
         super().__init__()
+        self.may_rise = waits_for_last
         if given is not None and not 0.0 <= given < 1.0:
             raise ValueError(
                 f"noise_rate must be a share of the labels, at least 0 and below 1, not {given}"
@@ -53,7 +55,8 @@ class NoiseRate(nn.Module):
             return
         estimate = history.verdicts().estimated_noise_rate
         if not math.isnan(estimate):
-            highest = float(self) if self.is_estimated else HIGHEST_ESTIMATE
+            is_bound = bool(self.is_estimated) and not self.may_rise
+            highest = float(self) if is_bound else HIGHEST_ESTIMATE
             self.value.fill_(min(estimate, highest))
             self.is_estimated.fill_(True)
         self.estimated_in.fill_(epoch)
