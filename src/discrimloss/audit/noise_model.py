@@ -45,20 +45,19 @@ CHUNK = 1 << 22  # entries judged at once
 class NoiseModel:
     """What was fitted: from a mean prediction and a given label to the probable true class."""
 
-    sharpness: float
+    sharpness: float | Tensor
     """The logits are multiplied by it."""
     bias: Tensor
     """Shape (classes,), added to the logits."""
     log_transition: Tensor
     """Shape (classes, classes): log probability of a given label, for each true one."""
-    leak: float = 0.0
+    leak: float | Tensor = 0.0
     """What memorising a label has added to its logit."""
 
     def log_joint(self, logits: Tensor, given: Tensor) -> Tensor:
         """Shape (samples, classes): log probability of true class and given label together."""
         logits = _centred(logits)
-        if self.leak:
-            logits[torch.arange(len(given)), given] -= self.leak
+        logits[torch.arange(len(given)), given] -= self.leak
         true = log_softmax(logits * self.sharpness + self.bias, 1)
         return true + self.log_transition[:, given].T
 
@@ -184,7 +183,7 @@ class _Likelihood:
         others = log_softmax(taken_for.masked_fill(self.diagonal, -torch.inf), 1)
         wrong = logsigmoid(odds)[:, None] + others
         transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
-        return NoiseModel(parameters[0].exp(), bias, transition)  # type: ignore[arg-type]
+        return NoiseModel(parameters[0].exp(), bias, transition)
 
     def _noise(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         odds = parameters[1].expand(self.classes)

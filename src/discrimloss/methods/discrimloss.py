@@ -10,7 +10,7 @@ from torch import Tensor
 
 from discrimloss.loss import DiscrimLoss
 from discrimloss.methods.base import Batch, Method, Setting, StepResult, methods
-from discrimloss.methods.label_trust import LEAST_TRUST, LabelTrust
+from discrimloss.methods.label_trust import LEAST_TRUST, LabelTrust, smoothed
 from discrimloss.methods.processes import gather_rows
 from discrimloss.processes import process_count
 from discrimloss.verdicts import Verdicts
@@ -26,9 +26,9 @@ class DiscrimLossMethod(Method):
 
     ``predictions_from`` is ours: after this share of the epochs, labels are judged from the
     network's answers and the losses (`LabelTrust`). Those that are not trusted are not learned
-    from; of classes, the others count as in the likelihood of labels that may be wrong, of numbers
-    as much as they are trusted. The learned weights go on for the records. The step shrinks with
-    the square root of the share of trusted samples.
+    from, the others as much as they are trusted; of classes, targets are smoothed. The learned
+    weights go on for the records. The step shrinks with the square root of the share of trusted
+    samples.
     """
 
     is_held_out: Tensor
@@ -84,9 +84,10 @@ class DiscrimLossMethod(Method):
     def training_step(self, batch: Batch) -> StepResult:
         """The weighted loss; the criterion sees the batch of all processes."""
         output = self.networks[0](batch.inputs)
-        losses = self.setting.task_losses(output, batch.target)
         if self.holds_out:
-            losses = torch.where(self.is_held_out[batch.index], losses.detach(), losses)
+            is_held_out = self.is_held_out[batch.index].view(-1, *[1] * (output.dim() - 1))
+            output = torch.where(is_held_out, output.detach(), output)
+        losses = self.setting.task_losses(output, batch.target)
         inner = self.inner_losses(losses)
         if self.labels is None:
             loss = self.criterion(inner, batch.index)
@@ -101,12 +102,13 @@ class DiscrimLossMethod(Method):
             return weighted
         self.criterion(inner.detach(), batch.index)
         trusted = labels.weights(gather_rows(batch.index))  # single precision: of many rows
-        weights = labels.weights_now(output, batch.target, batch.index)
+        weights = labels.weights_now(batch.target, batch.index)
         # A mean over the trusted samples, times the root of their share. Fewer samples make a
         # noisier mean, which takes a smaller step; not one as much smaller as the share, or runs
         # with much noise would come to a standstill.
         rows = (trusted.sum() * len(trusted)).sqrt().clamp(min=LEAST_TRUST)
-        return (weights * inner).sum() / rows * process_count()
+        losses = inner if labels.num_classes is None else smoothed(inner, output)
+        return (weights * losses).sum() / rows * process_count()
 
     def inner_losses(self, task_losses: Tensor) -> Tensor:
         """What the criterion is put on, shape (batch,): here the task loss as it is."""

@@ -12,9 +12,8 @@ about the noise that the answers find, or else their groups are no groups. For n
 tells no more than a loss does.
 
 That is judged once an epoch, and network and answers move on. So a label of a class that is trusted
-counts in each step as much as the answer of the moment supports it: as in the likelihood of the
-label as given, under the noise that was found (`pull_of_labels`). For numbers it counts as much as
-it is trusted.
+counts in each step as much as the answers up to this moment support it, under the noise that was
+found. For numbers it counts as much as it was trusted before the epoch.
 
 Labels do not become right during a run. Where fewer are found wrong than were found before, the
 network has learned the others by heart, and what that has added to its answers is taken away.
@@ -26,9 +25,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax, one_hot
+from torch.nn.functional import log_softmax
 
-from discrimloss.audit.noise_model import fit_noise_model
+from discrimloss.audit.noise_model import NoiseModel, fit_noise_model
 from discrimloss.audit.number_noise import judge_numbers
 from discrimloss.functional import at_least_float32
 from discrimloss.methods.elr import mean_of_same
@@ -38,40 +37,33 @@ MOMENTUM = 0.6
 """Of the answers' moving average: it forgets what the network thought five epochs ago."""
 LEAST_TRUST = 0.1
 """Labels that are trusted less are not learned from: a small weight only delays memorising."""
+LEAST_TRUST_BY_LOSSES = 0.5
+"""The same where losses judge: they are sure of almost everybody."""
+SMOOTHING = 0.2
+"""Share of the target that goes to all classes, once labels of classes are left out."""
 MOST_FITTED = 6000
 """Samples that a judgement is fitted to, drawn anew every time: it is made once an epoch."""
 MOST_MISTAKES = 0.03
 """That the losses may expect of themselves, as a share of the samples, to be believed."""
+MOST_MISTAKES_OF_FOUND = 0.1
+"""The same as a share of the labels that they find wrong: where none is, the hard ones are."""
 SAME_NOISE = 0.1
 """How far the shares of wrong labels that losses and answers find may differ for that."""
 
 
-def pull_of_labels(output: Tensor, target: Tensor, log_transition: Tensor) -> Tensor:
-    """How much each label counts for an answer: ``(r - p) / (1 - p)``, shape (batch,).
+def smoothed(losses: Tensor, output: Tensor) -> Tensor:
+    """Losses of classes that ask for a little of every class, shape (batch,).
 
-    ``p`` is the probability that the network gives to the label, ``r`` the one that is left when
-    the label is known and may be wrong. Cross-entropy with this weight has the gradient of the
-    label's likelihood under the noise, ``-log sum_k p_k T[k, label]``, exactly so where the label
-    is as likely from each of the other classes. No label counts less than nothing.
-
-    >>> noise = torch.tensor([[0.8, 0.2], [0.2, 0.8]]).log()
-    >>> pull_of_labels(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 1]), noise)
-    tensor([0.6000, 0.0512])
+    A network that learns from labels that are nearly all right becomes sure of all it says, and
+    forgets; the few wrong labels in every batch of a noisy run are what keeps it from that. Where
+    they are left out, this does it in their place.
 
     Args:
+        losses: shape (batch,): what the labels as given cost.
         output: shape (batch, classes): logits.
-        target: shape (batch,): the labels as given.
-        log_transition: shape (classes, classes): log probability of a given label, for each true
-            one.
     """
-    answers = log_softmax(at_least_float32(output.detach()), 1)
-    is_own = one_hot(target, output.shape[1]).bool()
-    joint = answers + log_transition.to(answers)[:, target].T
-    likelihood = joint.logsumexp(1)
-    if_right = joint[is_own]
-    of_others = _without(is_own, joint) - _without(is_own, answers)
-    if_like_others = answers[is_own] + of_others
-    return ((if_right - likelihood).exp() - (if_like_others - likelihood).exp()).clamp(min=0.0)
+    of_every_class = -log_softmax(at_least_float32(output), 1).mean(1)
+    return (1.0 - SMOOTHING) * losses + SMOOTHING * of_every_class
 
 
 class LabelTrust(nn.Module):
@@ -87,7 +79,11 @@ class LabelTrust(nn.Module):
     trust: Tensor
     noise: Tensor
     judged_in: Tensor
+    least_trust: Tensor
+    sharpness: Tensor
+    bias: Tensor
     log_transition: Tensor
+    leak: Tensor
 
     def __init__(self, target: Tensor, num_classes: int | None) -> None:
         super().__init__()
@@ -98,8 +94,13 @@ class LabelTrust(nn.Module):
         self.register_buffer("trust", torch.ones(samples))
         self.register_buffer("noise", torch.zeros(()))  # the largest share found so far
         self.register_buffer("judged_in", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("least_trust", torch.tensor(LEAST_TRUST))
+        # Of classes, the noise that was fitted last (`NoiseModel`).
         classes = num_classes or 0
+        self.register_buffer("sharpness", torch.ones(()))
+        self.register_buffer("bias", torch.zeros(classes))
         self.register_buffer("log_transition", torch.zeros(classes, classes))
+        self.register_buffer("leak", torch.zeros(()))
 
     @property
     def has_judged(self) -> bool:
@@ -107,12 +108,18 @@ class LabelTrust(nn.Module):
         return bool(self.judged_in > 0)
 
     def take(self, output: Tensor, index: Tensor) -> None:
-        """The answers to a batch; every process calls it with its own."""
+        """The answers to a batch; every process calls it with its own.
+
+        A batch with an answer that is no number is not taken: its step will be skipped, and what is
+        known of the samples must outlive it.
+        """
         index = gather_rows(index)
         rows = output.detach().reshape(-1, self.answers.shape[1]).to(self.answers.dtype)
         rows = mean_of_same(gather_rows(rows), index)
-        self.answers[index] = MOMENTUM * self.answers[index] + (1.0 - MOMENTUM) * rows
-        self.visits[index] = (self.visits[index] + 1).clamp(max=1000)
+        is_number = rows.isfinite().all()
+        moved = MOMENTUM * self.answers[index] + (1.0 - MOMENTUM) * rows
+        self.answers[index] = torch.where(is_number, moved, self.answers[index])
+        self.visits[index] = (self.visits[index] + is_number).clamp(max=1000)
 
     def judge(self, epoch: int, by_losses: Callable[[], Tensor]) -> None:
         """Once an epoch, before its first batch; after a resume in its middle, no second time.
@@ -125,32 +132,42 @@ class LabelTrust(nn.Module):
         if int(self.judged_in) == epoch:
             return
         seen = self.visits > 0
-        averages = self.answers / (1.0 - MOMENTUM ** self.visits.clamp(min=1))[:, None]
-        target = self.target.to(averages.device)
-        p_incorrect = self._p_incorrect(averages[seen], target[seen], epoch)
-        found = p_incorrect.mean()
+        target = self.target.to(self.answers.device)
+        p_incorrect = self._p_incorrect(self._averages(seen), target[seen], epoch)
+        found, least_trust = p_incorrect.mean(), LEAST_TRUST
+        known = torch.maximum(self.noise, found)
+        self.judged_in.fill_(epoch)
         if self.num_classes is not None:
             other = by_losses().to(p_incorrect)[seen]
-            if _are_in_two_groups(other) and (other.mean() - found).abs() < SAME_NOISE:
+            if _are_in_two_groups(other) and (other.mean() - known).abs() < SAME_NOISE:
                 found, p_incorrect = torch.minimum(found, other.mean()), other
+                least_trust = LEAST_TRUST_BY_LOSSES
+            elif known - found > SAME_NOISE:
+                return  # answers that hide so much of it know the labels by heart
         self.noise.copy_(torch.maximum(self.noise, found))
         trust = torch.ones_like(self.trust)
         trust[seen] = 1.0 - p_incorrect
         self.trust.copy_(trust)
-        self.judged_in.fill_(epoch)
+        self.least_trust.fill_(least_trust)
 
     def weights(self, index: Tensor) -> Tensor:
-        """How far the labels of a batch are trusted, shape (batch,); 0 is not learned from."""
+        """How far labels were trusted before the epoch, shape (batch,); 0: not learned from."""
         trust = self.trust[index]
-        return torch.where(trust < LEAST_TRUST, 0.0, trust)
+        return torch.where(trust < self.least_trust, 0.0, trust)
 
-    def weights_now(self, output: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """What the samples of a batch count for the answers that they get, shape (batch,)."""
+    def weights_now(self, target: Tensor, index: Tensor) -> Tensor:
+        """What the labels of a batch count, by the answers that were last taken, shape (batch,)."""
         trusted = self.weights(index)
         if self.num_classes is None:
             return trusted
-        pull = pull_of_labels(output, target, self.log_transition)
-        return torch.where(trusted > 0.0, pull, 0.0)
+        noise = NoiseModel(self.sharpness, self.bias, self.log_transition, self.leak)
+        right = 1.0 - noise.p_incorrect(self._averages(index), target)
+        return torch.where(trusted > 0.0, right, 0.0)
+
+    def _averages(self, samples: Tensor) -> Tensor:
+        """The averaged answers to some samples, with what their zero beginning lacks made up."""
+        visits = self.visits[samples].clamp(min=1)
+        return self.answers[samples] / (1.0 - MOMENTUM**visits)[:, None]
 
     def _p_incorrect(self, answers: Tensor, target: Tensor, epoch: int) -> Tensor:
         answers, target, noise = answers.cpu(), target.cpu(), float(self.noise)
@@ -162,16 +179,15 @@ class LabelTrust(nn.Module):
             chosen = order[:MOST_FITTED]
             model = fit_noise_model(answers[chosen].double(), target[chosen], noise)
             found = model.p_incorrect(answers.double(), target).float()
+            self.sharpness.fill_(model.sharpness)
+            self.bias.copy_(model.bias)
             self.log_transition.copy_(model.log_transition)
+            self.leak.fill_(model.leak)
         return found.to(self.trust)
-
-
-def _without(is_own: Tensor, logs: Tensor) -> Tensor:
-    """Log of the sum over the other classes, shape (batch,)."""
-    return logs.masked_fill(is_own, -torch.inf).logsumexp(1)
 
 
 def _are_in_two_groups(p_incorrect: Tensor) -> bool:
     """Whether some are taken for incorrect, and hardly anybody for one and the other."""
+    found = p_incorrect.mean()
     mistakes = torch.minimum(p_incorrect, 1.0 - p_incorrect).mean()
-    return bool((p_incorrect > 0.5).any() & (mistakes < MOST_MISTAKES))
+    return bool((mistakes < MOST_MISTAKES) & (mistakes < MOST_MISTAKES_OF_FOUND * found))
