@@ -271,3 +271,14 @@ def test_the_brief_table_has_the_chosen_rows_at_the_last_epoch(
         "| DiscrimLoss | – | **92.00 ± 1.41** | 2 |",
         "| *the paper's DiscrimLoss* | *–* | *90.00 ± 0.50* | |",
     ]
+
+
+def test_the_brief_table_marks_what_ran_at_reduced_size(
+    tmp_path: Path, store: ResultsStore
+) -> None:
+    table = tiny_table(tmp_path)
+    cell = cell_of(table, "plain", is_small=True)
+    store.write(cell, result(cell, 88.0))
+    assert list(brief_grid(collect(table, store, is_small=True), table.rows))[2:] == [
+        "| Plain | **88.00**† | 1 |",
+    ]

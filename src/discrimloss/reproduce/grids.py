@@ -63,7 +63,8 @@ def brief_grid(results: Results, rows: Sequence[TableRow]) -> Iterator[str]:
         groups = [results.group(row.name, column.name) for column in columns]
         if not any(groups):
             continue
-        cells = [(_last_epoch(results, group) if group else "") or "–" for group in groups]
+        told = [_last_epoch(results, group) if group else "" for group in groups]
+        cells = [_marked(results, ours) or "–" for ours in told]
         yield f"| {' | '.join([row.title, *cells])} | {_seeds(results, row)} |"
     if not results.is_small:
         best = [best_of_paper(table, column) for column in columns]
@@ -80,7 +81,6 @@ def _grid(results: Results, ours: OurLine, paper_of: PaperFigures) -> Iterator[s
     ]
     yield from _heading(columns)
     others = {c.name: _other_dataset(results.table, c) if results.is_small else "" for c in columns}
-    small_mark = SMALL_MARK if results.is_small else ""
     present = {row.name for row in results.rows}
     for row in rows:
         figures = paper_of(row)
@@ -91,11 +91,16 @@ def _grid(results: Results, ours: OurLine, paper_of: PaperFigures) -> Iterator[s
         for column in columns:
             group, paper = results.group(row.name, column.name), figures.get(column.name)
             told = ours(group) if group is not None else ""
-            lines = [told + small_mark] if told else []
+            lines = [_marked(results, told)] if told else []
             if paper is not None:
                 lines.append(f"*{format_figure(paper.mean, paper.spread)}{others[column.name]}*")
             cells.append("<br>".join(lines) or "–")
         yield f"| {row.title} | {' | '.join(cells)} | {_seeds(results, row)} |"
+
+
+def _marked(results: Results, told: str) -> str:
+    """A figure of ours, with the mark of what ran at reduced size."""
+    return told + SMALL_MARK if told and results.is_small else told
 
 
 def _last_epoch(results: Results, group: Group) -> str:
