@@ -1,5 +1,6 @@
 """The page of results shows what is in the store."""
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,19 @@ def test_the_pages_are_those_of_the_results(
 ) -> None:
     run(results_page, "--check")
     assert capsys.readouterr().out == "behind: none\n"
+
+
+@pytest.mark.parametrize("place", sorted((BENCHMARKS / "results").glob("*/")), ids=lambda p: p.name)
+def test_the_summary_of_every_stored_run_is_that_of_its_history(place: Path) -> None:
+    for file in place.glob("*.json"):
+        cell = json.loads(file.read_text(encoding="utf-8"))
+        summary, history = cell["summary"], cell["history"]
+        curve = history[f"test_{summary['metric']}"]
+        best = max(curve) if summary["metric"] == "accuracy" else min(curve)
+        told = summary["test"]  # histories are rounded
+        assert told["last"] == pytest.approx(curve[-1], rel=1e-5), file.name
+        assert told["best"] == pytest.approx(best, rel=1e-5), file.name
+        assert curve[history["epoch"].index(told["best_epoch"])] == best, file.name
 
 
 def test_a_page_that_is_behind_is_told_and_filled(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discrimloss.audit.noise_model import NoiseModel
+from discrimloss.audit.noise_model import NoiseModel, fit_noise_model
 from discrimloss.methods import label_trust
 from discrimloss.methods.base import Batch, Setting
 from discrimloss.methods.discrimloss import DiscrimLossMethod
@@ -192,6 +192,24 @@ def test_noise_does_not_vanish_when_it_is_learned_by_heart(is_regression: bool) 
     p_incorrect = 1.0 - method.labels.trust
     assert p_incorrect.mean() == pytest.approx(found, abs=0.05)
     assert p_incorrect[made.is_wrong].mean() > 2 * p_incorrect[~made.is_wrong].mean()
+    assert is_regression or method.labels.leak > 0.1
+
+
+def test_the_noise_that_labels_are_weighed_by_is_that_of_the_answers() -> None:
+    made = Made()
+    method = made.trained(3, predictions_from=0.0)
+    labels = method.labels
+    assert labels is not None
+    averages = labels.answers.double() / (1.0 - 0.6 ** labels.visits.double())[:, None]
+    least_noise = float(labels.noise)
+    method.begin_epoch(4)
+    order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(4))
+    expected = fit_noise_model(averages[order], made.setting.target[order], least_noise)
+    assert float(labels.sharpness) == pytest.approx(expected.sharpness, rel=1e-3)
+    assert float(labels.leak) == pytest.approx(expected.leak, abs=1e-3)
+    assert torch.allclose(labels.bias.double(), expected.bias, atol=1e-3)
+    assert torch.allclose(labels.log_transition.double(), expected.log_transition, atol=1e-3)
+    assert expected.sharpness != pytest.approx(1.0, abs=0.1)
 
 
 class TestTwoJudges:
@@ -243,14 +261,16 @@ class TestTwoJudges:
     ) -> None:
         other = sure.clone()
         other[0] = 0.3
+        sharpness = lost.sharpness.clone()
         lost.judge(3, lambda: other)
         assert torch.allclose(lost.trust, 1.0 - other)
+        assert torch.equal(lost.sharpness, sharpness)  # of the noise that was found before
 
-    def test_nobody_judges_when_losses_are_unsure_then(
-        self, lost: LabelTrust, sure: Tensor
-    ) -> None:
+    def test_nobody_judges_when_losses_are_unsure_then(self, lost: LabelTrust) -> None:
+        before = deepcopy(lost.state_dict())
         lost.judge(3, lambda: torch.full((SAMPLES,), 0.5))
-        assert torch.allclose(lost.trust, 1.0 - sure)
+        for name, value in lost.state_dict().items():
+            assert torch.equal(value, before[name]) == (name != "judged_in"), name
         assert int(lost.judged_in) == 3
 
     def test_losses_that_are_unsure_are_not(self, labels: LabelTrust, made: Made) -> None:

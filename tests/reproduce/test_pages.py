@@ -48,6 +48,15 @@ def test_the_page_has_mean_spread_best_epoch_and_the_papers_figure(
     assert any("`discrimloss train digits`. Seeds: 1 2." in line for line in lines)
 
 
+def test_a_table_of_one_seed_is_told_as_one(tmp_path: Path, store: ResultsStore) -> None:
+    table = tiny_table(tmp_path)
+    chance = "All of it with one seed: a row that is ahead may be so by chance."
+    filled(store, table, {("plain", "40"): [88.0], ("discrimloss", "40"): [93.0]})
+    assert chance in claims_of(table, store)
+    filled(store, table, {("plain", "40"): [88.0, 89.0]})
+    assert chance not in claims_of(table, store)
+
+
 def test_the_claims_are_told_both_ways(tmp_path: Path, store: ResultsStore) -> None:
     table = tiny_table(tmp_path)
     filled(store, table, {("plain", "40"): [88.0, 90.0], ("discrimloss", "40"): [93.0, 91.0]})

@@ -22,6 +22,7 @@ network has learned the others by heart, and what that has added to its answers 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +65,16 @@ def smoothed(losses: Tensor, output: Tensor) -> Tensor:
     """
     of_every_class = -log_softmax(at_least_float32(output), 1).mean(1)
     return (1.0 - SMOOTHING) * losses + SMOOTHING * of_every_class
+
+
+class _Judgement(NamedTuple):
+    """What is thought of the samples that were seen."""
+
+    p_incorrect: Tensor
+    noise: float
+    """The share of wrong labels that was found."""
+    least_trust: float
+    """Labels that are trusted less are not learned from."""
 
 
 class LabelTrust(nn.Module):
@@ -131,24 +142,22 @@ class LabelTrust(nn.Module):
         """
         if int(self.judged_in) == epoch:
             return
-        seen = self.visits > 0
-        target = self.target.to(self.answers.device)
-        p_incorrect = self._p_incorrect(self._averages(seen), target[seen], epoch)
-        found, least_trust = p_incorrect.mean(), LEAST_TRUST
-        known = torch.maximum(self.noise, found)
         self.judged_in.fill_(epoch)
-        if self.num_classes is not None:
-            other = by_losses().to(p_incorrect)[seen]
-            if _are_in_two_groups(other) and (other.mean() - known).abs() < SAME_NOISE:
-                found, p_incorrect = torch.minimum(found, other.mean()), other
-                least_trust = LEAST_TRUST_BY_LOSSES
-            elif known - found > SAME_NOISE:
-                return  # answers that hide so much of it know the labels by heart
-        self.noise.copy_(torch.maximum(self.noise, found))
+        seen = self.visits > 0
+        answers, given = self._averages(seen).cpu(), self.target.to(seen.device)[seen].cpu()
+        judgement: _Judgement | None
+        if self.num_classes is None:
+            judgement = self._judge_numbers(answers, given)
+        else:
+            other = by_losses().cpu().float()[seen.cpu()]
+            judgement = self._judge_classes(answers, given, epoch, other)
+        if judgement is None:
+            return
+        self.noise.fill_(max(float(self.noise), judgement.noise))
         trust = torch.ones_like(self.trust)
-        trust[seen] = 1.0 - p_incorrect
+        trust[seen] = 1.0 - judgement.p_incorrect.to(trust)
         self.trust.copy_(trust)
-        self.least_trust.fill_(least_trust)
+        self.least_trust.fill_(judgement.least_trust)
 
     def weights(self, index: Tensor) -> Tensor:
         """How far labels were trusted before the epoch, shape (batch,); 0: not learned from."""
@@ -169,21 +178,34 @@ class LabelTrust(nn.Module):
         visits = self.visits[samples].clamp(min=1)
         return self.answers[samples] / (1.0 - MOMENTUM**visits)[:, None]
 
-    def _p_incorrect(self, answers: Tensor, target: Tensor, epoch: int) -> Tensor:
-        answers, target, noise = answers.cpu(), target.cpu(), float(self.noise)
-        if self.num_classes is None:
-            everyone = torch.ones(len(target), dtype=torch.bool)
-            found = judge_numbers(answers[:, 0], target, everyone, noise).p_incorrect
-        else:
-            order = torch.randperm(len(target), generator=torch.Generator().manual_seed(epoch))
-            chosen = order[:MOST_FITTED]
-            model = fit_noise_model(answers[chosen].double(), target[chosen], noise)
-            found = model.p_incorrect(answers.double(), target).float()
-            self.sharpness.fill_(model.sharpness)
-            self.bias.copy_(model.bias)
-            self.log_transition.copy_(model.log_transition)
-            self.leak.fill_(model.leak)
-        return found.to(self.trust)
+    def _judge_numbers(self, answers: Tensor, given: Tensor) -> _Judgement:
+        everyone = torch.ones(len(given), dtype=torch.bool)
+        judged = judge_numbers(answers[:, 0], given, everyone, float(self.noise))
+        return _Judgement(judged.p_incorrect, float(judged.p_incorrect.mean()), LEAST_TRUST)
+
+    def _judge_classes(
+        self, answers: Tensor, given: Tensor, epoch: int, by_losses: Tensor
+    ) -> _Judgement | None:
+        """By losses or by answers; None where neither can."""
+        order = torch.randperm(len(given), generator=torch.Generator().manual_seed(epoch))
+        chosen = order[:MOST_FITTED]
+        noise = fit_noise_model(answers[chosen].double(), given[chosen], float(self.noise))
+        by_answers = noise.p_incorrect(answers.double(), given).float()
+        found, found_by_losses = float(by_answers.mean()), float(by_losses.mean())
+        known = max(float(self.noise), found)
+        # Answers that hide so much of the noise know the labels by heart.
+        are_answers_lost = known - found > SAME_NOISE
+        if not are_answers_lost:
+            self._keep(noise)
+        if _are_in_two_groups(by_losses) and abs(found_by_losses - known) < SAME_NOISE:
+            return _Judgement(by_losses, min(found, found_by_losses), LEAST_TRUST_BY_LOSSES)
+        return None if are_answers_lost else _Judgement(by_answers, found, LEAST_TRUST)
+
+    def _keep(self, noise: NoiseModel) -> None:
+        self.sharpness.fill_(noise.sharpness)
+        self.bias.copy_(noise.bias)
+        self.log_transition.copy_(noise.log_transition)
+        self.leak.fill_(noise.leak)
 
 
 def _are_in_two_groups(p_incorrect: Tensor) -> bool:

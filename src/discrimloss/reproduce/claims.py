@@ -40,6 +40,8 @@ def table_claims(results: Results) -> Iterator[str]:
         for sentence in _counts(results, other):
             yield f"{other.title}. {sentence}"
     yield from _not_compared(results)
+    if results.cells and max(len(group.cells) for group in results.groups) == 1:
+        yield "All of it with one seed: a row that is ahead may be so by chance."
     if results.is_small and results.cells:
         yield "At reduced size the figures are not comparable with the paper's."
     for column in results.columns:
