@@ -128,7 +128,6 @@ def test_a_class_that_is_trusted_counts_as_the_answers_so_far_support_it() -> No
     method, loss, losses = step_with_given_trust(made)
     labels = method.labels
     assert labels is not None
-    assert float(labels.leak) >= 0.0
     transition = labels.log_transition.exp().tolist()
     averages = labels.answers[:40] / (1.0 - 0.6 ** labels.visits[:40])[:, None]
     averages -= averages.mean(1, keepdim=True)

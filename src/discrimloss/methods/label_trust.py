@@ -8,15 +8,16 @@ fitted to both, as in an audit (`discrimloss.audit.noise_model`, `number_noise`)
 Where a network learns all that can be learned, it is the other way round: the history of losses has
 two groups with nothing between, and remembers what was hard to learn when the answers have
 forgotten it. So the losses are believed where they expect hardly any mistake of their own and find
-about the noise that the answers find, or else their groups are no groups. For numbers an answer
-tells no more than a loss does.
+about the noise that the answers find, or found before, or else their groups are no groups. For
+numbers an answer tells no more than a loss does.
 
 That is judged once an epoch, and network and answers move on. So a label of a class that is trusted
 counts in each step as much as the answers up to this moment support it, under the noise that was
 found. For numbers it counts as much as it was trusted before the epoch.
 
 Labels do not become right during a run. Where fewer are found wrong than were found before, the
-network has learned the others by heart, and what that has added to its answers is taken away.
+network has learned the others by heart, and what that has added to its answers is taken away; where
+that does not bring the noise back, the answers do not judge.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ MOST_MISTAKES = 0.03
 MOST_MISTAKES_OF_FOUND = 0.1
 """The same as a share of the labels that they find wrong: where none is, the hard ones are."""
 SAME_NOISE = 0.1
-"""How far the shares of wrong labels that losses and answers find may differ for that."""
+"""How far the share of wrong labels that losses find may be from the known one for that, and how
+far below it the share that answers find, for them to judge."""
 
 
 def smoothed(losses: Tensor, output: Tensor) -> Tensor:
@@ -143,13 +145,13 @@ class LabelTrust(nn.Module):
         if int(self.judged_in) == epoch:
             return
         self.judged_in.fill_(epoch)
-        seen = self.visits > 0
-        answers, given = self._averages(seen).cpu(), self.target.to(seen.device)[seen].cpu()
+        seen = (self.visits > 0).cpu()
+        answers, given = self._averages(seen).cpu(), self.target.cpu()[seen]
         judgement: _Judgement | None
         if self.num_classes is None:
             judgement = self._judge_numbers(answers, given)
         else:
-            other = by_losses().cpu().float()[seen.cpu()]
+            other = by_losses().cpu().float()[seen]
             judgement = self._judge_classes(answers, given, epoch, other)
         if judgement is None:
             return
