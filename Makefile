@@ -9,8 +9,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # Tests of the core, for an environment that has torch, numpy and pytest only.
-CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,against_naive bad_batches functional \
-	indexed_dataset package resume sample_ids state without_extras))
+CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_batches test_functional \
+	test_indexed_dataset test_layers test_package test_resume test_without_extras \
+	state/test_sample_ids state/test_state))
 
 .PHONY: help demo test test-slow lint types core pytest format clean
 .DEFAULT_GOAL := help

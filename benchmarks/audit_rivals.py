@@ -23,20 +23,20 @@ from torch import Tensor
 
 from audit_figures import Finding
 from audit_sets import SOURCE, TRUTH
-from discrimloss.audit.directory import RUNS, AuditDirectory
-from discrimloss.audit.run import AuditRequest, run_audit
-from discrimloss.audit.settings import audit_config
-from discrimloss.audit.sources.base import SourceOptions
-from discrimloss.audit.sources.open_source import open_source
-from discrimloss.audit.task import audit_task
+from discrimloss.auditing.directory import RUNS, AuditDirectory
+from discrimloss.auditing.run import AuditRequest, run_audit
+from discrimloss.auditing.settings import audit_config
+from discrimloss.auditing.sources.base import SourceOptions
+from discrimloss.auditing.sources.open_source import open_source
+from discrimloss.auditing.task import audit_task
 from discrimloss.data.base import Part, TaskData
-from discrimloss.methods.base import Method, StepResult
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.training.batches import load_batches
+from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.records import Row
 from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.run_directory import RunDirectory
 from discrimloss.training.seeds import derived_generator
-from discrimloss.whole_file import whole_file
 
 FOLDS = 5
 AUDIT, PLAIN, THRESHOLD = "audit", "plain", "threshold"
@@ -83,7 +83,7 @@ def run_part(job: Job) -> str:
     meta = found.pop("meta")
     meta["training_seconds"] = clock.seconds
     meta["seconds"] = time.process_time() - began
-    with whole_file(job.file) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(job.file) as unfinished, unfinished.open("wb") as file:
         np.savez(file, meta=np.array(json.dumps(meta)), **found)
     return f"{job.cell.name} {job.part}: {meta['seconds']:.0f} s"
 

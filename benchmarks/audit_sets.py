@@ -23,12 +23,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from discrimloss.audit.sources.base import SourceOptions
+from discrimloss.auditing.sources.base import SourceOptions
 from discrimloss.data import noise as label_noise
 from discrimloss.data.base import TaskData, datasets
 from discrimloss.data.noise import NoisyLabels
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.training.seeds import derived_generator
-from discrimloss.whole_file import whole_file
 
 SOURCE = "source.json"
 TRUTH = "truth.npz"
@@ -109,9 +109,9 @@ def prepare(
     labels = make_wrong(samples, noise, seed)
     out.mkdir(parents=True, exist_ok=True)
     options = samples.write(out.absolute(), labels.target)
-    with whole_file(out / TRUTH) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(out / TRUTH) as unfinished, unfinished.open("wb") as file:
         np.savez(file, target=labels.target.numpy(), clean=labels.clean_target.numpy())
-    with whole_file(out / SOURCE) as unfinished:  # last: with it, the rest is there
+    with atomic_write(out / SOURCE) as unfinished:  # last: with it, the rest is there
         unfinished.write_text(json.dumps(options.as_table(), indent=1) + "\n")
 
 

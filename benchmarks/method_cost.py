@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 import runs
-from discrimloss.methods import Batch, Method, Setting, methods
 from discrimloss.models.base import TaskShape, models
+from discrimloss.training.methods import Batch, Method, Setting, methods
 from discrimloss.training.task_losses import cross_entropy, mse
 from step_cost import Alternative, Group, environment, take_turns
 

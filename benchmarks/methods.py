@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discrimloss.methods import methods
+from discrimloss.training.methods import methods
 from runs import (
     Run,
     Summary,

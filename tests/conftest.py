@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-
 from run_host import FORKED_PROCESSES, RunHost, quick_calibration
 
 torch.set_num_threads(1)
@@ -27,7 +26,7 @@ settings.load_profile("suite")
 @pytest.fixture
 def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calibration takes longer than the runs of most tests."""
-    monkeypatch.setattr("discrimloss.verdicts.calibrate", quick_calibration)
+    monkeypatch.setattr("discrimloss.judging.verdicts.calibrate", quick_calibration)
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_reference import NaiveDiscrimLoss
 
 from discrimloss import DiscrimLoss
-from naive_reference import NaiveDiscrimLoss
 
 NUM_SAMPLES = 5
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from state_comparison import assert_same_state, state_of
 from torch import Tensor
 
 from discrimloss import DiscrimLoss
-from state_comparison import assert_same_state, state_of
 
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
 every_threshold = pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_batch_of_one(variant: str, threshold: Any) -> None:
 def test_the_check_on_an_accelerator_asks_the_device_and_not_the_host() -> None:
     from torch._subclasses import FakeTensorMode
 
-    from discrimloss.state import checked_index
+    from discrimloss.state.table import checked_index
 
     # A fake tensor has no values: anything that waited for one would raise.
     with FakeTensorMode():

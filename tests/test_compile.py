@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from state_comparison import assert_same_state, state_of
 from torch import Tensor, nn
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss
-from state_comparison import assert_same_state, state_of
 
 NUM_SAMPLES, BATCH = 20, 8
 

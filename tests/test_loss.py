@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from state_comparison import assert_same_state, state_of
 from torch import Tensor
 
 from discrimloss import DiscrimLoss
-from state_comparison import assert_same_state, state_of
 
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
 
@@ -210,7 +210,7 @@ def test_split_threshold_is_an_ema_first_and_then_parts_the_groups() -> None:
 def test_split_threshold_reads_every_row_of_the_table(
     rows_per_chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discrimloss.state.ROWS_PER_CHUNK", rows_per_chunk)
+    monkeypatch.setattr("discrimloss.state.table.ROWS_PER_CHUNK", rows_per_chunk)
     criterion = make_criterion(num_samples=10, threshold="split")
     step(criterion, [0.1] * 4 + [0.2] * 5 + [9.0], list(range(10)))
     criterion.set_epoch(2)

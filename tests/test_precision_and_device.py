@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from state_comparison import assert_same_state
 from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
 from discrimloss import DiscrimLoss
-from state_comparison import assert_same_state
 
 LOSSES = [0.3, 2.0, 7.0, 0.1]
 INDEX = [0, 3, 4, 1]

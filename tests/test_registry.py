@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from discrimloss.data.base import datasets
-from discrimloss.methods.base import methods
 from discrimloss.models.base import models
 from discrimloss.options import OptionError
 from discrimloss.registry import Registry
+from discrimloss.training.methods.base import methods
 
 PACKAGE = "registry_for_a_test"
 BASE = f"""

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from state_comparison import assert_same_state
 from torch import Tensor, nn
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss
-from state_comparison import assert_same_state
 
 NUM_SAMPLES, EPOCHS, STEPS_PER_EPOCH = 24, 4, 3
 SWITCH_EPOCH = 2.5  # stage 1 ends with epoch 2: learned_early is filled in during the run

@@ -45,7 +45,7 @@ NEEDS_EXTRA = {
     "import discrimloss.integrations.transformers": "transformers",
     "import discrimloss.integrations.lightning": "lightning",
     "import discrimloss.integrations.skorch": "skorch",
-    "import discrimloss.state_file": "safetensors",
+    "import discrimloss.state.file": "safetensors",
     f"{VERDICTS}.to_pandas()": "pandas",
     f"{VERDICTS}.to_cleanlab([0, 1])": "pandas",
     "from discrimloss.cli import main; sys.exit(main())": "cli",

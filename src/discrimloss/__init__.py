@@ -1,9 +1,51 @@
 """DiscrimLoss: train on labels you cannot fully trust, and find the wrong ones on the way."""
 
-from discrimloss._version import __version__
-from discrimloss.indexed_dataset import IndexedDataset
-from discrimloss.loss import DiscrimLoss
-from discrimloss.sample_ids import SampleIds
-from discrimloss.verdicts import Verdicts
+from __future__ import annotations
 
-__all__ = ["DiscrimLoss", "IndexedDataset", "SampleIds", "Verdicts", "__version__"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from discrimloss import _moved
+from discrimloss._version import __version__
+
+if TYPE_CHECKING:
+    from discrimloss.errors import DiscrimLossError
+    from discrimloss.indexed_dataset import IndexedDataset
+    from discrimloss.judging.criterion import judge_criterion as judge_criterion
+    from discrimloss.judging.verdicts import Verdicts
+    from discrimloss.loss import DiscrimLoss
+    from discrimloss.state.sample_ids import SampleIds
+
+__all__ = [
+    "DiscrimLoss",
+    "DiscrimLossError",
+    "IndexedDataset",
+    "SampleIds",
+    "Verdicts",
+    "__version__",
+]
+
+_MODULES = {
+    "DiscrimLoss": "loss",
+    "DiscrimLossError": "errors",
+    "IndexedDataset": "indexed_dataset",
+    "SampleIds": "state.sample_ids",
+    "judge_criterion": "judging.criterion",
+    "Verdicts": "judging.verdicts",
+}
+"""Where each public name lives. It is imported on first use: `import discrimloss` costs nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'discrimloss' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"discrimloss.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+_moved.install()

@@ -209,3 +209,9 @@ def group_visits(losses: Tensor, index: Tensor) -> Visits:
         means=means,
         present=present,
     )
+
+
+def mean_of_same(rows: Tensor, index: Tensor) -> Tensor:
+    """Each row replaced by the mean over the rows of the same sample; almost always itself."""
+    same = (index[:, None] == index).to(rows.dtype)
+    return same @ rows / same.sum(1, keepdim=True)

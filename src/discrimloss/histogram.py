@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discrimloss.shards import WHOLE_TABLE, Shards
+from discrimloss.state.shards import WHOLE_TABLE, Shards
 
 BINS = 4096
 

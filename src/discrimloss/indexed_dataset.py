@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset
 
-from discrimloss.sample_ids import SampleId
+from discrimloss.state.sample_ids import SampleId
 
 Index = npt.NDArray[np.int64]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,13 +17,15 @@ from discrimloss.hyperparameters import (
     require_whole_number,
     resolve_hyperparameters,
 )
-from discrimloss.processes import Gathered
-from discrimloss.sample_ids import SampleIds
 from discrimloss.sample_memory import SampleMemory
-from discrimloss.shards import Placement
-from discrimloss.state import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, as_sample_index
+from discrimloss.state.processes import Gathered
+from discrimloss.state.sample_ids import SampleIds
+from discrimloss.state.shards import Placement
+from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, as_sample_index
 from discrimloss.thresholds import bounded_split_threshold, split_threshold
-from discrimloss.verdicts import Rule, Verdicts, judge_samples
+
+if TYPE_CHECKING:
+    from discrimloss.judging.verdicts import Rule, Verdicts
 
 RELEASED_MOMENTUM = 0.9
 
@@ -156,9 +156,9 @@ class DiscrimLoss(SampleMemory):
         self.past_first_epoch.fill_(True)
         k1, shards = None, self.table.shards
         if self.hyperparameters.threshold == "split":
-            k1 = split_threshold(self._average_chunks(), shards)
+            k1 = split_threshold(self.average_chunks(), shards)
         elif self.hyperparameters.threshold == "bounded_split":
-            k1 = bounded_split_threshold(self._average_chunks(), float(self.loss_scale), shards)
+            k1 = bounded_split_threshold(self.average_chunks(), float(self.loss_scale), shards)
         if k1 is not None:
             self.k1.fill_(k1)
 
@@ -297,41 +297,14 @@ class DiscrimLoss(SampleMemory):
             p_incorrect: shape (num_samples,): probabilities that someone knows better than the
                 losses tell, such as `discrimloss audit` from predictions. Not for sharded tables.
         """
-        self.grow_with_ids()
-        if self.epoch == 1 and self.epochs != 1 and self.table.all_visited_twice():
-            warnings.warn(
-                "samples were visited several times, all in epoch 1: "
-                "call set_epoch(epoch) at the start of every epoch",
-                stacklevel=2,
-            )
-        verdicts = judge_samples(
-            averages=self._average_chunks,
-            learned_early=self.table.learned_early,
-            weights=self.table.log_weight.exp(),
-            loss_scale=float(self.loss_scale),
-            thresholds=(float(self.k1), self.k2),
-            rule=rule,
-            shards=self.table.shards,
-            p_incorrect=self._checked_probabilities(p_incorrect),
-        )
-        verdicts = verdicts.completed(self.table.whole)
-        return verdicts if self.ids is None else replace(verdicts, ids=self.ids.names())
+        # What judges labels lies above the core, which knows it by its public address only.
+        import discrimloss
 
-    def _checked_probabilities(self, p_incorrect: Tensor | None) -> Tensor | None:
-        if p_incorrect is None:
-            return None
-        if self.table.is_partial:
-            raise ValueError("p_incorrect cannot be given where the table is sharded")
-        if p_incorrect.shape != (self.num_samples,):
-            raise ValueError(
-                f"p_incorrect must have the shape ({self.num_samples},), one for each sample, "
-                f"not {tuple(p_incorrect.shape)}"
-            )
-        if not bool(((p_incorrect >= 0) & (p_incorrect <= 1)).all()):
-            raise ValueError("p_incorrect must hold probabilities, between 0 and 1")
-        return p_incorrect
+        verdicts: Verdicts = discrimloss.judge_criterion(self, rule, p_incorrect)
+        return verdicts
 
-    def _average_chunks(self) -> Iterator[Tensor]:
+    def average_chunks(self) -> Iterator[Tensor]:
+        """``Avg(l)`` of this process's samples, a chunk of the table at a time."""
         return (self._average_losses(rows) for rows in self.table.chunks())
 
     def extra_repr(self) -> str:

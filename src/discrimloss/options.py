@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
+from discrimloss.errors import DiscrimLossError
+
 NOTHING = "none"
 """How a person writes that something is not set, where it may be: TOML has no word for it."""
 
 
-class OptionError(ValueError):
+class OptionError(DiscrimLossError, ValueError):
     """An option that does not exist, or a value of the wrong type: one sentence."""
 
 

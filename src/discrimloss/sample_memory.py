@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from discrimloss.hyperparameters import Hyperparameters, Variant, require_whole_number
-from discrimloss.processes import Gathered, Processes
-from discrimloss.sample_ids import SampleIds
-from discrimloss.shards import Shards
-from discrimloss.state import MAX_SAMPLES, SampleTable, checked_index
+from discrimloss.state.processes import Gathered, Processes
+from discrimloss.state.sample_ids import SampleIds
+from discrimloss.state.shards import Shards
+from discrimloss.state.table import MAX_SAMPLES, SampleTable, checked_index
 from discrimloss.tracking import LossTracker
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from discrimloss.functional import squash, unsquash
 from discrimloss.histogram import best_split, loss_histogram, separability
-from discrimloss.shards import WHOLE_TABLE, Shards
+from discrimloss.state.shards import WHOLE_TABLE, Shards
 
 # A uniform distribution has separability 0.75: no more than that is one group.
 ONE_GROUP, TWO_GROUPS = 0.75, 0.85

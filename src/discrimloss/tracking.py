@@ -7,7 +7,7 @@ from torch import Tensor
 
 from discrimloss import functional as F
 from discrimloss.hyperparameters import Hyperparameters
-from discrimloss.state import FixedDtypeModule
+from discrimloss.state.table import FixedDtypeModule
 
 THRESHOLD_DECAY = 0.9  # rho' of the paper: the EMA behind threshold="ema"
 LARGEST_RATIO = 30.0  # of a loss to the usual one, in the loss scale of the first epoch

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
-
 from audit_runs import write_blobs
 from command_line import refused
+from PIL import Image
+
 from discrimloss.cli import main
 from discrimloss.cli.audit_display import AuditDisplay, print_audit
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from file_server import FileServer, file_server
 
 import discrimloss
 from discrimloss.cli import main
 from discrimloss.data import DataError, Part, TaskData, TensorInputs, datasets
 from discrimloss.data.obtain import BuiltIn, ByHand, Download, KnownFile, RemoteFile, obtained
-from file_server import FileServer, file_server
 
 BODY = bytes(range(256)) * 4000
 CHECKSUM = f"sha256:{hashlib.sha256(BODY).hexdigest()}"

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import refused, snapshot
 from sklearn.datasets import load_digits
 
 import discrimloss
-from command_line import refused, snapshot
-from discrimloss.audit import settings
+from discrimloss.auditing import settings
 from discrimloss.cli import main
 
 SMALL = ("demo", "--seeds", "2", "--epochs", "6", "--seed", "1", "--no-audit")

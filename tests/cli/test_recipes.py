@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from command_line import refused, snapshot
+
 from discrimloss.cli import main
 from discrimloss.data.base import datasets
-from discrimloss.methods.base import methods
 from discrimloss.models.base import models
 from discrimloss.recipes import load_recipe, recipe_files
 from discrimloss.registry import Registry
+from discrimloss.training.methods.base import methods
 
 
 def test_ls_lists_everything_that_can_be_named(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
 from command_line import refused, snapshot
-from discrimloss.audit.directory import AuditDirectory
-from discrimloss.audit.sources.base import SourceError
-from discrimloss.cli import main
-from discrimloss.report.figures import FIGURES
 from run_host import quick_calibration
 from tiny_data import write_mnist
+
+from discrimloss.auditing.directory import AuditDirectory
+from discrimloss.auditing.report.figures import FIGURES
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.cli import main
 
 COMMON = ("batch_size=16", "tensorboard=false", "threads=1")
 
@@ -30,7 +30,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(out: Path, *arguments: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discrimloss.verdicts.calibrate", quick_calibration)
+        patch.setattr("discrimloss.judging.verdicts.calibrate", quick_calibration)
         assert main(["train", *arguments, *COMMON, "--out", str(out)]) == 0
     return out
 
@@ -123,7 +123,7 @@ def test_figures_one_by_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     some = {name: FIGURES[name] for name in ("losses", "data_map")}
-    monkeypatch.setattr("discrimloss.report.figures.FIGURES", some)
+    monkeypatch.setattr("discrimloss.auditing.report.figures.FIGURES", some)
     out = tmp_path / "figures"
     both = (str(finished["first"]), str(finished["second"]))
     assert main(["report", *both, "--format", "svg", "--out", str(out)]) == 0
@@ -193,7 +193,7 @@ def test_an_audit_is_reported_with_its_own_verdicts(
     first_rows = re.findall(r'<th scope="row">(row-\d+)</th>', page)[:3]
     assert first_rows == ["row-2", "row-1", "row-0"]  # in the audit's order
     some = {"confusion": FIGURES["confusion"]}
-    monkeypatch.setattr("discrimloss.report.figures.FIGURES", some)
+    monkeypatch.setattr("discrimloss.auditing.report.figures.FIGURES", some)
     assert main(["report", str(audit), "--format", "svg"]) == 0
     assert (audit / "figures" / "confusion.svg").is_file()
     capsys.readouterr()

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from command_line import refused
+from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
+from tiny_data import write_cifar10, write_mnist
+
 from discrimloss.cli import main
 from discrimloss.cli.reproduce import spread_lists
 from discrimloss.cli.reproduce_sentences import what_is_missing
@@ -14,8 +16,6 @@ from discrimloss.reproduce.cells import all_cells
 from discrimloss.reproduce.run_cells import Outcome
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_file import load_table
-from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
-from tiny_data import write_cifar10, write_mnist
 
 ONE = ("mnist", "--methods", "plain", "--noise", "0.4")
 

@@ -9,13 +9,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-
 from audit_fixtures import MadeAudit, made_audit
 from command_line import refused
+
+from discrimloss.auditing.review.address import last_address, serve_at
+from discrimloss.auditing.review.server import TOKEN_HEADER, ReviewServer
+from discrimloss.auditing.review.session import ReviewSession
 from discrimloss.cli import main
-from discrimloss.review.address import last_address, serve_at
-from discrimloss.review.server import TOKEN_HEADER, ReviewServer
-from discrimloss.review.session import ReviewSession
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ with pytest.MonkeyPatch.context() as patch:
 
 
 def test_a_process_of_its_own_stops_with_ctrl_c(tmp_path: Path) -> None:
-    paths = [str(Path(__file__).parents[1]), *sys.path]
+    paths = [str(Path(__file__).parents[1] / "helpers"), *sys.path]
     with subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}\n{SERVE}", str(tmp_path)],
         stdout=subprocess.PIPE,

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from command_line import RUN_MAIN, environment, refused, run_process, snapshot
+from tiny_data import write_mnist
+
 from discrimloss.cli import main
 from discrimloss.cli.train import train
 from discrimloss.recipes import load_recipe, recipe_files
 from discrimloss.training.run_directory import RunDirectory
-from tiny_data import write_mnist
 
 SMALL = ("digits", "epochs=2", "train_size=48", "batch_size=16", "tensorboard=false", "threads=1")
 FILES = {

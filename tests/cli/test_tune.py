@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from command_line import RUN_MAIN, refused, run_process
+from tuning_runs import SMALL, before_every_epoch, send_in
+
 from discrimloss.cli import main
 from discrimloss.recipes import load_recipe
 from discrimloss.tuning import trial as trials
-from tuning_runs import SMALL, before_every_epoch, send_in
 
 TUNE = ("tune", "digits", *SMALL)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from real_data import real_data
+from tiny_data import write_cifar10, write_cifar100, write_cifar_n
 
 from discrimloss.data import DataError
 from discrimloss.data.cifar10 import load_cifar10
 from discrimloss.data.cifar100 import load_cifar100
 from discrimloss.options import OptionError
-from real_data import real_data
-from tiny_data import write_cifar10, write_cifar100, write_cifar_n
 
 TEN = "cifar-n/CIFAR-10_human.npz"
 

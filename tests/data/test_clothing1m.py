@@ -2,11 +2,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_data import write_clothing1m
 
 from discrimloss.data import DataError, datasets
 from discrimloss.data.clothing1m import balanced_sample, load_clothing1m
 from discrimloss.options import OptionError
-from tiny_data import write_clothing1m
 
 
 def load(directory, **options):

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from file_server import FileServer, Request, file_server
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,6 @@ from discrimloss.data.obtain import (
     obtained,
 )
 from discrimloss.data.unpack import unpack
-from file_server import FileServer, Request, file_server
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 OTHER = BODY[::-1]

@@ -3,11 +3,11 @@ import gzip
 import numpy as np
 import pytest
 import torch
+from real_data import real_data
+from tiny_data import classes, pictures, write_idx, write_mnist
 
 from discrimloss.data import DataError, datasets
 from discrimloss.data.mnist import load_mnist, read_idx
-from real_data import real_data
-from tiny_data import classes, pictures, write_idx, write_mnist
 
 TRAIN_IMAGES = "train-images-idx3-ubyte"
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from real_data import real_data
+from tiny_data import MALFORMED_FACES, write_utkface
 
 from discrimloss.data import DataError, datasets
 from discrimloss.data.utkface import find_faces, load_utkface, split_by_name
 from discrimloss.options import OptionError
-from real_data import real_data
-from tiny_data import MALFORMED_FACES, write_utkface
 
 
 def all_rows(part):

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_text_data import write_benchmark, write_swag_csv, write_wikihow
 
 from discrimloss.data import DataError, Part, TaskData, datasets
 from discrimloss.data.choice_questions import Question, read_benchmark, read_swag_csv
 from discrimloss.data.wikihow import load_wikihow
-from tiny_text_data import write_benchmark, write_swag_csv, write_wikihow
 
 REAL = Path(os.environ.get("DISCRIMLOSS_DATA", "nowhere"))
 

@@ -1,7 +1,6 @@
 """`examples/accelerate_ddp.py`."""
 
 import pytest
-
 from example_runs import EXAMPLES, assert_found_the_noise, read_report, run_example
 from torchrun import GLOO, run_in_processes
 

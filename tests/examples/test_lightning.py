@@ -1,7 +1,6 @@
 """`examples/lightning.py`."""
 
 import pytest
-
 from example_runs import assert_found_the_noise, run_example
 from torchrun import GLOO
 

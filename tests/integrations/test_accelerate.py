@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import accelerate_runs
 import pytest
 import torch
-from torch import Tensor, nn
-
-import accelerate_runs
 from accelerate_runs import EPOCHS, SAMPLES, small_run
-from discrimloss import DiscrimLoss
 from state_comparison import assert_same_state, state_of
+from torch import Tensor, nn
 from torchrun import GLOO, run_in_processes
+
+from discrimloss import DiscrimLoss
 
 # Accelerate has loaders reach over the end of an epoch, where the last batch does not suffice for
 # all processes: the first samples come again.

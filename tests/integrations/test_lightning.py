@@ -9,15 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lightning_runs
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from torch.utils.data import DataLoader, Subset, TensorDataset
-
-import discrimloss
-import lightning_runs
-from discrimloss import DiscrimLoss
-from discrimloss.integrations.lightning import DiscrimLossCallback
 from lightning_runs import (
     EPOCHS,
     SAMPLES,
@@ -28,7 +23,12 @@ from lightning_runs import (
     small_loader,
 )
 from state_comparison import assert_same_state, state_of
+from torch.utils.data import DataLoader, Subset, TensorDataset
 from torchrun import GLOO
+
+import discrimloss
+from discrimloss import DiscrimLoss
+from discrimloss.integrations.lightning import DiscrimLossCallback
 
 pytestmark = [
     # Advice about the speed of loading, which depends on the machine.

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tiny_transformers import CLASSES, LENGTH, VOCABULARY, bert, tiny_vit_config
 from torch.nn import functional as F
 from transformers import (
     BertForMultipleChoice,
@@ -13,7 +14,6 @@ from transformers import (
 from transformers.trainer_pt_utils import LabelSmoother
 
 from discrimloss.integrations.model_losses import ModelLosses, logits_of
-from tiny_transformers import CLASSES, LENGTH, VOCABULARY, bert, tiny_vit_config
 
 BATCH = 5
 

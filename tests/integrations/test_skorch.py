@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from skorch import NeuralNet, NeuralNetClassifier
 from skorch.callbacks import Checkpoint, EpochScoring, LoadInitState, TrainEndCheckpoint
 from skorch.dataset import ValidSplit
+from state_comparison import assert_same_state, state_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import DataLoader, Subset, TensorDataset, default_collate
@@ -25,7 +26,6 @@ from discrimloss.integrations.skorch import (
     DiscrimNetMixin,
     DiscrimNetRegressor,
 )
-from state_comparison import assert_same_state, state_of
 
 EPOCHS = 4
 generator = np.random.default_rng(0)

@@ -6,6 +6,8 @@ from typing import Any
 import datasets
 import pytest
 import torch
+from state_comparison import assert_same_state, state_of
+from tiny_transformers import CLASSES, Sample, arguments, bert, texts, tiny_vit_config
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset, Subset, TensorDataset
@@ -24,8 +26,6 @@ from transformers import (
 from discrimloss import DiscrimLoss, IndexedDataset
 from discrimloss.integrations.transformers import DiscrimTrainer, DiscrimTrainerMixin
 from discrimloss.models.text_encoder import byte_tokenizer
-from state_comparison import assert_same_state, state_of
-from tiny_transformers import CLASSES, Sample, arguments, bert, texts, tiny_vit_config
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 

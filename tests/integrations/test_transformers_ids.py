@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset as ArrowDataset
+from tiny_transformers import arguments, bert, texts
 from torch.utils.data import Dataset, IterableDataset
 from transformers import BertForSequenceClassification
 
 from discrimloss import DiscrimLoss, SampleIds
 from discrimloss.integrations.indexed_rows import NamedStream
 from discrimloss.integrations.transformers import DiscrimTrainer
-from tiny_transformers import arguments, bert, texts
 
 
 def named_texts(number: int = 10) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from state_comparison import assert_same_state
+from tiny_transformers import arguments, bert, texts
 from torch.utils.data import IterableDataset
 from transformers import BertForSequenceClassification, Trainer, TrainerCallback
 
 from discrimloss import DiscrimLoss, SampleIds
 from discrimloss.integrations.transformers import DiscrimTrainer
-from discrimloss.state_file import STATE_FILE
-from state_comparison import assert_same_state
-from tiny_transformers import arguments, bert, texts
+from discrimloss.state.file import STATE_FILE
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-
 import two_trainers
-from discrimloss import DiscrimLoss
-from discrimloss.state_file import load_state
 from torchrun import needs_gloo, run_in_processes
+
+from discrimloss import DiscrimLoss
+from discrimloss.state.file import load_state
 
 pytestmark = [needs_gloo, pytest.mark.usefixtures("quick_verdicts")]
 

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from made_verdicts import make_verdicts, one_of_each
 from torch import nn
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss, Verdicts
-from made_verdicts import make_verdicts, one_of_each
 
 pandas = pytest.importorskip("pandas")
 cleanlab = pytest.importorskip("cleanlab")

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from discrimloss.interop.fiftyone import read_corrections, write_labels
 from documented_layouts import check_fiftyone
 from made_verdicts import NAN, one_of_each
+
+from discrimloss.interop.fiftyone import read_corrections, write_labels
 
 NAMES = ["cat", "dog", "bird"]
 IMAGES = ["a/0.png", "a/1.png", "b/2.jpeg", "b/3.x.png", "4.png"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from discrimloss.interop.label_studio import labeling_config, read_corrections, write_project
 from documented_layouts import check_label_studio
 from made_verdicts import NAN, make_verdicts, one_of_each
+
+from discrimloss.interop.label_studio import labeling_config, read_corrections, write_project
 
 NAMES = ["cat", 'a "big" dog', "bird & <bee>"]
 IMAGES = [f"https://example.org/{i}.png" for i in range(5)]

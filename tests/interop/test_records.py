@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_verdicts import make_verdicts, one_of_each
 
 import discrimloss
 from discrimloss.interop.records import Label, SampleRecord, names_of_classes, sample_records
-from made_verdicts import make_verdicts, one_of_each
 
 
 def test_a_record_by_hand() -> None:

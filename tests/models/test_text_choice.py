@@ -6,12 +6,12 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from tiny_text_data import write_tiny_encoder
 from torch import Tensor
 
 from discrimloss.models import TaskShape, models
 from discrimloss.models.text_choice import TextChoice
 from discrimloss.models.text_encoder import Architecture, find_pretrained, transformers_library
-from tiny_text_data import write_tiny_encoder
 
 KINDS = get_args(Architecture)
 SHAPE = TaskShape((), 4)

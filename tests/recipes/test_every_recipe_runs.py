@@ -12,10 +12,6 @@ import pandas as pd
 import pytest
 import tomlkit
 import torch
-
-from discrimloss.cli import main
-from discrimloss.recipes import load_recipe, recipe_files
-from discrimloss.training.config import RunConfig
 from real_data import real_data
 from tiny_data import (
     write_cifar10,
@@ -25,6 +21,10 @@ from tiny_data import (
     write_utkface,
 )
 from tiny_text_data import write_tiny_encoder, write_wikihow
+
+from discrimloss.cli import main
+from discrimloss.recipes import load_recipe, recipe_files
+from discrimloss.training.config import RunConfig
 
 SAMPLES, EPOCHS = 20, 2
 SMALLER = (

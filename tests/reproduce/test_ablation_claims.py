@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from reproduce_fixtures import TINY, filled, tiny_table
 
 from discrimloss.reproduce.ablation_claims import ablation_claims
 from discrimloss.reproduce.results import collect
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_file import load_table
-from reproduce_fixtures import TINY, filled, tiny_table
 
 
 def told_of(

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from reproduce_fixtures import TINY, cell_of, tiny_table
 
 from discrimloss.options import OptionError
 from discrimloss.reproduce.cells import all_cells
-from reproduce_fixtures import TINY, cell_of, tiny_table
 
 
 def test_all_cells_of_a_seed_come_before_the_next_seed(tmp_path: Path) -> None:

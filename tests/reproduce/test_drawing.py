@@ -5,7 +5,7 @@ from typing import Any
 import matplotlib
 import pytest
 
-from discrimloss.report.figures import SETTINGS
+from discrimloss.auditing.report.figures import SETTINGS
 from discrimloss.reproduce.drawing import legend_below, legend_beside, panels
 
 

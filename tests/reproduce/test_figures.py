@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
 from discrimloss.reproduce.figure_claims import (
     fluctuation_claims,
@@ -22,7 +23,6 @@ from discrimloss.reproduce.sample_figures import (
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_file import PaperTable
 from discrimloss.training.sample_traces import Traces
-from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
 IS_WRONG = np.array([False, False, True, True])
 

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
 
 from discrimloss.reproduce.claims import compare, table_claims
 from discrimloss.reproduce.grids import brief_grid
@@ -12,7 +13,6 @@ from discrimloss.reproduce.render import render
 from discrimloss.reproduce.results import Spread, collect
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_file import PaperFigure, PaperTable, load_table
-from reproduce_fixtures import TINY, cell_of, filled, result, tiny_table
 
 PNG = b"\x89PNG"
 

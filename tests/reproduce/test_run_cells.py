@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from command_line import environment
+from reproduce_fixtures import TINY, cell_of, result, stand_in, tiny_table
+
 from discrimloss.reproduce import cell_run
 from discrimloss.reproduce.cell_run import Places, history_columns
 from discrimloss.reproduce.cells import Cell, all_cells
 from discrimloss.reproduce.run_cells import Outcome, run_cells
 from discrimloss.reproduce.store import Content, ResultsStore
 from discrimloss.training.interruption import Interrupted
-from reproduce_fixtures import TINY, cell_of, result, stand_in, tiny_table
 
 
 class Notes:

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
 from discrimloss.reproduce.results import collect
 from discrimloss.reproduce.store import CellLockedError, ResultsStore, StoreError, machine
-from reproduce_fixtures import TINY, cell_of, result, tiny_table
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

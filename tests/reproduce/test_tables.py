@@ -4,11 +4,11 @@ import math
 from pathlib import Path
 
 import pytest
+from reproduce_fixtures import TINY, tiny_table
 
 from discrimloss.options import OptionError
 from discrimloss.reproduce.cells import Cell
 from discrimloss.reproduce.table_file import PaperTable, load_table, table_files
-from reproduce_fixtures import TINY, tiny_table
 
 NAMES = ["mnist", "cifar", "clothing1m", "utkface", "digitsum", "wikihow"]
 NAMES += ["generalization", "histograms", "fluctuation", "ablation"]

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lively_task import lively_config
+from run_comparison import assert_same_run, place_of
+from run_host import RunHost
 
 from discrimloss.training.checkpoint import (
     MANIFEST,
@@ -21,9 +24,6 @@ from discrimloss.training.checkpoint import (
 )
 from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.run_directory import RunDirectory
-from lively_task import lively_config
-from run_comparison import assert_same_run, place_of
-from run_host import RunHost
 
 FILES = (
     "model.safetensors",

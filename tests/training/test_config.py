@@ -7,7 +7,6 @@ import pytest
 import tomlkit
 
 from discrimloss.data.base import datasets
-from discrimloss.methods.base import methods
 from discrimloss.models.base import models
 from discrimloss.options import OptionError
 from discrimloss.recipes.cases import merge
@@ -18,6 +17,7 @@ from discrimloss.training.config import (
     require_tables,
     valid_keys,
 )
+from discrimloss.training.methods.base import methods
 from discrimloss.training.run_directory import RunDirectory
 
 SMALLEST: dict[str, Any] = {

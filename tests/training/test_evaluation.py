@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from discrimloss.data.base import Part, TensorInputs
 from discrimloss.data.noise import NoisyLabels
-from discrimloss.methods.base import Setting
-from discrimloss.methods.plain import Plain
+from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts
 from discrimloss.training.evaluation import (
     evaluate,
     is_better,
@@ -21,8 +20,9 @@ from discrimloss.training.evaluation import (
     metric_name,
     score_sum,
 )
+from discrimloss.training.methods.base import Setting
+from discrimloss.training.methods.plain import Plain
 from discrimloss.training.task_losses import cross_entropy
-from discrimloss.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts
 
 CPU = torch.device("cpu")
 

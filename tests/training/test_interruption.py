@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-
-from discrimloss.training.interruption import Interrupted, stop_on_signals
 from run_comparison import assert_same_run, place_of
 from run_host import RunHost
+
+from discrimloss.training.interruption import Interrupted, stop_on_signals
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lively_task import load_numbers
 from torch import Tensor
 
 from discrimloss.data.base import DataError, TaskData
 from discrimloss.data.digits import load_digits
-from discrimloss.methods.base import methods
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import NoiseConfig
 from discrimloss.training.labels import make_labels, truth_is_known
+from discrimloss.training.methods.base import methods
 from discrimloss.training.run import prepare_run
-from lively_task import load_numbers
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from lively_task import lively_config
+from run_comparison import history_of
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,8 +21,6 @@ from discrimloss.models.base import TaskShape, models
 from discrimloss.recipes import load_recipe
 from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.seeds import derived_generator, derived_seed
-from lively_task import lively_config
-from run_comparison import history_of
 
 pytestmark = pytest.mark.usefixtures("lively", "quick_verdicts")
 EPOCHS, SEED = 2, 3

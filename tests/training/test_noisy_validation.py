@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from discrimloss.auditing.report.sample_views import training_views
 from discrimloss.data.digits import load_digits
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
-from discrimloss.report.sample_views import training_views
 from discrimloss.training.config import RunConfig
 from discrimloss.training.noisy_validation import split_rows
 from discrimloss.training.run import Prepared, RunRequest, prepare_run, run_training

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-
-from discrimloss.methods.base import Batch, Setting, StepResult, methods
-from discrimloss.methods.plain import Plain
-from discrimloss.training.loop import NonFiniteLossError
-from discrimloss.training.run import RunRequest, run_training
-from discrimloss.training.seeds import derived_generator
 from lively_task import BATCH_SIZE, STEPS, TRAIN, lively_config
 from run_comparison import place_of
+from safetensors.torch import load_file
+
+from discrimloss.training.loop import NonFiniteLossError
+from discrimloss.training.methods.base import Batch, Setting, StepResult, methods
+from discrimloss.training.methods.plain import Plain
+from discrimloss.training.run import RunRequest, run_training
+from discrimloss.training.seeds import derived_generator
 
 pytestmark = pytest.mark.usefixtures("lively", "quick_verdicts")
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
-
 from lively_task import STEPS
 from run_comparison import assert_same_run, history_of, place_of
 from run_host import MOMENTS, RunHost
+from safetensors.torch import load_file
 
 METHODS = ("method=discrimloss", "method=plain")
 EVERY_STEP = "checkpoint_seconds=0"

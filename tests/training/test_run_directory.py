@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from lively_task import lively_config
 
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.run_directory import RunDirectory, RunDirectoryError
-from lively_task import lively_config
 
 pytestmark = pytest.mark.usefixtures("lively")
 DIGITS = 1348  # training samples

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import snapshot
+from lively_task import TRAIN, lively_config
+from run_host import RunHost
 from torch import nn
 
-from command_line import snapshot
-from discrimloss.methods.base import Batch, Method, Setting, StepResult
+from discrimloss.training.methods.base import Batch, Method, Setting, StepResult
 from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.sample_traces import SampleTraces, read_traces
 from discrimloss.training.task_losses import cross_entropy
-from lively_task import TRAIN, lively_config
-from run_host import RunHost
 
 
 class Scores(Method):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-
 from run_comparison import history_of
+from safetensors.torch import load_file
 from torchrun import GLOO
 from two_processes import run_in_two_processes
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from optuna.study import Study
 from optuna.trial import TrialState
+from tuning_runs import ended, request_for
 
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
@@ -22,7 +23,6 @@ from discrimloss.tuning.request import TuneError
 from discrimloss.tuning.study import SETTINGS, TEST, WHY
 from discrimloss.tuning.workers import work
 from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
-from tuning_runs import ended, request_for
 
 RATES = "optimizer.learning_rate=0.00001:0.5:log"
 

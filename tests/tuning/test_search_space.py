@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from optuna import Trial
+from tuning_runs import request_for
 
 from discrimloss.hyperparameters import paper_defaults
 from discrimloss.options import OptionError
@@ -21,7 +22,6 @@ from discrimloss.tuning.search_space import (
     with_values,
 )
 from discrimloss.tuning.study import open_study
-from tuning_runs import request_for
 
 
 class Suggests:

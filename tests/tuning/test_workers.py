@@ -15,6 +15,14 @@ import sqlalchemy.exc
 import torch
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
+from tuning_runs import (
+    before_every_epoch,
+    ended,
+    request_for,
+    send_in,
+    work_side_by_side,
+    work_until_killed,
+)
 
 from discrimloss.data.base import Part
 from discrimloss.data.digits import load_digits
@@ -34,14 +42,6 @@ from discrimloss.tuning.study import (
     standing,
 )
 from discrimloss.tuning.workers import _process_context, _run_one, work, work_together
-from tuning_runs import (
-    before_every_epoch,
-    ended,
-    request_for,
-    send_in,
-    work_side_by_side,
-    work_until_killed,
-)
 
 
 def test_two_processes_on_one_database_do_exactly_the_trials_that_are_wanted(

@@ -11,7 +11,7 @@ from discrimloss.cli.errors import CommandError
 from discrimloss.cli.opened_audit import AuditArgument, told_in_a_sentence
 
 if TYPE_CHECKING:
-    from discrimloss.audit.apply import Applied
+    from discrimloss.auditing.apply import Applied
 
 
 def apply(
@@ -49,8 +49,8 @@ def apply(
             f"--accept-suggestions must be a probability from 0 to 1, not {accept_suggestions}"
         )
     with told_in_a_sentence():
-        from discrimloss.audit.apply import Automatic, apply_decisions
-        from discrimloss.audit.directory import AuditDirectory
+        from discrimloss.auditing.apply import Automatic, apply_decisions
+        from discrimloss.auditing.directory import AuditDirectory
 
         automatic = Automatic(accept_suggestions, drop_incorrect)
         try:

@@ -11,7 +11,7 @@ import typer
 from discrimloss.cli.errors import CommandError, needs_extra
 
 if TYPE_CHECKING:
-    from discrimloss.audit.run import AuditRequest
+    from discrimloss.auditing.run import AuditRequest
 
 NEEDS = (
     "accelerate",
@@ -107,8 +107,8 @@ def audit(
         "encoder": encoder,
     }
     try:
-        from discrimloss.audit.run import AuditRequest
-        from discrimloss.audit.sources.base import SourceOptions
+        from discrimloss.auditing.run import AuditRequest
+        from discrimloss.auditing.sources.base import SourceOptions
     except ModuleNotFoundError as error:
         raise audit_needs_extra(error) from error
     command = ["discrimloss", "audit", str(source), "--out", str(out)]
@@ -139,8 +139,8 @@ def audit_needs_extra(error: ModuleNotFoundError) -> Exception:
 
 def _run(request: AuditRequest) -> None:
     try:  # late: --help and a wrong option should not wait for it
-        from discrimloss.audit.run import run_audit
-        from discrimloss.audit.sources.base import SourceError
+        from discrimloss.auditing.run import run_audit
+        from discrimloss.auditing.sources.base import SourceError
         from discrimloss.cli.audit_display import AuditDisplay, print_audit
         from discrimloss.training.interruption import Interrupted
         from discrimloss.training.run import RUN_ERRORS

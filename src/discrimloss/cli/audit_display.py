@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from discrimloss.audit.directory import CLEANED, LEFT_OUT, REPORT, VERDICTS_CSV
+from discrimloss.auditing.directory import CLEANED, LEFT_OUT, REPORT, VERDICTS_CSV
 from discrimloss.cli.terminal_bar import TerminalBar
 from discrimloss.training.records import Row
 

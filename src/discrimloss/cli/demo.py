@@ -109,7 +109,7 @@ def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
     from discrimloss.cli.audit import audit_needs_extra
 
     try:
-        from discrimloss.audit.sources.base import SourceError
+        from discrimloss.auditing.sources.base import SourceError
         from discrimloss.cli.audit_display import AuditDisplay, print_audit
         from discrimloss.demo.audit import AUDIT, audit_digits
         from discrimloss.training.interruption import Interrupted

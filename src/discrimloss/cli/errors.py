@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from discrimloss.errors import DiscrimLossError
 
-class CommandError(Exception):
+
+class CommandError(DiscrimLossError):
     """One sentence that says what to do, and the exit code."""
-
-    def __init__(self, sentence: str, exit_code: int = 2) -> None:
-        super().__init__(sentence)
-        self.exit_code = exit_code
 
 
 def needs_extra(

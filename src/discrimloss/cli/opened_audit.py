@@ -20,7 +20,7 @@ AuditArgument = Annotated[
 def told_in_a_sentence() -> Iterator[None]:
     """What goes wrong with an audit or its source, as a `CommandError`."""
     try:
-        from discrimloss.audit.sources.base import SourceError
+        from discrimloss.auditing.sources.base import SourceError
 
         try:
             yield

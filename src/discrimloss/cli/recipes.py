@@ -13,9 +13,9 @@ from rich.table import Table
 
 from discrimloss.cli.errors import CommandError
 from discrimloss.cli.train import train_needs_extra
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import describe_type, did_you_mean
 from discrimloss.registry import Registry
-from discrimloss.whole_file import whole_file
 
 
 def ls(
@@ -27,9 +27,9 @@ def ls(
     """List the recipes, methods, datasets and models, or tell all about one."""
     try:
         from discrimloss.data.base import datasets
-        from discrimloss.methods.base import methods
         from discrimloss.models.base import models
         from discrimloss.recipes import recipe_files, summary_of
+        from discrimloss.training.methods.base import methods
     except ModuleNotFoundError as error:
         raise train_needs_extra(error) from error
     console = Console(highlight=False)
@@ -104,7 +104,7 @@ def cp(
     if file.exists() and not overwrite:
         raise CommandError(f"{file} is there already: pass --overwrite, or name another file")
     try:
-        with whole_file(file) as unfinished:
+        with atomic_write(file) as unfinished:
             unfinished.write_bytes(source.read_bytes())
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

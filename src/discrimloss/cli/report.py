@@ -13,8 +13,8 @@ from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_dir
 from discrimloss.cli.errors import CommandError, needs_extra
 
 if TYPE_CHECKING:
-    from discrimloss.audit.directory import AuditDirectory
-    from discrimloss.report.contents import ReportContents, ReportRun
+    from discrimloss.auditing.directory import AuditDirectory
+    from discrimloss.auditing.report.contents import ReportContents, ReportRun
 
 NEEDS = ("jinja2", "markupsafe", "plotly", "matplotlib", "pandas", "pyarrow", "safetensors", "PIL")
 TRAINING_NEEDS = ("accelerate", "tomlkit", "sklearn", "transformers")
@@ -59,8 +59,8 @@ def report(
     if data is not None:
         check_is_directory(data)
     try:
-        from discrimloss.audit.sources.base import SourceError
-        from discrimloss.report.contents import ReportError
+        from discrimloss.auditing.report.contents import ReportError
+        from discrimloss.auditing.sources.base import SourceError
 
         try:
             if kind is Format.html:
@@ -79,7 +79,7 @@ def _needs_extra(error: ModuleNotFoundError) -> Exception:
 
 
 def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite: bool) -> None:
-    from discrimloss.report.page import write_report
+    from discrimloss.auditing.report.page import write_report
 
     path = out or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))
     if path.is_dir():
@@ -96,9 +96,9 @@ def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite
 
 
 def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: bool) -> None:
-    from discrimloss.report.comparison import group_runs
-    from discrimloss.report.figures import FIGURES, comparison_figure, run_figures
-    from discrimloss.whole_file import whole_file
+    from discrimloss.auditing.report.comparison import group_runs
+    from discrimloss.auditing.report.figures import FIGURES, comparison_figure, run_figures
+    from discrimloss.files.atomic_write import atomic_write
 
     folder = out or (runs[0] / FIGURES_FOLDER if len(runs) == 1 else Path(FIGURES_FOLDER))
     if folder.exists() and not folder.is_dir():
@@ -124,7 +124,7 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
     try:
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path) as unfinished:
+            with atomic_write(path) as unfinished:
                 unfinished.write_bytes(content)
     except OSError as error:
         raise _cannot_write(folder, error) from error
@@ -132,7 +132,7 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
 
 
 def _check_runs(runs: list[Path]) -> None:
-    from discrimloss.audit.directory import AuditDirectory
+    from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.training.run_directory import RunDirectory
 
     for path in runs:
@@ -166,8 +166,8 @@ def _cannot_write(path: Path, error: OSError) -> CommandError:
 
 
 def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> ReportContents:
-    from discrimloss.audit.directory import AuditDirectory
-    from discrimloss.report.contents import GALLERY_SIZE, ReportContents
+    from discrimloss.auditing.directory import AuditDirectory
+    from discrimloss.auditing.report.contents import GALLERY_SIZE, ReportContents
 
     if AuditDirectory(runs[0]).holds_audit:
         return _audit_contents(AuditDirectory(runs[0]), gallery)
@@ -182,9 +182,9 @@ def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> Repo
 
 
 def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
-    from discrimloss.report.contents import ReportError
-    from discrimloss.report.read_run import read_run, with_gallery
-    from discrimloss.report.sample_views import training_views
+    from discrimloss.auditing.report.contents import ReportError
+    from discrimloss.auditing.report.read_run import read_run, with_gallery
+    from discrimloss.auditing.report.sample_views import training_views
     from discrimloss.training.run_directory import RunDirectory
 
     run = read_run(path)
@@ -214,8 +214,8 @@ def _is_built_in(dataset: str) -> bool:
 
 
 def _audit_contents(directory: AuditDirectory, gallery: bool) -> ReportContents:
-    from discrimloss.audit.sources.base import SourceError
-    from discrimloss.report.read_audit import audit_contents
+    from discrimloss.auditing.report.read_audit import audit_contents
+    from discrimloss.auditing.sources.base import SourceError
 
     if not gallery:
         return audit_contents(directory, None)

@@ -13,8 +13,8 @@ from discrimloss.cli.errors import CommandError
 from discrimloss.cli.opened_audit import AuditArgument, told_in_a_sentence
 
 if TYPE_CHECKING:
-    from discrimloss.review.server import ReviewServer
-    from discrimloss.review.session import ReviewSession
+    from discrimloss.auditing.review.server import ReviewServer
+    from discrimloss.auditing.review.session import ReviewSession
 
 
 def review(
@@ -45,10 +45,10 @@ def review(
 
 
 def _open_session(directory: Path) -> ReviewSession:
-    from discrimloss.audit.directory import AuditDirectory
-    from discrimloss.review.address import last_address
-    from discrimloss.review.decision_log import AlreadyOpenError
-    from discrimloss.review.session import ReviewSession
+    from discrimloss.auditing.directory import AuditDirectory
+    from discrimloss.auditing.review.address import last_address
+    from discrimloss.auditing.review.decision_log import AlreadyOpenError
+    from discrimloss.auditing.review.session import ReviewSession
 
     audit = AuditDirectory(directory)
     try:
@@ -60,7 +60,7 @@ def _open_session(directory: Path) -> ReviewSession:
 
 
 def _listen(session: ReviewSession, port: int | None) -> ReviewServer:
-    from discrimloss.review.address import serve_at
+    from discrimloss.auditing.review.address import serve_at
 
     try:
         return serve_at(session, port)
@@ -74,7 +74,7 @@ def _listen(session: ReviewSession, port: int | None) -> ReviewServer:
 
 
 def _serve(server: ReviewServer, open_browser: bool) -> None:
-    from discrimloss.review.sample_table import Filter
+    from discrimloss.auditing.review.sample_table import Filter
 
     counts = server.session.table.state_counts(Filter("incorrect"))
     suspicious, decided = sum(counts.values()), counts["decided"]
@@ -90,7 +90,7 @@ def _serve(server: ReviewServer, open_browser: bool) -> None:
 
 
 def _say_goodbye(session: ReviewSession) -> None:
-    from discrimloss.review.session import command
+    from discrimloss.auditing.review.session import command
 
     if not session.log.decisions.version:
         typer.echo("Nothing was decided.")

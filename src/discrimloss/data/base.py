@@ -9,10 +9,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from discrimloss.errors import DiscrimLossError
 from discrimloss.registry import Registry
 
 
-class DataError(Exception):
+class DataError(DiscrimLossError):
     """Data that is missing or cannot be read: one sentence that says which, where, what to do."""
 
 

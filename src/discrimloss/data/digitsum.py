@@ -14,8 +14,7 @@ from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datas
 from discrimloss.data.obtain import BuiltIn, obtained
 
 NUM_DIGITS = 10
-PADDING = 10
-NUM_SYMBOLS = 11
+PADDING = 10  # behind the digits 0 to 9
 
 
 @datasets.register("digitsum")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discrimloss.errors import DiscrimLossError
+
 if TYPE_CHECKING:
     import requests
 
@@ -20,11 +22,11 @@ _FIRST_WAIT = 1.0  # doubles with each try
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that may be another next time
 
 
-class MirrorError(Exception):
+class MirrorError(DiscrimLossError):
     """Why one address did not give the file: the end of a sentence that begins with the address."""
 
 
-class _TryAgainError(MirrorError):
+class _TryAgainError(MirrorError, DiscrimLossError):
     """A fault that may pass."""
 
 

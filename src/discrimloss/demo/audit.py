@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from discrimloss.audit.run import AuditRequest, ObserverOfRun, run_audit
-from discrimloss.audit.sources.base import SourceOptions
+from discrimloss.auditing.run import AuditRequest, ObserverOfRun, run_audit
+from discrimloss.auditing.sources.base import SourceOptions
 from discrimloss.demo.digits import NoisyDigits
-from discrimloss.whole_file import whole_file
+from discrimloss.files.atomic_write import atomic_write
 
 SOURCE = "digits.npz"
 AUDIT = "audit"
@@ -23,7 +23,7 @@ def audit_digits(
     """Write the digits into a directory, and audit them there; returns the summary."""
     source = directory / SOURCE
     pixels = (digits.images * 255).round().to("cpu").numpy().astype(np.uint8)
-    with whole_file(source) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(source) as unfinished, unfinished.open("wb") as file:
         np.savez(
             file,
             images=pixels.reshape(-1, SIDE, SIDE),

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from discrimloss.indexed_dataset import IndexedDataset
-from discrimloss.sample_ids import SampleId
+from discrimloss.state.sample_ids import SampleId
 
 INDEX_KEY = "discrimloss_index"
 """Where a batch carries the index of each of its samples, until the loss takes it out."""

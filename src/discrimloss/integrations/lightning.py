@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from discrimloss.integrations.extra import needs_extra
+from discrimloss.errors import needs_extra
 from discrimloss.integrations.metrics import sample_metrics
+from discrimloss.judging.verdicts import Rule, Verdicts
 from discrimloss.loss import DiscrimLoss
-from discrimloss.verdicts import Rule, Verdicts
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer

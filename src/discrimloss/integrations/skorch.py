@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from discrimloss.errors import needs_extra
 from discrimloss.indexed_dataset import IndexedDataset
-from discrimloss.integrations.extra import needs_extra
+from discrimloss.judging.verdicts import Rule, Verdicts
 from discrimloss.loss import DiscrimLoss
-from discrimloss.verdicts import Rule, Verdicts
 
 with needs_extra("skorch"):
     from skorch import (

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from discrimloss.errors import needs_extra
 from discrimloss.hyperparameters import require_whole_number
-from discrimloss.integrations.extra import needs_extra
 from discrimloss.integrations.indexed_rows import (
     INDEX_KEY,
     IndexedCollator,
@@ -28,15 +28,15 @@ from discrimloss.integrations.indexed_rows import (
 from discrimloss.integrations.metrics import sample_metrics
 from discrimloss.integrations.model_losses import ModelLosses, logits_of
 from discrimloss.loss import DiscrimLoss
-from discrimloss.sample_ids import SampleIds
-from discrimloss.state import MAX_SAMPLES
+from discrimloss.state.sample_ids import SampleIds
+from discrimloss.state.table import MAX_SAMPLES
 
 with needs_extra("transformers"):
     import accelerate  # noqa: F401 (transformers can be there without what its Trainer needs)
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-    from discrimloss.state_file import count_saved, load_state, save_state
+    from discrimloss.state.file import count_saved, load_state, save_state
 
 if TYPE_CHECKING:
     _Trainer = Trainer

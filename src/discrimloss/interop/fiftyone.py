@@ -20,8 +20,8 @@ from discrimloss.interop.records import (
     readable_labels,
     sample_records,
 )
-from discrimloss.per_sample import one_per_sample
-from discrimloss.verdicts import Verdicts
+from discrimloss.judging.per_sample import one_per_sample
+from discrimloss.judging.verdicts import Verdicts
 
 LABELS_FILE = "labels.json"
 

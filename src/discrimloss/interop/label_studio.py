@@ -22,7 +22,7 @@ from discrimloss.interop.records import (
     names_of_classes,
     sample_records,
 )
-from discrimloss.verdicts import Verdicts
+from discrimloss.judging.verdicts import Verdicts
 
 Medium = Literal["image", "text"]
 

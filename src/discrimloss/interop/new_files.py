@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from discrimloss.whole_file import whole_file
+from discrimloss.files.atomic_write import atomic_write
 
 
 def as_json(value: Any) -> str:
@@ -31,7 +31,7 @@ def write_new_files(directory: Path, files: Mapping[str, str], overwrite: bool) 
         )
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        with whole_file(directory / name) as unfinished:
+        with atomic_write(directory / name) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
 

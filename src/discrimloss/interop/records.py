@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.per_sample import one_per_sample
-from discrimloss.verdicts import LABELS, UNSEEN, Verdicts
+from discrimloss.judging.per_sample import one_per_sample
+from discrimloss.judging.verdicts import LABELS, UNSEEN, Verdicts
 
 Label = str | float
 """The name of a class, or a number to regress on."""

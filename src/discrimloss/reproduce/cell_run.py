@@ -14,21 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from discrimloss.errors import DiscrimLossError
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.reproduce.cells import Cell
 from discrimloss.reproduce.sample_figures import sample_figures
 from discrimloss.reproduce.store import Content, ResultsStore, machine
 from discrimloss.training.run_directory import HISTORY_LINES, RunDirectory
-from discrimloss.whole_file import whole_file
 
 PROGRAM = (sys.executable, "-m", "discrimloss.cli")
 LEFT_OUT_OF_HISTORY = ("seconds",)
 
 
-class AlreadyDoneError(Exception):
+class AlreadyDoneError(DiscrimLossError):
     """Another process has put the result of this cell into the store."""
 
 
-class CellFailedError(Exception):
+class CellFailedError(DiscrimLossError):
     """A run that ended without a result: one sentence with the place of its log."""
 
 
@@ -79,7 +80,7 @@ class CellRun:
         # What an earlier run of other settings left here cannot be gone on with.
         goes_on = self._is_same_experiment()
         if not goes_on:
-            with whole_file(self.places.identity(self.cell)) as unfinished:
+            with atomic_write(self.places.identity(self.cell)) as unfinished:
                 unfinished.write_text(json.dumps(self.cell.identity), encoding="utf-8")
         words = train_words(self.cell)
         words += [] if self.places.data is None else ["--data", str(self.places.data)]

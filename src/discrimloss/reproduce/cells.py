@@ -13,11 +13,11 @@ from torch import nn
 
 from discrimloss.data.base import datasets
 from discrimloss.data.obtain import BuiltIn, how_obtained
-from discrimloss.methods.base import Setting, methods
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.reproduce.table_file import Column, PaperTable, TableRow
 from discrimloss.training.config import RunConfig
+from discrimloss.training.methods.base import Setting, methods
 from discrimloss.training.task_losses import task_losses
 
 WITHOUT_EFFECT = (

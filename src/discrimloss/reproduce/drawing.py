@@ -6,8 +6,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from discrimloss.report.colours import RUN_COLOURS
-from discrimloss.report.figures import SETTINGS
+from discrimloss.auditing.report.colours import RUN_COLOURS
+from discrimloss.auditing.report.figures import SETTINGS
 
 STYLES = ("-", "--", ":", "-.")
 LEGEND_MARGIN = 0.1

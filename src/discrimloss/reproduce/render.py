@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.reproduce.ablation_claims import ablation_claims
 from discrimloss.reproduce.claims import table_claims
 from discrimloss.reproduce.csv_file import table_csv
@@ -24,7 +25,6 @@ from discrimloss.reproduce.sample_charts import (
 from discrimloss.reproduce.store import ResultsStore
 from discrimloss.reproduce.table_charts import table_charts
 from discrimloss.reproduce.table_file import PaperTable
-from discrimloss.whole_file import whole_file
 
 Charts = Callable[[Results], dict[str, Draw]]
 Claims = Callable[[Results], Iterable[str]]
@@ -71,6 +71,6 @@ def write(sizes: Sequence[Results], folder: Path) -> list[Path]:
     files |= {name: text.encode() for name, text in pages(sizes).items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        with whole_file(folder / name) as unfinished:
+        with atomic_write(folder / name) as unfinished:
             unfinished.write_bytes(content)
     return [folder / name for name in files]

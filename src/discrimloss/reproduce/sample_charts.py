@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from discrimloss.report.colours import colour_of
+from discrimloss.auditing.report.colours import colour_of
 from discrimloss.reproduce.drawing import Draw, epochs_below, legend_below, panels
 from discrimloss.reproduce.results import Group, Results
 from discrimloss.reproduce.sample_figures import BINS, GROUPS

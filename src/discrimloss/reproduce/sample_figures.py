@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from discrimloss.methods.confidence import log_confidences
-from discrimloss.report.statistics import box_of, fluctuation_threshold, fluctuations
+from discrimloss.auditing.report.statistics import box_of, fluctuation_threshold, fluctuations
+from discrimloss.judging.verdicts import import_pandas
+from discrimloss.training.methods.confidence import log_confidences
 from discrimloss.training.run_directory import HISTORY_LINES, VERDICTS
 from discrimloss.training.sample_traces import Traces, read_traces
-from discrimloss.verdicts import import_pandas
 
 BINS = 40
 MOST_TRACED = 100_000

@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from discrimloss.errors import DiscrimLossError
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import OptionError
 from discrimloss.reproduce.cells import Cell, settings_with_effect
 from discrimloss.reproduce.stored_shape import DamagedError, require_shape
 from discrimloss.training.config import read_config
 from discrimloss.training.run_directory import why_unusable
-from discrimloss.whole_file import whole_file
 
 Content = dict[str, Any]
 
 
-class StoreError(Exception):
+class StoreError(DiscrimLossError):
     """A store that cannot be used: one sentence that says what to do."""
 
 
-class CellLockedError(Exception):
+class CellLockedError(DiscrimLossError):
     """Another process is at work on this cell."""
 
 
@@ -93,7 +94,7 @@ class ResultsStore:
         lines = [f" {json.dumps(key)}: {json.dumps(part)}" for key, part in content.items()]
         path = self.file(cell)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as unfinished:
+        with atomic_write(path) as unfinished:
             unfinished.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
     def require_writable(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from discrimloss.errors import DiscrimLossError
 
-class DamagedError(ValueError):
+
+class DamagedError(DiscrimLossError, ValueError):
     """A part of a result that is missing or is not what it must be."""
 
 

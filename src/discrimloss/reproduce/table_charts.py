@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from discrimloss.report.colours import colour_of
+from discrimloss.auditing.report.colours import colour_of
 from discrimloss.reproduce.drawing import (
     Draw,
     epochs_below,

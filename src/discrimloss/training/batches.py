@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from discrimloss.data.base import DataError, Part
-from discrimloss.methods.base import Batch
+from discrimloss.training.methods.base import Batch
 
 OrderOfPass = Callable[[int], Tensor]
 """Which samples to visit in a pass over the data, counted from 1, in which order."""

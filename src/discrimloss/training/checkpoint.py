@@ -15,12 +15,13 @@ from typing import Any
 
 from accelerate import Accelerator
 
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.run_directory import CHECKPOINT, OLD, UNFINISHED, RunDirectory
 
 MANIFEST = "progress.json"
 
 
-class CheckpointError(Exception):
+class CheckpointError(DiscrimLossError):
     """A checkpoint that cannot be written or read: one sentence that says what to do."""
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from discrimloss.data.base import datasets
-from discrimloss.methods.base import methods
 from discrimloss.models.base import models
 from discrimloss.options import Option, OptionError, check_options, did_you_mean
+from discrimloss.training.methods.base import methods
 
 Table = dict[str, Any]
 HIGHEST_SEED = 2**32 - 1

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from discrimloss.data.base import Part, Prepare
 from discrimloss.data.noise import NoisyLabels
-from discrimloss.methods.base import Method
-from discrimloss.methods.processes import share_buffers
-from discrimloss.processes import Processes
+from discrimloss.judging.verdicts import UNSEEN, Verdicts
+from discrimloss.state.gathering import share_buffers
+from discrimloss.state.processes import Processes
 from discrimloss.training.batches import load_batches
-from discrimloss.verdicts import UNSEEN, Verdicts
+from discrimloss.training.methods.base import Method
 
 
 def metric_name(is_regression: bool) -> str:

@@ -13,13 +13,14 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from discrimloss.data.base import Part, Prepare
-from discrimloss.methods.base import Batch, Method, StepResult
-from discrimloss.processes import Processes, process_count
+from discrimloss.errors import DiscrimLossError
+from discrimloss.state.processes import Processes, process_count
 from discrimloss.training.batches import epoch_batches, load_batches, own_share
 from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import evaluate, metric_name, score_sum
 from discrimloss.training.interruption import Interrupted, StopRequest
+from discrimloss.training.methods.base import Batch, Method, StepResult
 from discrimloss.training.optimization import (
     build_optimizer,
     learning_rate_factor,
@@ -31,7 +32,7 @@ from discrimloss.training.sample_traces import SampleTraces, StepRecorder
 from discrimloss.training.seeds import derived_generator
 
 
-class NonFiniteLossError(Exception):
+class NonFiniteLossError(DiscrimLossError):
     """A loss became NaN or infinite: which samples, and when."""
 
 

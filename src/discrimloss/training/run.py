@@ -13,7 +13,8 @@ from accelerate import Accelerator
 
 from discrimloss.data.base import DataError, TaskData, datasets
 from discrimloss.data.noise import NoisyLabels
-from discrimloss.methods.base import Method, Setting, methods
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.judging.verdicts import Verdicts
 from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
 from discrimloss.training.checkpoint import CheckpointError, find_checkpoint
@@ -28,6 +29,7 @@ from discrimloss.training.loop import (
     Parts,
     TrainingLoop,
 )
+from discrimloss.training.methods.base import Method, Setting, methods
 from discrimloss.training.noisy_validation import hold_out
 from discrimloss.training.records import Row, versions
 from discrimloss.training.run_directory import (
@@ -41,8 +43,6 @@ from discrimloss.training.run_directory import (
 from discrimloss.training.sample_traces import StepRecorder
 from discrimloss.training.seeds import derived_generator, derived_seed
 from discrimloss.training.task_losses import task_losses
-from discrimloss.verdicts import Verdicts
-from discrimloss.whole_file import whole_file
 
 RUN_ERRORS = (OptionError, DataError, RunDirectoryError, CheckpointError, NonFiniteLossError)
 """What can be wrong with a run: each says in one sentence what to do."""
@@ -316,5 +316,5 @@ def write_verdicts(
         frame.insert(1, "clean_target", labels.clean_target.cpu().numpy())
     if scores is not None:
         frame["score"] = scores.detach().float().cpu().numpy()
-    with whole_file(directory / VERDICTS) as unfinished:
+    with atomic_write(directory / VERDICTS) as unfinished:
         frame.to_parquet(unfinished)

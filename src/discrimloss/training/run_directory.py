@@ -13,8 +13,9 @@ from typing import Any
 import tomlkit
 import tomlkit.exceptions
 
+from discrimloss.errors import DiscrimLossError
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import OptionError
-from discrimloss.whole_file import whole_file
 
 CONFIG = "config.toml"
 ENVIRONMENT = "environment.json"
@@ -42,7 +43,7 @@ FILES = (
 )
 
 
-class RunDirectoryError(Exception):
+class RunDirectoryError(DiscrimLossError):
     """A directory that a run cannot use: one sentence that says what to do."""
 
 
@@ -117,7 +118,7 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> None:
         """Write a file, all of it or nothing."""
-        with whole_file(self / name) as unfinished:
+        with atomic_write(self / name) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
     def write_config(self, table: dict[str, Any]) -> None:

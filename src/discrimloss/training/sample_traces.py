@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.methods.base import Method, StepResult
-from discrimloss.processes import Processes
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.state.processes import Processes
+from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.run_directory import TRACES
-from discrimloss.whole_file import whole_file
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
 Column = npt.NDArray[np.float32]
@@ -118,7 +118,7 @@ class SampleTraces:
             columns["weight"] = weights.detach().bfloat16()
         columns["predicted"] = self._predicted()
         self.directory.mkdir(exist_ok=True)
-        with whole_file(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
+        with atomic_write(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
             save_file({name: column.cpu() for name, column in columns.items()}, unfinished)
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from discrimloss._version import __version__
-from discrimloss.report.chart import Figure, axes, plain, rounded
-from discrimloss.report.colours import colour_of
-from discrimloss.report.page import safe_json
+from discrimloss.auditing.report.chart import Figure, axes, plain, rounded
+from discrimloss.auditing.report.colours import colour_of
+from discrimloss.auditing.report.page import safe_json
 from discrimloss.training.config import RunConfig
 from discrimloss.tuning.outcome import Outcome
 from discrimloss.tuning.storage import experimental_is_fine

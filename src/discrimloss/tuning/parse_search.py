@@ -6,12 +6,12 @@ import typing
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from discrimloss.methods.base import methods
 from discrimloss.models.base import models
 from discrimloss.options import OptionError, checked_value, did_you_mean
 from discrimloss.recipes.cases import look_up
 from discrimloss.recipes.settings import parse_setting
 from discrimloss.training.config import OptimizerConfig, RunConfig, ScheduleConfig
+from discrimloss.training.methods.base import methods
 from discrimloss.training.run_directory import flat
 from discrimloss.tuning.search_space import (
     LOWEST_WEIGHT,

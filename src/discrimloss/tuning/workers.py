@@ -16,6 +16,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 
 from discrimloss.data.base import TaskData
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.interruption import Interrupted, stop_on_signals
 from discrimloss.training.run import RUN_ERRORS, load_data
 from discrimloss.tuning.request import TuneError, TuneRequest
@@ -45,7 +46,7 @@ one of them is not there."""
 Watch = Callable[[Standing], None]
 
 
-class _SurplusError(Exception):
+class _SurplusError(DiscrimLossError):
     """Another worker has begun the last trial that was wanted."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tomlkit
 
+from discrimloss.files.atomic_write import atomic_write
 from discrimloss.training.config import RunConfig
 from discrimloss.training.records import Row, as_csv
 from discrimloss.training.run_directory import as_toml
@@ -15,7 +16,6 @@ from discrimloss.tuning.outcome import Outcome
 from discrimloss.tuning.page import tuning_page
 from discrimloss.tuning.search_space import with_values
 from discrimloss.tuning.study import SETTINGS, TEST, WHY
-from discrimloss.whole_file import whole_file
 
 BEST = "best.toml"
 TRIALS = "trials.csv"
@@ -41,7 +41,7 @@ def write_results(
         PAGE: tuning_page(outcome, recipe, importances, command),
     }
     for name, text in files.items():
-        with whole_file(out / name) as unfinished:
+        with atomic_write(out / name) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
 

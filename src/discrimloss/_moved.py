@@ -1,0 +1,48 @@
+"""Modules of 0.1 under their old names: they work for one release, with a `DeprecationWarning`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "discrimloss.calibration": "discrimloss.judging.calibration",
+    "discrimloss.processes": "discrimloss.state.processes",
+    "discrimloss.sample_ids": "discrimloss.state.sample_ids",
+    "discrimloss.shards": "discrimloss.state.shards",
+    "discrimloss.state_file": "discrimloss.state.file",
+    "discrimloss.verdict_frames": "discrimloss.judging.frames",
+    "discrimloss.verdicts": "discrimloss.judging.verdicts",
+}
+"""Old names and new ones. They go with 0.3."""
+
+
+class _MovedModules(MetaPathFinder, Loader):
+    """Finds a module that has moved, and warns."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """A spec for an old name; None for any other."""
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module with the new name in place of this one."""
+        new_name = MOVED[module.__name__]
+        warnings.warn(
+            f"{module.__name__} is now {new_name}; the old name goes with discrimloss 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        sys.modules[module.__name__] = importlib.import_module(new_name)
+
+
+def install() -> None:
+    """Make the old names importable."""
+    if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
+        sys.meta_path.append(_MovedModules())

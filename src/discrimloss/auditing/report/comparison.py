@@ -1,0 +1,182 @@
+"""Several runs beside each other: a table of methods, and their curves on the same axes."""
+
+from __future__ import annotations
+
+import math
+import statistics as spread
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from discrimloss.auditing.report.chart import Chart, ChartView, epoch_axes, line, plain
+from discrimloss.auditing.report.colours import RUN_COLOURS, RUN_DASHES
+from discrimloss.auditing.report.contents import ReportRun
+from discrimloss.training.evaluation import is_better
+
+UNTOLD = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
+"""Settings that make no other method: how and where it ran, and what has a column of its own."""
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that are the same but for the seed."""
+
+    label: str
+    runs: tuple[ReportRun, ...]
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """Headings and rows, as texts. The last epoch first, the best epoch second."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
+    """Runs that share all but the seed together, in the order in which they were named."""
+    grouped: dict[str, list[ReportRun]] = {}
+    for run in runs:
+        grouped.setdefault(repr(sorted(_telling(run).items())), []).append(run)
+    members = list(grouped.values())
+    told = [{"method": _method(group[0]), **_telling(group[0])} for group in members]
+    names = sorted({name for settings in told for name in settings})
+    differing = [name for name in names if len({repr(settings.get(name)) for settings in told}) > 1]
+    groups = []
+    for settings, group in zip(told, members, strict=True):
+        details = [
+            f"{name}={settings[name]}"
+            for name in differing
+            # Options of different methods differ anyway.
+            if name in settings and name != "method" and not name.startswith("options.")
+        ]
+        same_method = [other for other in told if other["method"] == settings["method"]]
+        details += [
+            f"{name}={settings[name]}"
+            for name in differing
+            if name.startswith("options.")
+            and name in settings
+            and len({repr(other.get(name)) for other in same_method}) > 1
+        ]
+        groups.append(RunGroup(", ".join([settings["method"], *details]), tuple(group)))
+    return groups
+
+
+def _telling(run: ReportRun) -> dict[str, Any]:
+    """The settings by which methods differ; a run without any is like no other."""
+    if not run.settings:
+        return {"name": run.name}
+    return {"method": _method(run)} | {
+        name: value for name, value in run.settings.items() if name not in UNTOLD
+    }
+
+
+def _method(run: ReportRun) -> str:
+    return str(run.settings.get("method") or run.summary.get("method") or run.name)
+
+
+def last_and_best(run: ReportRun) -> tuple[float, float] | None:
+    """The test metric of the last epoch that has ended, and of the best one."""
+    curve = [row[f"test_{run.metric}"] for row in run.history if f"test_{run.metric}" in row]
+    if not curve:
+        return None
+    best = curve[0]
+    for value in curve:
+        best = value if is_better(value, best, run.is_regression) else best
+    return curve[-1], best
+
+
+def comparison_table(groups: Sequence[RunGroup]) -> ComparisonTable:
+    """A row per method: mean, and standard deviation over the seeds where there are several."""
+    headings = (
+        "method",
+        "runs",
+        "test, last epoch",
+        "test, best epoch",
+        "wrong, estimated",
+        "wrong, true",
+        "precision",
+        "recall",
+        "AUROC",
+    )
+    rows = []
+    for group in groups:
+        tests = [found for run in group.runs if (found := last_and_best(run)) is not None]
+        unit = "" if group.runs[0].is_regression else " %"
+        unfinished = sum(not run.is_finished for run in group.runs)
+        count = f"{len(group.runs)}" + (f" ({unfinished} unfinished)" if unfinished else "")
+        rows.append(
+            (
+                group.label,
+                count,
+                mean_and_spread([last for last, _ in tests], unit),
+                mean_and_spread([best for _, best in tests], unit),
+                *(_figure(group, name, 100.0, " %") for name in SHARES),
+                _figure(group, "auroc", 1.0, "", 3),
+            )
+        )
+    kept = [
+        place
+        for place in range(len(headings))
+        if place < 2 or any(row[place] != "–" for row in rows)
+    ]
+    return ComparisonTable(
+        tuple(headings[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in rows),
+    )
+
+
+SHARES = ("noise_estimated", "noise_true", "precision", "recall")
+
+
+def _figure(group: RunGroup, name: str, scale: float, unit: str, digits: int = 1) -> str:
+    values = [run.summary.get(name) for run in group.runs]
+    return mean_and_spread([scale * value for value in values if value is not None], unit, digits)
+
+
+def mean_and_spread(values: Sequence[float], unit: str, digits: int = 2) -> str:
+    """``95.32 ± 0.41 %``: the mean, and the standard deviation where there are several values."""
+    known = [value for value in values if math.isfinite(value)]
+    if not known:
+        return "–"
+    mean = f"{spread.fmean(known):.{digits}f}"
+    if len(known) == 1:
+        return f"{mean}{unit}"
+    return f"{mean} ± {spread.stdev(known):.{digits}f}{unit}"
+
+
+def comparison_curves(groups: Sequence[RunGroup]) -> Chart:
+    """The curves of all runs: one colour for each method."""
+    metrics = list(dict.fromkeys(run.metric for group in groups for run in group.runs))
+    words = {"accuracy": "accuracy, %", "mae": "mean absolute error", "loss": "loss"}
+    wanted = [(part, metric) for metric in metrics for part in ("test", "validation", "train")]
+    views = [
+        view
+        for part, name in [*wanted, ("train", "loss")]
+        if (view := _view(groups, f"{part}_{name}", part, words[name])) is not None
+    ]
+    title = "Curves side by side"
+    if not views:
+        return Chart("comparison", title, left_out="Left out: no run has ended an epoch.")
+    caption = (
+        "Each line is a run, each colour a method; lines of one colour are the same but for the "
+        "seed, so the gap between them is chance."
+    )
+    return Chart("comparison", title, caption, tuple(views), wide=True)
+
+
+def _view(groups: Sequence[RunGroup], column: str, part: str, words: str) -> ChartView | None:
+    data = []
+    for number, group in enumerate(groups):
+        colour = RUN_COLOURS[number % len(RUN_COLOURS)]
+        dash = RUN_DASHES[number // len(RUN_COLOURS) % len(RUN_DASHES)]
+        drawn = [run for run in group.runs if any(column in row for row in run.history)]
+        for place, run in enumerate(drawn):
+            trace = line(run.history, column, plain(group.label, 48), colour, dash)
+            trace |= {"legendgroup": str(number), "showlegend": place == 0}
+            trace |= {"hovertemplate": "epoch %{x}: %{y}", "line": trace["line"] | {"width": 1.8}}
+            data.append(trace)
+    if not data:
+        return None
+    longest = max(len(trace["x"]) for trace in data)
+    return ChartView(f"{part.capitalize()}: {words}", data, epoch_axes(longest, words))

@@ -1,0 +1,199 @@
+"""What a report shows, wherever it came from: a training run, several of them, an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.sources.base import SampleView
+from discrimloss.errors import DiscrimLossError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from discrimloss.training.sample_traces import Traces
+
+Rows = npt.NDArray[np.int64]
+Names = npt.NDArray[np.str_]
+View = Callable[[int], SampleView]
+
+GALLERY_SIZE = 24
+"""Samples on each side of a gallery."""
+
+ALL_SAMPLES = "all samples"
+"""What samples without verdicts are called: those of an unfinished run, for instance."""
+
+
+class ReportError(DiscrimLossError):
+    """A report that cannot be made: one sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class GalleryEntry:
+    """One sample, as a person is shown it."""
+
+    id: str
+    given: str
+    suggested: str | None
+    verdict: str
+    p_incorrect: float
+    average_loss: float
+    view: SampleView
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Samples to look at."""
+
+    worst: tuple[GalleryEntry, ...]
+    """Those that are most likely incorrect, worst first."""
+    hardest: tuple[GalleryEntry, ...]
+    """Those that count as correct and were the hardest to learn, hardest first."""
+    note: str = ""
+    """What a person should know of it: how to get pictures."""
+
+
+@dataclass(frozen=True)
+class ReportRun:
+    """A training run, or an audit's verdicts with the run behind them.
+
+    Args:
+        name: what to call it.
+        summary: its figures, as in ``summary.json``; may be empty.
+        history: a row per epoch.
+        samples: a row per sample, in the order of the sample index, with the columns ``id``,
+            ``given``, ``suggested``, ``verdict``, ``p_incorrect``, ``weight``, ``average_loss``
+            and, where the truth is known, ``is_wrong``; where somebody ranked them, ``rank`` (0 is
+            the worst). Labels are names of classes, or numbers; ``suggested`` may be missing (None,
+            NaN). None where there are no verdicts.
+        traces: what became of samples from epoch to epoch, where it was kept.
+        traced: which rows of `samples` the columns of `traces` belong to; None for all of them.
+        num_samples: how many there are; None where nobody knows.
+        class_names: empty for a regression.
+        is_regression: whether labels are numbers.
+        is_finished: whether the run has ended.
+        settings: every setting by its dotted name, e.g. ``noise.rate``.
+        gallery: samples to look at.
+        notes: what a person should know.
+    """
+
+    name: str
+    summary: dict[str, Any]
+    history: list[dict[str, Any]]
+    samples: pandas.DataFrame | None
+    traces: Traces | None = None
+    traced: Rows | None = None
+    num_samples: int | None = None
+    class_names: tuple[str, ...] = ()
+    is_regression: bool = False
+    is_finished: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+    gallery: Gallery | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> str:
+        """What predictions are judged by: ``mae`` or ``accuracy``."""
+        return "mae" if self.is_regression else "accuracy"
+
+    def traced_column(self, name: str) -> Any:
+        """A column of `samples` for the samples that have traces, or None if there is none."""
+        if self.samples is None or name not in self.samples:
+            return None
+        values = self.samples[name].to_numpy()
+        return values if self.traced is None else values[self.traced]
+
+    def traced_verdicts(self) -> Names:
+        """The verdict of each sample that has traces."""
+        assert self.traces is not None
+        verdicts = self.traced_column("verdict")
+        if verdicts is None:
+            return np.full(self.traces.loss.shape[1], ALL_SAMPLES)
+        return np.asarray(verdicts, dtype=np.str_)
+
+    def traced_rows(self) -> Rows:
+        """The sample index of each sample that has traces."""
+        assert self.traces is not None
+        return np.arange(self.traces.loss.shape[1]) if self.traced is None else self.traced
+
+
+@dataclass(frozen=True)
+class ReportContents:
+    """A whole report.
+
+    Args:
+        title: its heading.
+        runs: at least one. Several runs are compared, unless it is an audit, where the first one
+            stands for the others: they are the same but for the seed.
+        subtitle: one line below the heading.
+        is_audit: whether runs share their verdicts.
+    """
+
+    title: str
+    runs: tuple[ReportRun, ...]
+    subtitle: str = ""
+    is_audit: bool = False
+
+
+def choose_gallery(
+    samples: pandas.DataFrame, view: View | None, size: int = GALLERY_SIZE, note: str = ""
+) -> Gallery:
+    """The worst samples, and the hardest of those that count as correct.
+
+    Args:
+        samples: as in `ReportRun`.
+        view: what a person is shown of a sample, by its row; None for no more than numbers.
+        size: how many of each.
+        note: what a person should know of the gallery.
+    """
+    verdict = samples["verdict"].to_numpy().astype(str)
+    loss = samples["average_loss"].to_numpy(dtype=np.float64)
+    probability = samples["p_incorrect"].to_numpy(dtype=np.float64)
+    incorrect = np.flatnonzero(verdict == "incorrect")
+    if "rank" in samples:
+        rank = samples["rank"].to_numpy()[incorrect]
+        worst = incorrect[np.argsort(rank, kind="stable")]
+    else:
+        worst = incorrect[np.lexsort((-loss[incorrect], -probability[incorrect]))]
+    correct = np.flatnonzero((verdict == "hard") | (verdict == "easy"))
+    hardest = correct[np.lexsort((-loss[correct], verdict[correct] != "hard"))]
+    return Gallery(
+        tuple(_entry(samples, int(row), view) for row in worst[:size]),
+        tuple(_entry(samples, int(row), view) for row in hardest[:size]),
+        note,
+    )
+
+
+def _entry(samples: pandas.DataFrame, row: int, view: View | None) -> GalleryEntry:
+    sample = samples.iloc[row]
+    suggested = sample["suggested"]
+    return GalleryEntry(
+        id=str(sample["id"]),
+        given=label_text(sample["given"]),
+        suggested=None if is_missing(suggested) else label_text(suggested),
+        verdict=str(sample["verdict"]),
+        p_incorrect=float(sample["p_incorrect"]),
+        average_loss=float(sample["average_loss"]),
+        view=SampleView() if view is None else view(row),
+    )
+
+
+def is_missing(label: Any) -> bool:
+    """Whether there is no label here: None, NaN, or what pandas has for it."""
+    return label is None or (not isinstance(label, str) and bool(label != label))
+
+
+def label_text(label: Any) -> str:
+    """A label as a person reads it."""
+    return label if isinstance(label, str) else number_text(float(label), 4)
+
+
+def number_text(value: float, digits: int = 3) -> str:
+    """A number as a person reads it: ``4,960`` and ``0.0312``."""
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"

@@ -1,0 +1,159 @@
+"""How an audit trains: nobody is asked for hyperparameters, so they follow from the data.
+
+An audit wants predictions that do not know the labels they are compared with. So models are small,
+hampered in memorising, and trained for long enough to know the task, but not by heart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from discrimloss.auditing.sources.base import AuditSource
+from discrimloss.data.base import TaskData
+from discrimloss.training.config import (
+    ComponentConfig,
+    NoiseConfig,
+    OptimizerConfig,
+    RunConfig,
+    ScheduleConfig,
+)
+
+RECIPE = "audit"
+FEWEST_STEPS = 16  # in an epoch: small data gets small batches
+SMALLEST_BATCH, LARGEST_BATCH = 16, 256
+HELD_OUT = 0.2  # of the samples: looked at, not learned from
+ENOUGH_HELD_OUT = 4000
+
+
+@dataclass(frozen=True)
+class _Training:
+    """How a kind of model is trained."""
+
+    batch_size: int
+    visits: int
+    """Of all samples together, as far as the bounds on epochs allow."""
+    epochs: tuple[int, int]
+    """Fewest and most."""
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+
+
+_IMAGES = _Training(
+    batch_size=128,
+    visits=80_000,
+    epochs=(10, 40),
+    optimizer=OptimizerConfig(learning_rate=0.15, nesterov=True, weight_decay=5e-4),
+    schedule=ScheduleConfig("linear", warmup_epochs=1.0),
+)
+_IMAGE_NUMBERS = _Training(
+    batch_size=128,
+    visits=80_000,
+    epochs=(12, 40),
+    optimizer=OptimizerConfig("adamw", learning_rate=2e-3, weight_decay=1e-2),
+    schedule=ScheduleConfig("cosine", warmup_epochs=1.0),
+)
+_FEATURES = _Training(
+    batch_size=64,
+    visits=600_000,
+    epochs=(12, 30),
+    optimizer=OptimizerConfig(learning_rate=0.05, nesterov=True, weight_decay=1e-3),
+    schedule=ScheduleConfig("cosine"),
+)
+_FEATURE_NUMBERS = _Training(
+    batch_size=64,
+    visits=600_000,
+    epochs=(12, 30),
+    optimizer=OptimizerConfig("adamw", learning_rate=1e-3, weight_decay=1e-2),
+    schedule=ScheduleConfig("cosine"),
+)
+_TEXTS = _Training(
+    batch_size=32,
+    visits=300_000,
+    epochs=(8, 12),
+    optimizer=OptimizerConfig("adamw", learning_rate=5e-4, weight_decay=1e-2),
+    schedule=ScheduleConfig("cosine"),
+)
+
+
+def audit_config(
+    source: AuditSource,
+    task: TaskData,
+    *,
+    seed: int,
+    epochs: int | None = None,
+    method: str = "discrimloss",
+) -> RunConfig:
+    """The settings of one run of an audit.
+
+    Args:
+        source: what is audited.
+        task: its `AuditSource.task`.
+        seed: of this run.
+        epochs: by default what the number of samples suggests.
+        method: other ones are for comparisons.
+    """
+    model = _hampered(source.model(), task.is_regression)
+    training = _training(model.name, task.is_regression)
+    samples = len(task.train)
+    if epochs is None:
+        fewest, most = training.epochs
+        epochs = min(max(math.ceil(training.visits / samples), fewest), most)
+    loss: Literal["cross_entropy", "smooth_l1"] = "cross_entropy"
+    if task.is_regression:
+        loss = "smooth_l1"
+    batch_size = _batch_size(training.batch_size, samples)
+    return RunConfig(
+        recipe=RECIPE,
+        data=ComponentConfig(source.kind, {"fingerprint": source.fingerprint()}),
+        model=model,
+        method=method,
+        options={"held_out": _held_out(samples)} if method == "discrimloss" else {},
+        hyperparameters="default",
+        loss=loss,
+        seed=seed,
+        epochs=epochs,
+        batch_size=batch_size,
+        noise=NoiseConfig(),
+        optimizer=_with_steps_of(batch_size / training.batch_size, training.optimizer),
+        schedule=training.schedule,
+        tensorboard=False,
+    )
+
+
+def _held_out(samples: int) -> float:
+    """A fifth, of much data less: noise is told from some thousands of samples."""
+    return min(HELD_OUT, max(ENOUGH_HELD_OUT / samples, 0.05))
+
+
+def _hampered(model: ComponentConfig, is_regression: bool) -> ComponentConfig:
+    if model.name != "mlp":
+        return model
+    dropout: dict[str, Any] = {"hidden": 512, "dropout": 0.2 if is_regression else 0.7}
+    return ComponentConfig("mlp", {**dropout, **model.options})
+
+
+def _training(model: str, is_regression: bool) -> _Training:
+    if model == "ngram_text":
+        return _TEXTS
+    if model == "mlp":
+        return _FEATURE_NUMBERS if is_regression else _FEATURES
+    return _IMAGE_NUMBERS if is_regression else _IMAGES
+
+
+def _with_steps_of(share: float, optimizer: OptimizerConfig) -> OptimizerConfig:
+    """Smaller steps for smaller batches, whose gradients are noisier; never larger ones."""
+    if share >= 1.0 or optimizer.kind != "sgd":
+        return optimizer
+    return replace(optimizer, learning_rate=optimizer.learning_rate * share)
+
+
+def _batch_size(usual: int, samples: int) -> int:
+    """Smaller for little data, larger for much: powers of two."""
+    size = usual
+    while size > SMALLEST_BATCH and samples / size < FEWEST_STEPS:
+        size //= 2
+    while size < LARGEST_BATCH and samples / size > 1000:
+        size *= 2
+    return size

@@ -1,0 +1,282 @@
+"""Files of NumPy that hold features and labels: which array is which, and how they are written."""
+
+from __future__ import annotations
+
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrimloss.auditing.sources.base import Label, SourceError, SourceOptions
+from discrimloss.auditing.sources.label_arrays import (
+    LABEL_SUFFIXES,
+    Array,
+    LabelFile,
+    load_array,
+    one_per_sample,
+    reason_of,
+    with_new_labels,
+)
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.options import did_you_mean
+
+FEATURES = (
+    *("features", "feature", "x", "embeddings", "embedding", "vectors", "data", "images"),
+    *("inputs", "x_train", "train_x"),
+)
+LABELS = (
+    *("labels", "label", "y", "targets", "target", "classes", "class", "y_train", "train_y"),
+    "train_labels",
+)
+IDS = ("ids", "id", "names", "filenames", "paths", "keys", "index")
+"""What arrays are usually called, the most usual first. Capital letters do not matter."""
+
+_npy: Any = np.lib.format  # without types
+
+
+class ArrayFile(ABC):
+    """Features, labels and perhaps names of samples."""
+
+    options: SourceOptions
+    """As given, with what was found out about the labels."""
+    features: Array
+    """Shape (samples, ...), numbers; perhaps mapped from the file."""
+    labels: Array
+    """Shape (samples,), as they are in the file."""
+    ids: Array | None
+    """Shape (samples,), if the file names its samples."""
+    notes: tuple[str, ...]
+
+    @abstractmethod
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """Write the files once more, with other labels and without some rows; returns them."""
+
+    def kept_rows(self, dropped: Collection[int]) -> Array:
+        """The numbers of all rows that are not dropped."""
+        keep = np.ones(len(self.features), dtype=np.bool_)
+        keep[list(dropped)] = False
+        return np.flatnonzero(keep)
+
+
+def open_arrays(options: SourceOptions) -> ArrayFile:
+    """The file at ``options.path``, or a `SourceError`."""
+    is_archive = Path(options.path).suffix.lower() == ".npz"
+    return Archive(options) if is_archive else SeparateFiles(options)
+
+
+class Archive(ArrayFile):
+    """An ``.npz`` with an array of features and one of labels, found by name or by shape."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options, self.path = options, Path(options.path)
+        self.notes = ()
+        arrays, self._unreadable = _read_archive(self.path)
+        features_name = _find_features(self.path, arrays)
+        self.features = require_numbers(arrays[features_name], f"{features_name!r} in {self.path}")
+        self.labels_name = self._find_labels(arrays, features_name)
+        name = f"{self.labels_name!r} in {self.path}"
+        self.labels = one_per_sample(arrays[self.labels_name], len(self.features), name)
+        self.ids = self._find_ids(arrays)
+
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """The same archive. Every array with a row per sample loses the dropped ones."""
+        directory.mkdir(parents=True, exist_ok=True)
+        written, keep = directory / self.path.name, self.kept_rows(dropped)
+        with (
+            atomic_write(written) as unfinished,
+            zipfile.ZipFile(self.path) as old,
+            zipfile.ZipFile(unfinished, "w", allowZip64=True) as new,
+        ):
+            for member in old.infolist():
+                name = member.filename.removesuffix(".npy")
+                if name != self.labels_name and (not dropped or not self._has_rows(name)):
+                    new.writestr(member, old.read(member), member.compress_type)
+                    continue
+                with old.open(member) as file:
+                    array: Array = _npy.read_array(file, allow_pickle=False)
+                if name == self.labels_name:
+                    array = with_new_labels(array, new_labels)
+                # A fresh description: the old one knows the old length.
+                with new.open(_described(member), "w", force_zip64=True) as target:
+                    _npy.write_array(target, array[keep], allow_pickle=False)
+        return [written]
+
+    def _has_rows(self, name: str) -> bool:
+        if name in self._unreadable:
+            raise SourceError(
+                f"samples cannot be dropped from {self.path}, because {name!r} in it "
+                f"cannot be read ({self._unreadable[name]}): take that array out"
+            )
+        shape = self._shapes.get(name, ())
+        return len(shape) > 0 and shape[0] == len(self.features)
+
+    def _find_labels(self, arrays: Mapping[str, Array], features_name: str) -> str:
+        self._shapes = {name: array.shape for name, array in arrays.items()}
+        wanted = self.options.label
+        if wanted is not None:
+            _require_array(self.path, wanted, "--label", arrays, self._unreadable)
+            return wanted
+        others = {name: array for name, array in arrays.items() if name != features_name}
+        if (name := _by_name(LABELS, others)) is not None:
+            return name
+        size = len(arrays[features_name])
+        fitting = [
+            name
+            for name, array in others.items()
+            if array.shape == (size,) and name.lower() not in IDS and name != self.options.id
+        ]
+        if len(fitting) == 1:
+            self.notes = (*self.notes, f"the labels are the array {fitting[0]!r}")
+            return fitting[0]
+        for name, reason in self._unreadable.items():
+            if name.lower() in LABELS:
+                raise SourceError(f"cannot read the labels, {name!r} in {self.path}: {reason}")
+        raise SourceError(
+            f"say which array of {self.path} holds the labels (--label): it has {', '.join(arrays)}"
+        )
+
+    def _find_ids(self, arrays: Mapping[str, Array]) -> Array | None:
+        wanted = self.options.id
+        if wanted is not None:
+            _require_array(self.path, wanted, "--id", arrays, self._unreadable)
+            return arrays[wanted]
+        name = _by_name(IDS, arrays)
+        if name is None or name == self.labels_name:
+            return None
+        ids = arrays[name]
+        if ids.shape != (len(self.features),) or len(np.unique(ids)) < len(ids):
+            return None
+        self.notes = (*self.notes, f"samples are named by the array {name!r}")
+        return ids
+
+
+class SeparateFiles(ArrayFile):
+    """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.path, self.notes = Path(options.path), ()
+        options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
+        features = load_array(self.path, mapped=True)
+        self.features = require_numbers(features, str(self.path))
+        label_path = self._label_path(options.label)
+        # Absolute: the audit is opened again, perhaps from another directory.
+        self.options = replace(options, label=str(label_path))
+        self.label_file = LabelFile(label_path, len(self.features))
+        self.labels = self.label_file.read()
+        self.ids = None
+
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """Both files, under their names."""
+        directory.mkdir(parents=True, exist_ok=True)
+        keep = self.kept_rows(dropped)
+        features, labels = directory / self.path.name, directory / self.label_file.path.name
+        if labels == features:  # they come from two folders
+            labels = directory / f"labels-{labels.name}"
+        self.label_file.write(labels, new_labels, keep)
+        with atomic_write(features) as unfinished, unfinished.open("wb") as file:
+            np.save(file, self.features[keep] if dropped else self.features)
+        return [features, labels]
+
+    def _label_path(self, given: str | None) -> Path:
+        folder = self.path.parent
+        if given is not None:
+            path = next((p for p in (folder / given, Path(given)) if p.is_file()), None)
+            if path is None:
+                raise SourceError(f"there is no file of labels {given} (--label): check the path")
+            if path.suffix.lower() not in LABEL_SUFFIXES:
+                raise SourceError(
+                    f"cannot read labels from {path}: its name must end in one of "
+                    f"{', '.join(LABEL_SUFFIXES)}"
+                )
+            return path.absolute()
+        names = [f"{name}{suffix}" for name in LABELS for suffix in LABEL_SUFFIXES]
+        names += [f"{self.path.stem}{n}{s}" for n in ("_labels", "-labels") for s in LABEL_SUFFIXES]
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if len(found) != 1:
+            candidates = f": there are {', '.join(p.name for p in found)}" if found else ""
+            raise SourceError(
+                f"say which file holds the labels of {self.path} (--label FILE){candidates}"
+            )
+        self.notes = (f"the labels are in {found[0].name}",)
+        return found[0].absolute()
+
+
+def require_numbers(features: Array, name: str) -> Array:
+    """Features that can be learnt from, or a `SourceError`.
+
+    Args:
+        features: of any type and shape.
+        name: of the array or the file, for the message.
+    """
+    if features.dtype.kind not in "biuf":
+        raise SourceError(f"{name} holds {features.dtype}, which are no features: give numbers")
+    if features.ndim == 0 or features.size == 0:
+        raise SourceError(f"{name} has the shape {features.shape}: there is nothing to audit")
+    return features
+
+
+def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """The arrays by name, and why some cannot be read."""
+    arrays, unreadable = {}, {}
+    try:
+        # Opened here, because np.load leaves the file of a broken archive open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            for name in archive.files:
+                try:
+                    array = archive[name]
+                except ValueError as error:
+                    unreadable[name] = reason_of(error)
+                else:
+                    if isinstance(array, np.ndarray):
+                        arrays[name] = array
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise SourceError(f"cannot read {path}: {reason_of(error)}") from error
+    return arrays, unreadable
+
+
+def _find_features(path: Path, arrays: Mapping[str, Array]) -> str:
+    if (name := _by_name(FEATURES, arrays)) is not None:
+        return name
+    several = [n for n, array in arrays.items() if array.ndim > 1 and array.dtype.kind in "biuf"]
+    if len(several) == 1:
+        return several[0]
+    raise SourceError(
+        f"cannot tell which array of {path} holds the features (it has "
+        f"{', '.join(arrays) or 'none that can be read'}): call it 'features'"
+    )
+
+
+def _by_name(usual: Sequence[str], arrays: Mapping[str, Array]) -> str | None:
+    names = {name.lower(): name for name in arrays}
+    return next((names[name] for name in usual if name in names), None)
+
+
+def _require_array(
+    path: Path,
+    name: str,
+    option: str,
+    arrays: Mapping[str, Array],
+    unreadable: Mapping[str, str],
+) -> None:
+    if name in unreadable:
+        raise SourceError(f"cannot read {name!r} in {path} ({option}): {unreadable[name]}")
+    if name not in arrays:
+        raise SourceError(
+            f"{path} has no array {name!r} ({option}): {did_you_mean(name, list(arrays))}"
+        )
+
+
+def _described(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    described = zipfile.ZipInfo(member.filename, member.date_time)
+    described.compress_type = member.compress_type
+    return described

@@ -1,0 +1,220 @@
+"""Tables in Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discrimloss.auditing.sources.arrow import arrow
+from discrimloss.auditing.sources.base import Label, SourceError
+from discrimloss.auditing.sources.memory import require_memory
+from discrimloss.auditing.sources.rows import FileRows, number_of_class, number_text
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.judging.verdicts import import_pandas
+
+if TYPE_CHECKING:
+    import pandas
+
+_MEMORY_PER_BYTE = 2.0  # of what is uncompressed in the file
+
+
+class ParquetRows(FileRows):
+    """The rows of a Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        pyarrow, parquet = arrow(), arrow("parquet")
+        try:
+            with parquet.ParquetFile(path) as file:
+                self._metadata = file.metadata
+                self._schema = file.schema_arrow
+        except (pyarrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+        self.columns = tuple(self._schema.names)
+        self.check_columns()
+        counts = [self._metadata.row_group(i).num_rows for i in range(self._num_groups)]
+        self._group_ends = np.cumsum(counts)
+        self._last_group: tuple[int, Any] | None = None
+
+    @property
+    def _num_groups(self) -> int:
+        return int(self._metadata.num_row_groups)
+
+    def __len__(self) -> int:
+        return int(self._metadata.num_rows)
+
+    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """Columns with the types they have; all of them if None."""
+        names = list(self.columns if columns is None else columns)
+        table = self._read(names)
+        columns_by_name = {name: as_series(table.column(name)) for name in names}
+        frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
+        return frame
+
+    def raw_labels(self, column: str) -> pandas.Series:
+        """A column as it is."""
+        labels: pandas.Series = as_series(self._read([column]).column(0))
+        return labels
+
+    def texts(self, column: str) -> list[str | None]:
+        """A column as texts; None where it is null or empty."""
+        values = self._read([column]).column(0).to_pylist()
+        return [None if value in (None, "") else as_text(value) for value in values]
+
+    def row(self, number: int) -> tuple[tuple[str, str], ...]:
+        """Names and values of a row. Reads the row group it is in, once."""
+        group = int(np.searchsorted(self._group_ends, number, side="right"))
+        if self._last_group is None or self._last_group[0] != group:
+            self._last_group = group, self._read_group(group)
+        table = self._last_group[1]
+        [values] = table.slice(number - self._group_begin(group), 1).to_pylist()
+        return tuple((name, as_text(values[name])) for name in self.columns)
+
+    def write(
+        self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
+    ) -> None:
+        """Write the file once more: the same schema, metadata, row groups and compression."""
+        pyarrow, parquet = arrow(), arrow("parquet")
+        is_kept = np.ones(len(self), bool)
+        is_kept[list(dropped)] = False
+        with (
+            atomic_write(path) as unfinished,
+            parquet.ParquetWriter(
+                unfinished, self._schema, compression=self._compression()
+            ) as writer,
+        ):
+            for group in range(self._num_groups):
+                begin, end = self._group_begin(group), int(self._group_ends[group])
+                table = self._read_group(group)
+                changed = {
+                    number - begin: label
+                    for number, label in new_labels.items()
+                    if begin <= number < end
+                }
+                if changed:
+                    place = self.columns.index(column)
+                    labels = relabelled(table.column(place), changed, column)
+                    table = table.set_column(place, self._schema.field(place), labels)
+                table = table.filter(pyarrow.array(is_kept[begin:end]))
+                writer.write_table(table.replace_schema_metadata(self._schema.metadata))
+
+    def require_label(self, label: Label, column: str) -> None:
+        """Raise a `SourceError` if the type of a column has no room for a label."""
+        require_value(label, self._schema.field(column).type, column)
+
+    def _compression(self) -> dict[str, str]:
+        if not self._num_groups:
+            return {}
+        first = self._metadata.row_group(0)
+        columns = (first.column(i) for i in range(first.num_columns))
+        return {
+            column.path_in_schema: "NONE"
+            if column.compression == "UNCOMPRESSED"
+            else column.compression
+            for column in columns
+        }
+
+    def _group_begin(self, group: int) -> int:
+        return int(self._group_ends[group - 1]) if group else 0
+
+    def _read(self, columns: list[str]) -> Any:
+        pyarrow, parquet = arrow(), arrow("parquet")
+        size = sum(
+            column.total_uncompressed_size
+            for group in map(self._metadata.row_group, range(self._num_groups))
+            for column in map(group.column, range(group.num_columns))
+            if column.path_in_schema.partition(".")[0] in columns
+        )
+        require_memory(_MEMORY_PER_BYTE * size, f"reading {self.path}")
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                return file.read(columns)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _read_group(self, group: int) -> Any:
+        pyarrow, parquet = arrow(), arrow("parquet")
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                return file.read_row_group(group)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> SourceError:
+        reason = str(error).partition("\n")[0]
+        return SourceError(
+            f"cannot read {self.path} as a Parquet file ({reason}): write it once more"
+        )
+
+
+def as_series(column: Any) -> Any:
+    """A column as pandas has it; exact decimals as numbers, truth values with gaps as such."""
+    pyarrow = arrow()
+    if pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    series = column.to_pandas()
+    return series.astype("boolean") if pyarrow.types.is_boolean(column.type) else series
+
+
+def as_text(value: Any) -> str:
+    """A value of Arrow as a person reads it; nothing where there is none."""
+    if value is None:
+        return ""
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def require_value(label: Label, kind: Any, column: str) -> None:
+    """Raise a `SourceError` if a column of a type of Arrow cannot hold a label."""
+    is_dictionary = arrow("types").is_dictionary(kind)
+    _value(label, kind.value_type if is_dictionary else kind, column)
+
+
+def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
+    """A column with other values in some places, of the same type."""
+    pyarrow, compute = arrow(), arrow("compute")
+    kind = column.type
+    is_dictionary = pyarrow.types.is_dictionary(kind)
+    values = column.cast(kind.value_type) if is_dictionary else column
+    mask = np.zeros(len(column), bool)
+    mask[list(changed)] = True
+    new = [_value(changed[place], values.type, name) for place in sorted(changed)]
+    flat = pyarrow.concat_arrays(values.chunks)
+    replaced = compute.replace_with_mask(
+        flat, pyarrow.array(mask), pyarrow.array(new, type=values.type)
+    )
+    return replaced.dictionary_encode().cast(kind) if is_dictionary else replaced
+
+
+def _value(label: Label, kind: Any, column: str) -> Any:
+    """A label as a value of a type of Arrow."""
+    types = arrow("types")
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return label if isinstance(label, str) else number_text(label)
+    if types.is_boolean(kind):
+        truths = {"true": True, "1": True, "false": False, "0": False}
+        text = label if isinstance(label, str) else number_text(label)
+        if text.lower() not in truths:
+            raise SourceError(
+                f"the column {column!r} holds true and false, and the new label {label!r} is "
+                "neither: choose another one, or turn the column into texts first"
+            )
+        return truths[text.lower()]
+    if types.is_integer(kind):
+        number = number_of_class(label, column, "whole numbers")
+        if not number.is_integer():
+            raise SourceError(
+                f"the column {column!r} holds whole numbers, and the new label {label!r} is none: "
+                "choose another one, or turn the column into numbers with a point first"
+            )
+        # Not by way of a float: those have no whole numbers beyond 2 ** 53.
+        return int(label) if isinstance(label, str) and label.lstrip("-").isdigit() else int(number)
+    if types.is_floating(kind):
+        return number_of_class(label, column, "numbers")
+    if types.is_decimal(kind):
+        number_of_class(label, column, "numbers")
+        return Decimal(str(label)).quantize(Decimal(1).scaleb(-kind.scale))
+    raise SourceError(f"cannot write labels into the column {column!r}, which holds {kind}")

@@ -1,0 +1,1 @@
+"""From losses or predictions to verdicts on labels."""

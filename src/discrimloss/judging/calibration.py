@@ -1,0 +1,228 @@
+"""How likely is a label incorrect, judged from the losses alone?
+
+Nobody has clean labels to calibrate against, so the distribution of the samples' average losses
+must tell. On a log scale it is a mixture: correct labels around a small loss with a tail of hard
+ones, incorrect labels around a large loss with a tail of half-memorised ones. Both parts are log-F
+distributions, whose two exponential tails have rates of their own; the family holds the logarithms
+of gamma, F (squared errors with heavy tails) and, as a limit, log-normal losses.
+
+Losses near zero are simply learned: of them only the number enters the fit, so that their shape,
+which depends on rounding as much as on the data, cannot bend the part that matters.
+
+What keeps clean data quiet are two more facts. The samples must be worth five more parameters (the
+Bayesian information criterion), or they are all of one kind. And a label that the model could not
+learn loses about what every label lost before training: the incorrect part must sit near or above
+the loss scale of the first epoch, and hard samples, which in a task that can be learned are far
+below, cannot pass for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+from discrimloss.histogram import finite_range
+from discrimloss.judging.minimizing import minimize
+from discrimloss.state.shards import WHOLE_TABLE, Shards
+
+BINS = 256
+LEARNED_RATIO = 0.03  # losses below this share of the scale are learned
+LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)  # how a mass below is summed up
+ANCHOR = 0.5  # of the scale: the incorrect part is densest above it
+RAREST = 1e-3  # noise rates below this are not told apart from none
+LARGEST_SHAPE = 4.0
+MOST_ITERATIONS = 150
+EXTRA_PARAMETERS = 5  # of two parts over one
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A non-decreasing map from average loss to the probability that the label is incorrect."""
+
+    low: float
+    """Smallest average loss, or 0 if that is smaller: losses are measured from here."""
+    scale: float
+    first: float
+    """Log-scale position of the first bin's centre."""
+    width: float
+    probabilities: Tensor
+    """Shape (bins,), float64, at the bin centres."""
+
+    def __call__(self, losses: Tensor) -> Tensor:
+        """Probabilities of losses of any shape, interpolated between the bins; NaN stays NaN."""
+        table = self.probabilities.to(losses.device, losses.dtype)
+        position = (_log_ratio(losses, self.low, self.scale) - self.first) / self.width
+        inside = position.clamp(0, len(table) - 1)
+        left = inside.nan_to_num().long().clamp(max=len(table) - 2)
+        probability = torch.lerp(table[left], table[left + 1], inside - left)
+        return torch.where(position < -0.5, 0.0, probability)  # below the first bin: learned
+
+
+def calibrate(
+    averages: Callable[[], Iterable[Tensor]], scale: float, shards: Shards = WHOLE_TABLE
+) -> Calibration:
+    """Fit the mixture to average losses.
+
+    Args:
+        averages: gives the samples' average losses in chunks; called twice. NaN is left out.
+        scale: the loss scale of the first epoch.
+        shards: how the samples are divided among processes, each of which fits the same to all.
+    """
+    low, high = finite_range(averages(), shards, start=0.0)
+    start = math.log(LEARNED_RATIO)
+    end = max(math.log(max((high - low) / scale, ANCHOR)), math.log(ANCHOR)) + 1.0
+    width = (end - start) / BINS
+    counts, learned = torch.zeros(BINS, dtype=torch.int64), 0
+    for chunk in averages():
+        position = (_log_ratio(chunk[chunk.isfinite()], low, scale) - start) / width
+        above = position[position >= 0].long().clamp_(max=BINS - 1)
+        counts += torch.bincount(above, minlength=BINS).cpu()
+        learned += position.numel() - above.numel()
+    *bins, learned = shards.total(torch.cat([counts, torch.tensor([learned])])).tolist()
+    counts = torch.tensor(bins)
+    with torch.inference_mode(False), torch.enable_grad():
+        centers = start + width * (torch.arange(BINS, dtype=torch.float64) + 0.5)
+        mixture = _Mixture(centers, counts.clone().double(), float(learned), width)
+        probabilities = _incorrect_probabilities(mixture)
+    return Calibration(low, scale, float(centers[0]), width, probabilities)
+
+
+def _log_ratio(losses: Tensor, low: float, scale: float) -> Tensor:
+    return torch.log((losses - low) / scale)
+
+
+def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> Tensor:
+    """Log density of a log-F distribution with the given mode; `shape` holds log (s, a, b).
+
+    Falls like ``exp(a z)`` to the left and ``exp(-b z)`` to the right, ``z`` in units of ``s``. No
+    part may be narrower than a bin: its likelihood would grow without bound.
+    """
+    shape = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)  # beyond, lgamma loses all digits
+    scale = shape[0].exp() + smallest_scale
+    left, right = shape[1].exp(), shape[2].exp()
+    z = (at - mode) / scale + shape[1] - shape[2]
+    log_beta = torch.lgamma(left) + torch.lgamma(right) - torch.lgamma(left + right)
+    return left * z - (left + right) * softplus(z) - log_beta - scale.log()
+
+
+def _log_f_mass_below(cut: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> Tensor:
+    """Log of the mass that the same distribution has below `cut`: a sum and an exponential tail."""
+    at = torch.cat([cut - LEFT_GRID, cut - LEFT_GRID[-1:]])
+    density = _log_f_density(at, mode, shape, smallest_scale)
+    bounded = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)
+    tail = density[-1] + torch.log(bounded[0].exp() + smallest_scale) - bounded[1]
+    return torch.logaddexp(torch.logsumexp(density[:-1], 0) + math.log(0.1), tail)
+
+
+@dataclass
+class _Mixture:
+    """Nine numbers: mode and shape of the correct part, of the incorrect part, and log-odds."""
+
+    centers: Tensor
+    counts: Tensor
+    learned: float
+    """How many samples are below the first bin."""
+    width: float
+
+    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Log density of both parts at the centres, each with its share; last, the mass below."""
+        odds = parameters[8]
+        correct = self._log_part(parameters[0], parameters[1:4])
+        incorrect = self._log_part(self.incorrect_mode(parameters), parameters[5:8])
+        return correct + logsigmoid(-odds), incorrect + logsigmoid(odds)
+
+    def incorrect_mode(self, parameters: Tensor) -> Tensor:
+        return math.log(ANCHOR) + softplus(parameters[4])
+
+    def objective(self, parameters: Tensor) -> Tensor:
+        """Negative log posterior per sample; the priors weigh as much as a few samples."""
+        correct, incorrect = self.log_parts(parameters)
+        prior = _shape_prior(parameters[1:4]) + _shape_prior(parameters[5:8])
+        prior = prior + softplus(math.log(RAREST) - parameters[8])
+        return self._per_sample(torch.logaddexp(correct, incorrect), prior)
+
+    def one_part_objective(self, parameters: Tensor) -> Tensor:
+        """The same where all labels are correct: four numbers."""
+        correct = self._log_part(parameters[0], parameters[1:4])
+        return self._per_sample(correct, _shape_prior(parameters[1:4]))
+
+    def _log_part(self, mode: Tensor, shape: Tensor) -> Tensor:
+        below = _log_f_mass_below(self.centers[0] - self.width / 2, mode, shape, self.width)
+        density = _log_f_density(self.centers, mode, shape, self.width)
+        return torch.cat([density, below.reshape(1)])
+
+    def _per_sample(self, log_part: Tensor, prior: Tensor) -> Tensor:
+        likelihood = (self.counts * log_part[:-1]).sum() + self.learned * log_part[-1]
+        return (prior - likelihood) / self.number
+
+    @property
+    def number(self) -> float:
+        return max(float(self.counts.sum()) + self.learned, 1.0)
+
+    def one_part_start(self) -> list[float]:
+        mode, scale = self._moments(self.counts >= 0, self.learned, fallback=0.0)
+        return [mode, scale, 0.0, 0.0]
+
+    def start(self, cut: float) -> list[float]:
+        """Parameters from a plain division of the samples at `cut`."""
+        below = self.centers < cut
+        correct_mean, correct_scale = self._moments(below, self.learned, fallback=cut - 2.0)
+        incorrect_mean, incorrect_scale = self._moments(~below, 0.0, fallback=cut + 1.0)
+        excess = max(incorrect_mean - math.log(ANCHOR), 0.1)
+        share = float(self.counts[~below].sum()) / self.number
+        share = min(max(share, RAREST), 1 - RAREST)
+        return [
+            *(correct_mean, correct_scale, 0.0, 0.0),
+            *(math.log(math.expm1(excess)), incorrect_scale, 0.0, 0.0),
+            math.log(share / (1 - share)),
+        ]
+
+    def _moments(self, chosen: Tensor, learned: float, fallback: float) -> tuple[float, float]:
+        # The learned ones are somewhere below the first bin: two units is as good a guess as any.
+        counts = torch.cat([self.counts[chosen], self.counts.new_tensor([learned])])
+        centers = torch.cat([self.centers[chosen], self.centers[:1] - 2.0])
+        number = float(counts.sum())
+        if number == 0:
+            return fallback, math.log(0.3)
+        mean = float((counts * centers).sum()) / number
+        variance = float((counts * (centers - mean).square()).sum()) / number
+        # With a = b = 1 the distribution is logistic: its deviation is 1.8 times its scale.
+        return mean, math.log(max(math.sqrt(variance), 0.2) / 1.8)
+
+
+def _shape_prior(shape: Tensor) -> Tensor:
+    return 0.5 * (shape / shape.new_tensor([1.0, 1.5, 1.5])).square().sum()
+
+
+def _incorrect_probabilities(mixture: _Mixture) -> Tensor:
+    """Probability of the incorrect part at each centre; all 0 where one part is enough."""
+    starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
+    value, parameters = min((_minimize(mixture.objective, s) for s in starts), key=lambda f: f[0])
+    one_part_value, _ = _minimize(mixture.one_part_objective, mixture.one_part_start())
+    gain = (one_part_value - value) * mixture.number
+    if not gain > 0.5 * EXTRA_PARAMETERS * math.log(mixture.number):
+        return torch.zeros_like(mixture.centers)
+    correct, incorrect = mixture.log_parts(parameters)
+    mode = float(mixture.incorrect_mode(parameters))
+    return _non_decreasing(torch.sigmoid(incorrect - correct)[:-1], mixture.centers, mode)
+
+
+def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
+    place = torch.tensor(start, dtype=torch.float64)
+    return minimize(objective, place, MOST_ITERATIONS, tolerance=1e-7)
+
+
+def _non_decreasing(probabilities: Tensor, centers: Tensor, peak: float) -> Tensor:
+    """A larger loss is never better: outwards from the incorrect part's mode, tails may not cross.
+
+    Two fitted tails can cross again where there are hardly any samples.
+    """
+    middle = int((centers < peak).sum().clamp(1, len(centers) - 1))
+    below = probabilities[:middle].flip(0).cummin(0).values.flip(0)
+    above = torch.cat([below[-1:], probabilities[middle:]]).cummax(0).values[1:]
+    return torch.cat([below, above])

@@ -1,0 +1,1 @@
+"""The per-sample state: rows, ids, shards, processes, files."""

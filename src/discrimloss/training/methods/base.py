@@ -1,0 +1,160 @@
+"""What a method is: networks, a training step, and whatever it remembers of the samples."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from discrimloss.judging.verdicts import Verdicts
+from discrimloss.loss import DiscrimLoss
+from discrimloss.registry import Registry
+
+methods: Registry[Callable[..., Any]] = Registry("method", "discrimloss.training.methods")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some training samples, on the training device."""
+
+    inputs: Any
+    """What a network takes: a tensor, or a dict of tensors."""
+    target: Tensor
+    """Shape (batch,): the labels as given."""
+    index: Tensor
+    """Shape (batch,): which training sample each row is."""
+
+
+class StepResult(NamedTuple):
+    """What a training step gives back."""
+
+    loss: Tensor
+    """A scalar to differentiate. Mean over the batch: processes average their gradients."""
+    losses: Tensor
+    """Shape (batch,), detached: the task loss of each sample, for the records."""
+    output: Tensor
+    """Detached: what the first network answered, for the records."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method may know of the task. Clean labels are not among it."""
+
+    build_network: Callable[[], nn.Module]
+    """A freshly initialised network, a new one at each call."""
+    task_losses: Callable[[Tensor, Tensor], Tensor]
+    """``(output, target)`` to the unreduced task loss, shape (batch,)."""
+    num_samples: int
+    num_classes: int | None
+    """None for a regression."""
+    epochs: int
+    target: Tensor
+    """Shape (num_samples,): all labels, as given."""
+    difficulty: Tensor | None = None
+    """Shape (num_samples,): how hard each sample is, where the dataset knows."""
+
+    def require_classes(self, method: str, why: str) -> int:
+        """The number of classes, or a `ValueError` that says why `method` needs some."""
+        if self.num_classes is None:
+            raise ValueError(
+                f"method {method!r} does not fit a regression: it {why}; "
+                "docs/methods.md says which ones do"
+            )
+        return self.num_classes
+
+
+def loss_history(setting: Setting) -> DiscrimLoss:
+    """The samples' average losses, kept by a criterion that looks on: its weights cannot move."""
+    return DiscrimLoss(setting.num_samples, setting.epochs, weight_range=(1.0, 1.0))
+
+
+class Method(nn.Module, ABC):
+    """A way to learn from a batch. Keyword-only arguments are the keys of ``[options]``.
+
+    All state is in `state_dict`: parameters, buffers, submodules. A method that fits some tasks
+    only raises a `ValueError` with one sentence in its constructor.
+
+    Args:
+        setting: what may be known of the task.
+        num_networks: how many networks are trained side by side.
+        keeps_history: whether to look on at the samples' losses, which costs little and tells wrong
+            labels from right ones as far as the losses can.
+    """
+
+    needs: ClassVar[str] = "nothing"
+    """What must be known in advance beyond the labels as given, for the table of the methods."""
+
+    def __init__(
+        self, setting: Setting, num_networks: int = 1, *, keeps_history: bool = True
+    ) -> None:
+        super().__init__()
+        self.setting = setting
+        self.epoch = 1
+        """The epoch at work. Not state: `begin_epoch` sets it, also after a resume."""
+        self.networks = nn.ModuleList(setting.build_network() for _ in range(num_networks))
+        self.history: DiscrimLoss | None = None
+        if keeps_history:
+            self.history = loss_history(setting)
+
+    @abstractmethod
+    def training_step(self, batch: Batch) -> StepResult:
+        """The loss of a batch. The loop differentiates it and moves the parameters."""
+
+    def forward(self, batch: Batch) -> StepResult:
+        """The training step: it goes through the module's call, where wrappers hook in."""
+        result = self.training_step(batch)
+        if self.history is not None:
+            self.history(result.losses, batch.index)
+        return result
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before the first step of an epoch, and again when one is resumed half-way.
+
+        What overrides it calls this one first.
+        """
+        self.epoch = epoch
+        if self.history is not None:
+            self.history.set_epoch(epoch)
+
+    def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
+        """Which samples to visit in an epoch, in which order: all of them, shuffled."""
+        return torch.randperm(self.setting.num_samples, generator=generator)
+
+    def trainable_parameters(self) -> Iterable[nn.Parameter]:
+        """What the optimizer moves: the parameters of the networks."""
+        return (p for p in self.networks.parameters() if p.requires_grad)
+
+    def after_backward(self) -> None:
+        """Called between the gradients and the optimizer's step."""
+
+    def after_step(self) -> None:
+        """Called after the optimizer's step."""
+
+    def predict(self, inputs: Any) -> Tensor:
+        """The answer that is evaluated: the first network's."""
+        output: Tensor = self.networks[0](inputs)
+        return output
+
+    def verdicts(self) -> Verdicts | None:
+        """What to think of each label: from the loss history, if it is kept."""
+        return None if self.history is None else self.history.verdicts()
+
+    def sample_scores(self) -> Tensor | None:
+        """How much the method itself distrusts each label, shape (num_samples,).
+
+        Higher is more suspicious; NaN for a sample that was never in a batch. None for a method
+        that forms no opinion on samples.
+        """
+        return None
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The values in use, also those that follow from others, for the summary."""
+        return {}
+
+    def log_values(self) -> dict[str, float]:
+        """Figures of the current epoch for the history."""
+        return {}

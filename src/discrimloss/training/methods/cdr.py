@@ -1,0 +1,97 @@
+"""CDR: parameters that matter little for the loss are not fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from discrimloss.training.methods.base import Setting, methods
+from discrimloss.training.methods.noise_rate import NoiseRate
+from discrimloss.training.methods.plain import Plain
+
+
+def critical_threshold(importance: Tensor, share: float) -> Tensor:
+    """The smallest importance among the `share` of parameters with the greatest, at least one.
+
+    >>> critical_threshold(torch.tensor([3.0, 1.0, 4.0, 2.0]), share=0.5)
+    tensor(3.)
+    """
+    count = importance.numel()
+    critical = min(max(int(share * count), 1), count)
+    return importance.kthvalue(count - critical + 1).values
+
+
+@torch.no_grad()
+def keep_critical_gradients(weights: Sequence[Tensor], noise_rate: float) -> None:
+    """Change the gradients of `weights` in place, all of them ranked together.
+
+    Critical are the ``1 - noise_rate`` with the greatest ``|gradient * value|``. Their gradient is
+    multiplied by ``1 - noise_rate``, that of the others by 0.
+    """
+    share = 1.0 - noise_rate
+    pairs = [(weight.grad, weight) for weight in weights if weight.grad is not None]
+    if not pairs or share == 1.0:
+        return
+    everything = torch.cat([(gradient * weight).abs().flatten() for gradient, weight in pairs])
+    threshold = critical_threshold(everything, share)
+    for gradient, weight in pairs:
+        # Multiplied, not filled in: what overflowed in half precision must stay visible to the
+        # gradient scaler, and 0 times infinity is NaN.
+        gradient.mul_((gradient * weight).abs() >= threshold).mul_(share)
+
+
+@methods.register("cdr")
+class CDR(Plain):
+    """CDR: only the critical parameters follow the gradient (Xia et al. 2021).
+
+    In every step the weights are ranked by ``|gradient * value|``, the paper's criterion. The
+    ``1 - tau`` of them that come first are critical, ``tau`` being the noise rate: they follow
+    ``1 - tau`` times the gradient, and decay. The others only decay.
+
+    What is as in the authors' released code where the paper leaves it open or says otherwise:
+
+    - All weights of a network are ranked together, not layer by layer. Ranked are tensors of two
+      and more dimensions; biases and normalisation follow their gradient as usual.
+    - Decay and momentum are the optimizer's: ``optimizer.weight_decay`` pulls in proportion to the
+      weight, where the paper's equations have its sign. With momentum, a weight that becomes
+      non-critical still coasts on what it has of earlier steps. AdamW cancels the factor
+      ``1 - tau``, as it cancels any factor, but not the choice.
+
+    The paper stops early, by the accuracy on noisy validation labels, and protects what is learned
+    until then; at the last epoch of a long run there is less to be gained.
+
+    Args:
+        setting: what may be known of the task.
+        noise_rate: ``tau``; the paper takes it as known or estimated beforehand. None (ours) to
+            estimate it during the run; until the first estimate all weights are critical.
+    """
+
+    needs: ClassVar[str] = "noise rate, given or estimated"
+
+    def __init__(self, setting: Setting, *, noise_rate: float | None = None) -> None:
+        rate = NoiseRate(noise_rate, setting.epochs)
+        super().__init__(setting)
+        self.noise_rate = rate
+        self._rate_now = float(rate)  # follows from the state: no step waits for the device
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Renew the noise rate, if it is estimated."""
+        super().begin_epoch(epoch)
+        self.noise_rate.begin_epoch(epoch, self.history)
+        self._rate_now = float(self.noise_rate)
+
+    def after_backward(self) -> None:
+        """Take the gradient from the non-critical weights; processes hold equal gradients here."""
+        weights = [weight for weight in self.trainable_parameters() if weight.dim() >= 2]
+        keep_critical_gradients(weights, self._rate_now)
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The noise rate, and where it is from."""
+        return self.noise_rate.record()
+
+    def log_values(self) -> dict[str, float]:
+        """The noise rate: the share of weights that only decay."""
+        return {"noise_rate": float(self.noise_rate)}

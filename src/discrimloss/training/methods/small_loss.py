@@ -1,0 +1,166 @@
+"""The small-loss trick: leave out the largest losses of a batch, more of them as training goes on.
+
+What co-teaching, co-teaching+ and JoCoR share: how much to forget in which epoch, which rows of a
+batch that leaves, and a base class that trains two networks and remembers who was left out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from discrimloss.state.gathering import gather_rows, own_rows, weighted_mean
+from discrimloss.training.methods.base import Batch, Method, Setting
+from discrimloss.training.methods.noise_rate import NoiseRate
+from discrimloss.training.methods.sample_mean import SampleMean
+
+GRADUAL_EPOCHS = 10
+LARGEST_GRADUAL_PART = 0.25
+_ROUNDING = 1e-9  # (1 - 0.9) * 10 is a little less than 1
+
+
+def gradual_length(given: int | None, epochs: int) -> int:
+    """Epochs until the forget rate has risen to the noise rate: T_k.
+
+    All three papers take 10 of their 200 epochs. Networks learn the right labels in some number of
+    passes, not in a part of the run, so we keep the 10; but a run of 12 must have time left to
+    train on what it selects, so it is a quarter of the run if that is less.
+    """
+    if given is None:
+        return max(1, min(GRADUAL_EPOCHS, int(LARGEST_GRADUAL_PART * epochs)))
+    if given < 1:
+        raise ValueError(f"gradual_epochs must be at least 1, not {given}")
+    return given
+
+
+def risen_forget_rate(
+    finished_epochs: int, noise_rate: float, gradual_epochs: int, exponent: float = 1.0
+) -> float:
+    """The share of a batch to leave out, 1 - R(T): ``tau * min(T**c / T_k, 1)``.
+
+    T counts the epochs that are over, because the papers' algorithms renew R(T) at the end of
+    epoch T: the first epoch keeps every row.
+    """
+    return noise_rate * min(math.pow(finished_epochs, exponent) / gradual_epochs, 1.0)
+
+
+def small_loss_mask(
+    losses: Tensor, index: Tensor, forget_rate: float, candidates: Tensor | None = None
+) -> Tensor:
+    """Which rows have the smallest losses, shape (batch,), boolean.
+
+    Of n candidates ``int((1 - forget_rate) * n)`` are kept, but at least one if there are any.
+    Between equal losses the smaller sample index decides, so rows may come in any order.
+
+    Args:
+        losses: shape (batch,), of the whole batch.
+        index: shape (batch,): which training sample each row is.
+        forget_rate: the share to leave out.
+        candidates: shape (batch,), boolean: the rows to select from; None for all.
+    """
+    if candidates is None:
+        candidates = torch.ones_like(losses, dtype=torch.bool)
+    by_index = index.argsort(stable=True)
+    order = by_index[losses.masked_fill(~candidates, torch.inf)[by_index].argsort(stable=True)]
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device)
+    kept = (candidates.sum().double() * (1.0 - forget_rate) + _ROUNDING).floor().clamp(min=1.0)
+    return (rank < kept) & candidates
+
+
+def exchanged_loss(losses: tuple[Tensor, Tensor], kept: tuple[Tensor, Tensor]) -> Tensor:
+    """Each network's mean loss on the rows that the other one kept, summed.
+
+    The networks share no parameter, so each gets the gradient of its own part only.
+
+    Args:
+        losses: of this process's rows, for each network.
+        kept: of everyone's rows, as each network chose them.
+    """
+    first, second = losses
+    by_first, by_second = kept
+    return weighted_mean(first, by_second.to(first.dtype)) + weighted_mean(
+        second, by_first.to(second.dtype)
+    )
+
+
+class SmallLossMethod(Method):
+    """Two networks, a noise rate, and the share of visits in which a sample was left out.
+
+    Args:
+        setting: what may be known of the task.
+        noise_rate: the share of wrong labels, None to estimate it.
+        gradual_epochs: as in `gradual_length`.
+    """
+
+    needs: ClassVar[str] = "noise rate, given or estimated"
+
+    def __init__(
+        self, setting: Setting, *, noise_rate: float | None, gradual_epochs: int | None
+    ) -> None:
+        checked_rate = NoiseRate(noise_rate, setting.epochs)
+        checked_length = gradual_length(gradual_epochs, setting.epochs)
+        super().__init__(setting, num_networks=2)
+        self.noise_rate = checked_rate
+        self.gradual_epochs = checked_length
+        self.left_out = SampleMean(setting.num_samples)
+        self.forget_rate = 0.0
+        """Of the epoch at work. Not state: `begin_epoch` sets it, also after a resume."""
+
+    def scheduled_forget_rate(self, finished_epochs: int, noise_rate: float) -> float:
+        """The share of a batch to leave out after so many epochs."""
+        return risen_forget_rate(finished_epochs, noise_rate, self.gradual_epochs)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Renew the noise rate, and what follows from it."""
+        super().begin_epoch(epoch)
+        self.noise_rate.begin_epoch(epoch, self.history)
+        self.forget_rate = self.scheduled_forget_rate(epoch - 1, float(self.noise_rate))
+
+    def answers(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """What both networks answer, and their task losses."""
+        first, second = (network(batch.inputs) for network in self.networks)
+        losses = (
+            self.setting.task_losses(first, batch.target),
+            self.setting.task_losses(second, batch.target),
+        )
+        return (first, second), losses
+
+    def small_losses(
+        self, batch: Batch, *losses: Tensor, candidates: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """For each of the losses, which rows of everyone's batch are small.
+
+        It also remembers which are not, among all rows, whatever the candidates are. Every visit
+        counts, also while nothing is forgotten: all samples have as many of these.
+
+        Args:
+            batch: of this process.
+            losses: of this process, shape (batch,).
+            candidates: of everyone, as in `small_loss_mask`.
+        """
+        index = gather_rows(batch.index)
+        everyones = gather_rows(torch.stack([part.detach() for part in losses], dim=1)).unbind(1)
+        small = tuple(small_loss_mask(column, index, self.forget_rate) for column in everyones)
+        left_out = 1.0 - torch.stack(small).float().mean(dim=0)
+        self.left_out.add(own_rows(left_out), batch.index)
+        if candidates is None:
+            return small
+        return tuple(
+            small_loss_mask(column, index, self.forget_rate, candidates) for column in everyones
+        )
+
+    def sample_scores(self) -> Tensor:
+        """In which share of its visits a sample's loss was too large to be kept."""
+        return self.left_out.values()
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The noise rate, where it is from, and the length of the schedule."""
+        return {**self.noise_rate.record(), "gradual_epochs": self.gradual_epochs}
+
+    def log_values(self) -> dict[str, float]:
+        """The noise rate, and the share of a batch that is left out."""
+        return {"noise_rate": float(self.noise_rate), "forget_rate": self.forget_rate}

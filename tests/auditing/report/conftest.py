@@ -1,0 +1,20 @@
+"""A small run that the tests of reports share."""
+
+from pathlib import Path
+
+import pytest
+from run_host import quick_calibration
+
+from discrimloss.cli import main
+
+SMALL = ("digits", "epochs=3", "train_size=48", "batch_size=16", "tensorboard=false", "threads=1")
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """48 digits, three epochs."""
+    directory = tmp_path_factory.mktemp("runs") / "small"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("discrimloss.judging.verdicts.calibrate", quick_calibration)
+        assert main(["train", *SMALL, "--out", str(directory)]) == 0
+    return directory

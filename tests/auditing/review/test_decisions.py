@@ -1,0 +1,226 @@
+"""The log of decisions: what it comes to, and what no crash, repetition or rival can do to it."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from discrimloss.auditing.review.decision_log import (
+    AlreadyOpenError,
+    DecisionLog,
+    LogWriteError,
+    NothingToUndoError,
+)
+from discrimloss.auditing.review.decisions import (
+    Decisions,
+    Event,
+    number_label,
+    read_decisions,
+    require_same_samples,
+)
+from discrimloss.auditing.sources.base import SourceError
+
+
+def decide(log: DecisionLog, name: str, index: int, action: str = "keep", tab: str = "a") -> Event:
+    label = "dog" if action == "relabel" else None
+    return log.decide(name, tab, action, index, f"s{index}", label)
+
+
+def current(log: DecisionLog) -> dict[int, str]:
+    return {index: event.action for index, event in log.decisions.all_current().items()}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "decisions.jsonl"
+
+
+def test_the_last_event_of_a_sample_counts_and_is_found_again(path: Path) -> None:
+    with DecisionLog(path, now=lambda: "noon") as log:
+        decide(log, "e1", 3)
+        decide(log, "e2", 3, "relabel", tab="b")
+        decide(log, "e3", 5, "drop")
+        decide(log, "e4", 7, "skip")
+        decide(log, "e5", 8)
+        decide(log, "e6", 8, "reopen")
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert lines[1] == {
+        "event": "e2",
+        "tab": "b",
+        "action": "relabel",
+        "index": 3,
+        "id": "s3",
+        "time": "noon",
+        "label": "dog",
+    }
+    with DecisionLog(path) as again:
+        assert current(again) == {3: "relabel", 5: "drop", 7: "skip"}
+        assert again.decisions.version == 6
+
+
+def test_an_undo_goes_back_step_by_step_in_its_own_tab(path: Path) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1, "keep", tab="a")
+        decide(log, "e2", 1, "drop", tab="b")
+        decide(log, "e3", 2, "relabel", tab="a")
+        assert log.undo("u1", "a").index == 2
+        assert current(log) == {1: "drop"}
+        # The one before is of sample 1, on which another tab decided since: that stays.
+        assert log.undo("u2", "a").undoes == "e1"
+        assert current(log) == {1: "drop"}
+        with pytest.raises(NothingToUndoError):
+            log.undo("u3", "a")
+        assert log.undo("u4", "b").undoes == "e2"
+        assert current(log) == {}
+        decide(log, "e4", 2, "skip", tab="a")
+        assert log.undo("u5", "a").undoes == "e4"
+    assert current_of(path) == {}
+
+
+def current_of(path: Path) -> dict[int, str]:
+    decisions, _ = read_decisions(path)
+    return {index: event.action for index, event in decisions.all_current().items()}
+
+
+def test_an_undo_brings_back_what_was_decided_before(path: Path) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1, "keep")
+        decide(log, "e2", 1, "drop")
+        log.undo("u1", "a")
+    assert current_of(path) == {1: "keep"}
+
+
+def test_what_is_sent_twice_counts_once(path: Path) -> None:
+    with DecisionLog(path) as log:
+        first = decide(log, "e1", 1)
+        decide(log, "e2", 2)
+        assert decide(log, "e1", 1, "drop") == first
+        undone = log.undo("u1", "a")
+        assert log.undo("u1", "a") == undone
+        assert current(log) == {1: "keep"}
+    with DecisionLog(path) as again:  # also after a restart
+        assert again.undo("u1", "a") == undone
+        assert again.decisions.version == 3
+
+
+@pytest.mark.parametrize("torn", [b'{"event": "e3", "ta', b"\0\0\0\0", b'{"event":"\xc3'])
+def test_a_line_torn_by_a_crash_is_mended(path: Path, torn: bytes) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    assert current_of(path) == {1: "keep"}  # who only reads does not touch it
+    assert path.read_bytes() == whole + torn
+    with DecisionLog(path) as log:
+        assert path.read_bytes() == whole
+        decide(log, "e3", 3)
+    assert current_of(path) == {1: "keep", 3: "keep"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"[1]",
+        b"\xff",
+        b'{"event": "x"}',
+        b'{"event":"x","tab":"a","action":"explode","index":1,"id":"s1","time":"t"}',
+        b'{"event":"x","tab":"a","action":"relabel","index":1,"id":"s1","time":"t"}',
+        b'{"event":"x","tab":"a","action":"keep","index":-1,"id":"s1","time":"t"}',
+        b'{"event":"x","tab":"a","action":"undo","index":1,"id":"s1","time":"t","undoes":"nix"}',
+        b'{"event":"e1","tab":"a","action":"keep","index":1,"id":"s1","time":"t"}',
+    ],
+)
+def test_a_line_that_is_no_decision_is_told_and_kept(path: Path, line: bytes) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1)
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    before = path.read_bytes()
+    with pytest.raises(SourceError, match=r"line 2 of .* is no decision"):
+        DecisionLog(path)
+    assert path.read_bytes() == before
+    path.write_bytes(before[: before.index(b"\n") + 1])
+    DecisionLog(path).close()  # the lock of the failed one is gone
+
+
+def test_there_is_one_writer(path: Path) -> None:
+    with DecisionLog(path) as log:
+        with pytest.raises(AlreadyOpenError, match="is being reviewed already"):
+            DecisionLog(path)
+        decide(log, "e1", 1)
+    with DecisionLog(path) as log:
+        decide(log, "e2", 2)
+    assert current_of(path) == {1: "keep", 2: "keep"}
+
+
+def test_a_write_that_fails_leaves_the_log_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1)
+        before = path.read_bytes()
+
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(LogWriteError, match="No space left"):
+                decide(log, "e2", 2)
+        assert path.read_bytes() == before
+        assert current(log) == {1: "keep"}
+        decide(log, "e2", 2)  # the page sends it again
+    assert current_of(path) == {1: "keep", 2: "keep"}
+
+
+def test_a_decision_after_the_end_is_not_said_to_be_saved(path: Path) -> None:
+    with DecisionLog(path) as log:
+        decide(log, "e1", 1)
+    with pytest.raises(LogWriteError, match="has ended"):
+        decide(log, "e2", 2)
+    assert current(log) == {1: "keep"} == current_of(path)
+
+
+def test_many_threads_lose_nothing(path: Path) -> None:
+    with DecisionLog(path) as log:
+
+        def work(tab: str) -> None:
+            for index in range(20):
+                decide(log, f"{tab}-{index}", index, tab=tab)
+
+        threads = [threading.Thread(target=work, args=(tab,)) for tab in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    decisions, length = read_decisions(path)
+    assert {event.event for event in decisions.events} == {
+        f"{tab}-{index}" for tab in "abcd" for index in range(20)
+    }
+    assert length == path.stat().st_size
+
+
+def test_names_in_any_encoding_come_back(path: Path) -> None:
+    odd = "caf\udce9.png"  # as a file name that is not UTF-8 is read
+    with DecisionLog(path) as log:
+        log.decide("e1", "a", "relabel", 0, odd, "naïve")
+    decisions, _ = read_decisions(path)
+    assert (decisions.events[0].id, decisions.events[0].label) == (odd, "naïve")
+    require_same_samples(decisions, (odd,), path)
+
+
+def test_decisions_on_other_samples_are_refused(path: Path) -> None:
+    decisions = Decisions([Event("e1", "a", "keep", 1, "s1", "t")])
+    require_same_samples(decisions, ("s0", "s1"), path)
+    for ids in (("s0",), ("s1", "s0")):
+        with pytest.raises(SourceError, match="'s1', which is not a sample of this audit"):
+            require_same_samples(decisions, ids, path)
+
+
+def test_numbers_as_labels() -> None:
+    assert [number_label(label) for label in (2, 2.5, "1e3", " 4 ")] == [2.0, 2.5, 1000.0, 4.0]
+    for label in ("cat", "", "nan", "inf", None, True, [1], float("nan")):
+        with pytest.raises(ValueError, match="no finite number"):
+            number_label(label)

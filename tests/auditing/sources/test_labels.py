@@ -1,0 +1,103 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.labels import read_labels
+
+
+def test_texts_are_classes_in_the_order_of_their_names() -> None:
+    labels = read_labels(["dog", "cat", "dog", "cat"], None)
+    assert labels.class_names == ("cat", "dog")
+    assert labels.target.tolist() == [1, 0, 1, 0]
+    assert labels.notes == ()
+
+
+def test_numbers_as_texts_are_sorted_as_numbers() -> None:
+    assert read_labels(["10", "9", "2", "10"], None).class_names == ("2", "9", "10")
+
+
+def test_what_is_missing_is_told_and_has_no_target() -> None:
+    labels = read_labels(["a", None, "", "b", float("nan"), " ", "NA", "b"], None)
+    assert labels.is_missing.tolist() == [False, True, True, False, True, True, False, False]
+    assert labels.class_names == ("NA", "a", "b")
+    assert labels.target.tolist() == [1, 2, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(["b", "a", "b"], dtype="category"),
+        np.array(["b", "a", "b"]),
+        np.array([b"b", b"a", b"b"]),
+        pd.Series(["b", "a", "b"], dtype="string"),
+    ],
+)
+def test_texts_may_come_in_any_array(values: object) -> None:
+    labels = read_labels(values, None)
+    assert (labels.class_names, labels.target.tolist()) == (("a", "b"), [1, 0, 1])
+
+
+def test_truth_values_are_classes() -> None:
+    assert read_labels(np.array([True, False, True]), None).class_names == ("False", "True")
+    assert read_labels(pd.Series([True, None, False], dtype="boolean"), None).target.tolist() == [
+        1,
+        0,
+    ]
+
+
+def test_few_whole_numbers_are_classes_and_many_are_for_a_regression() -> None:
+    few, many = np.arange(300) % 100, np.arange(303) % 101
+    assert read_labels(few, None).class_names == tuple(str(number) for number in range(100))
+    labels = read_labels(many, None)
+    assert labels.class_names == ()
+    assert labels.target.tolist() == many.tolist()
+    assert "101 different ones, from 0 to 100" in labels.notes[0]
+    assert read_labels(few[:299], None).class_names == ()  # below three samples each
+
+
+def test_two_numbers_are_classes_however_few_samples_there_are() -> None:
+    assert read_labels([0, 1], None).class_names == ("0", "1")
+
+
+def test_floats_that_are_whole_count_as_whole_numbers() -> None:
+    labels = read_labels([0.0, 1.0, np.nan, 1.0], None)
+    assert labels.class_names == ("0", "1")
+    assert labels.target.tolist() == [0, 1, 1]
+    assert read_labels([0.5, 1.0, 0.5, 1.0], None).class_names == ()
+
+
+def test_what_a_person_says_comes_first() -> None:
+    assert read_labels([0, 1, 1], True).target.tolist() == [0.0, 1.0, 1.0]
+    assert read_labels([0.5, 1.5, 0.5], False).class_names == ("0.5", "1.5")
+    assert read_labels(["1.5", "2"], True).target.tolist() == [1.5, 2.0]
+    assert read_labels([0, 1, 1], True).notes == ()
+
+
+def test_odd_classes_are_noted() -> None:
+    notes = read_labels(["cat", "cat ", "cat", "Cat", "Cat", "cat "], None).notes
+    assert notes == ("'Cat', 'cat', 'cat ' count as different classes, though they look alike",)
+    assert "'dog' has one sample only" in read_labels(["cat", "dog", "cat"], None).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "regression", "sentence"),
+    [
+        ([], None, "there are no samples"),
+        ([None, ""], None, "all 2 labels are missing"),
+        (["a", None], None, "only one sample has a label"),
+        (["a", "a"], None, "all labels are 'a'"),
+        ([2.5, 2.5], None, "all labels are 2.5"),
+        (list("abcdefghijk"), None, "all 11 labels are different"),
+        ([1.5, float("inf")], None, "a label is inf"),
+        ([1.0, float("inf")], False, "a label is inf"),
+        ([1.5, 1e300], None, "a label is 1e[+]300"),
+        (["1", "x"], True, "'x' is no number"),
+        (["1", "nan"], True, "'nan' is no number"),
+    ],
+)
+def test_labels_that_nothing_can_learn(
+    values: list[object], regression: bool | None, sentence: str
+) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        read_labels(values, regression)

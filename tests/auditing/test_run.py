@@ -1,0 +1,296 @@
+"""Whole audits of small sources: what they leave behind, refuse and survive."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from audit_runs import (
+    SAMPLES,
+    WRONG,
+    PressesCtrlC,
+    audited,
+    request_for,
+    write_blobs,
+    write_numbers,
+)
+from command_line import snapshot
+from judged_labels import f1_score
+
+from discrimloss.auditing.directory import COLUMNS, AuditDirectory
+from discrimloss.auditing.predictions import Judgement, read_judgement
+from discrimloss.auditing.run import combined, run_audit
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.judging.verdicts import EASY, HARD, INCORRECT
+from discrimloss.training.interruption import Interrupted
+
+pytestmark = pytest.mark.usefixtures("quick_verdicts")
+
+
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_blobs(tmp_path_factory.mktemp("source") / "blobs.npz")
+
+
+@pytest.fixture(scope="module")
+def audit(blobs: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditDirectory:
+    return audited(blobs, tmp_path_factory.mktemp("audits") / "out")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def is_wrong(frame: pd.DataFrame) -> torch.Tensor:
+    return torch.from_numpy((frame["index"] < WRONG).to_numpy())
+
+
+# What is left behind.
+
+
+def test_the_files(audit: AuditDirectory) -> None:
+    assert {path.name for path in audit.path.iterdir()} >= {
+        "audit.json",
+        "cleaned.csv",
+        "left_out.csv",
+        "report.html",
+        "runs",
+        "summary.json",
+        "verdicts.csv",
+        "verdicts.parquet",
+    }
+    frame = audit.verdicts()
+    assert tuple(frame.columns) == COLUMNS
+    assert sorted(frame["index"]) == list(range(SAMPLES))
+    as_text = pd.read_csv(audit / "verdicts.csv", dtype={"id": str})
+    assert tuple(as_text.columns) == COLUMNS
+    for column in COLUMNS:
+        if frame[column].dtype.kind == "f":
+            np.testing.assert_allclose(as_text[column], frame[column], rtol=1e-4, atol=1e-6)
+        else:
+            assert as_text[column].tolist() == frame[column].tolist()
+    page = (audit / "report.html").read_text(encoding="utf-8")
+    assert "cow" in page
+
+
+def test_wrong_labels_come_first_with_the_right_ones_beside_them(audit: AuditDirectory) -> None:
+    frame = audit.verdicts()
+    assert frame["p_incorrect"].is_monotonic_decreasing
+    np.testing.assert_allclose(frame["label_score"], 1 - frame["p_incorrect"])
+    assert is_wrong(frame)[:WRONG].double().mean() > 0.95
+    assert not is_wrong(frame)[torch.from_numpy((frame["verdict"] == "easy").to_numpy())].any()
+    called = torch.from_numpy((frame["verdict"] == "incorrect").to_numpy())
+    assert ((frame["p_incorrect"] > 0.5) == (frame["verdict"] == "incorrect")).all()
+    found = frame[called.numpy() & is_wrong(frame).numpy()]
+    right = np.array(["ant", "bee", "cow"])[found["index"] % 3]
+    assert (found["suggested_label"] == right).all()
+    assert (frame["average_loss"] >= 0).all()
+    assert (frame["weight"] > 0).all()
+
+
+def test_what_to_keep_is_in_the_order_of_the_source(audit: AuditDirectory) -> None:
+    frame = audit.verdicts().sort_values("index")
+    kept = frame[frame["verdict"] != "incorrect"]
+    rows = rows_of(audit / "cleaned.csv")
+    assert [row["id"] for row in rows] == kept["id"].tolist()
+    assert [row["label"] for row in rows] == kept["given_label"].tolist()
+
+
+def test_the_summary_says_what_the_frame_says(audit: AuditDirectory) -> None:
+    summary, frame = audit.summary(), audit.verdicts()
+    assert summary["samples"] == len(frame)
+    assert summary["noise_estimated"] == pytest.approx(frame["p_incorrect"].astype(float).mean())
+    assert summary["noise_estimated"] == pytest.approx(WRONG / SAMPLES, abs=0.03)
+    counts = frame["verdict"].value_counts()
+    assert summary["verdicts"] == {
+        name: int(counts.get(name, 0)) for name in ("easy", "hard", "incorrect")
+    }
+    assert [row["id"] for row in summary["worst"]] == frame["id"].head(5).tolist()
+    assert summary["classes"] == ["ant", "bee", "cow"]
+    assert (summary["left_out"], summary["left_out_why"]) == (0, {})
+    assert rows_of(audit / "left_out.csv") == []
+
+
+def test_rows_without_a_label_are_left_out_and_told(tmp_path: Path) -> None:
+    labels = np.array(["a", "b"] * 20)
+    labels[[3, 8]] = ""
+    points = np.where(labels == "a", -2.0, 2.0)[:, None] + np.linspace(0, 1, 40)[:, None]
+    points[5] = np.nan
+    source = tmp_path / "some.npz"
+    np.savez(source, x=points.astype(np.float32), y=labels)
+    audit = audited(source, tmp_path / "out", epochs=2)
+    assert rows_of(audit / "left_out.csv") == [
+        {"id": "3", "reason": "no label"},
+        {"id": "5", "reason": "a feature is NaN or infinite"},
+        {"id": "8", "reason": "no label"},
+    ]
+    assert audit.summary()["left_out_why"] == {"no label": 2, "a feature is NaN or infinite": 1}
+    assert len(audit.verdicts()) == 37
+
+
+# Interrupted and resumed.
+
+
+@pytest.mark.parametrize("place", [(2, 3), (6, 5)], ids=["early", "late"])
+def test_an_audit_that_was_stopped_ends_as_one_that_was_not(
+    place: tuple[int, int], blobs: Path, audit: AuditDirectory, tmp_path: Path
+) -> None:
+    request = request_for(blobs, tmp_path / "out")
+    with pytest.raises(Interrupted):
+        run_audit(request, PressesCtrlC(*place))
+    stopped = AuditDirectory(request.out)
+    assert not stopped.is_finished
+    assert not (stopped / "verdicts.csv").exists()
+    with pytest.raises(SourceError, match="--resume"):
+        run_audit(request)
+    resumed = audited(blobs, tmp_path / "out", resume=True)
+    pd.testing.assert_frame_equal(resumed.verdicts(), audit.verdicts(), check_exact=True)
+    for name in ("verdicts.csv", "cleaned.csv"):
+        assert (resumed / name).read_bytes() == (audit / name).read_bytes()
+    traces = [snapshot(one / "runs" / "1" / "samples") for one in (resumed, audit)]
+    assert traces[0] == traces[1]
+    assert len(traces[0]) == 8
+
+
+def test_a_finished_audit_is_resumed_to_itself(audit: AuditDirectory, blobs: Path) -> None:
+    before = snapshot(audit.path)
+    assert run_audit(request_for(blobs, audit.path, resume=True)) == audit.summary()
+    assert snapshot(audit.path) == before
+
+
+# Several runs.
+
+
+def test_several_runs_are_combined(blobs: Path, audit: AuditDirectory, tmp_path: Path) -> None:
+    request = request_for(blobs, tmp_path / "out", runs=2)
+    with pytest.raises(Interrupted):
+        run_audit(request, PressesCtrlC(3, 2, run=2))
+    several = audited(blobs, tmp_path / "out", runs=2, resume=True)
+    first, second = (read_judgement(several / "runs" / number) for number in "12")
+    alone = audit.verdicts().sort_values("index")["p_incorrect"].to_numpy()
+    assert np.array_equal(first.p_incorrect, alone)  # the first run is the one of a single audit
+    assert not np.array_equal(first.p_incorrect, second.p_incorrect)
+    found = several.verdicts().sort_values("index")["p_incorrect"].to_numpy()
+    mean = (first.p_incorrect.astype(float) + second.p_incorrect) / 2
+    np.testing.assert_allclose(found, mean, rtol=1e-6)
+    assert several.summary()["runs"] == 2
+
+
+def test_how_runs_are_combined() -> None:
+    def judgement(p: list[float], suggested: list[int], code: list[int]) -> Judgement:
+        column = np.array(p, np.float32)
+        codes = np.array(code, np.int8)
+        return Judgement(column, 4 * column, np.array(suggested), codes, 2 * column, column)
+
+    together = combined(
+        [
+            judgement([0.9, 0.1, 0.6], [1, 0, 2], [INCORRECT, EASY, INCORRECT]),
+            judgement([0.8, 0.2, 0.1], [1, 0, 0], [INCORRECT, HARD, HARD]),
+            judgement([0.4, 0.3, 0.2], [0, 1, 0], [EASY, EASY, HARD]),
+        ]
+    )
+    np.testing.assert_allclose(together.p_incorrect, [0.7, 0.2, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(together.score, [2.8, 0.8, 1.2], rtol=1e-6)
+    assert together.suggested.tolist() == [1, 0, 0]
+    assert together.code.tolist() == [INCORRECT, EASY, HARD]
+
+    # The label is 0: the run that trusts it has no say in what is right instead.
+    pair = [
+        judgement([0.95], [3], [INCORRECT]),
+        judgement([0.3], [0], [EASY]),
+    ]
+    assert combined(pair).suggested.tolist() == [3]
+
+
+# What is refused.
+
+
+def test_a_finished_audit_is_not_overwritten(audit: AuditDirectory, blobs: Path) -> None:
+    before = snapshot(audit.path)
+    with pytest.raises(SourceError, match="--overwrite"):
+        run_audit(request_for(blobs, audit.path))
+    for change in ({"epochs": 9}, {"runs": 2}, {"seed": 1}):
+        with pytest.raises(SourceError, match=f"{next(iter(change))} was"):
+            run_audit(request_for(blobs, audit.path, resume=True, **change))
+    assert snapshot(audit.path) == before
+
+
+def test_a_changed_source_is_not_gone_on_with(tmp_path: Path) -> None:
+    source = write_blobs(tmp_path / "blobs.npz")
+    with pytest.raises(Interrupted):
+        run_audit(request_for(source, tmp_path / "out"), PressesCtrlC(1, 1))
+    write_blobs(source, y=np.array(["ant", "bee", "cow"])[np.arange(SAMPLES) % 3])
+    with pytest.raises(SourceError, match="has changed since the audit began"):
+        run_audit(request_for(source, tmp_path / "out", resume=True))
+    again = audited(source, tmp_path / "out", overwrite=True, epochs=2)
+    assert again.is_finished
+
+
+def test_decisions_are_not_overwritten(tmp_path: Path) -> None:
+    source = write_blobs(tmp_path / "blobs.npz", samples=40)
+    audit = audited(source, tmp_path / "out", epochs=2)
+    (audit / "decisions.jsonl").write_text('{"action": "keep"}\n')
+    (audit / "mine.txt").write_text("kept")
+    before = snapshot(audit.path)
+    with pytest.raises(SourceError, match="decisions of a review"):
+        run_audit(request_for(source, audit.path, overwrite=True))
+    assert snapshot(audit.path) == before
+    (audit / "decisions.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    (audit / "changes.csv").write_text("of the audit before")
+    audited(source, audit.path, epochs=3, overwrite=True)
+    assert audit.settings()["epochs"] == 3
+    assert not (audit / "changes.csv").exists()
+    assert (audit / "mine.txt").read_text() == "kept"
+
+
+def test_places_that_cannot_be_used(blobs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    (folder / "cat").mkdir(parents=True)
+    with pytest.raises(SourceError, match="lies in the audited folder"):
+        run_audit(request_for(folder, folder / "out"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceError, match="not a directory"):
+        run_audit(request_for(blobs, tmp_path / "file" / "out"))
+    with pytest.raises(SourceError, match="holds other files"):
+        run_audit(request_for(blobs, tmp_path))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["cat", "file", "images"]
+
+
+def test_one_class_is_refused_and_nothing_begins(tmp_path: Path) -> None:
+    source = tmp_path / "one.npz"
+    np.savez(source, x=np.eye(6, dtype=np.float32), y=np.array(["a"] * 6))
+    with pytest.raises(SourceError, match="class"):
+        run_audit(request_for(source, tmp_path / "out"))
+    assert not AuditDirectory(tmp_path / "out").holds_audit
+
+
+# Small and odd data.
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["a", "a", "b"], ["a"] * 20 + ["b"]])
+def test_very_little_data(labels: list[str], tmp_path: Path) -> None:
+    source = tmp_path / "few.npz"
+    points = np.random.default_rng(0).normal(size=(len(labels), 3)).astype(np.float32)
+    np.savez(source, x=points, y=np.array(labels))
+    audit = audited(source, tmp_path / "out", epochs=2)
+    frame = audit.verdicts()
+    assert len(frame) == len(labels)
+    assert frame["p_incorrect"].between(0, 1).all()
+
+
+def test_numbers_are_suggested_in_the_unit_of_the_labels(tmp_path: Path) -> None:
+    audit = audited(write_numbers(tmp_path / "years.npz"), tmp_path / "out", epochs=None)
+    frame = audit.verdicts()
+    assert audit.summary()["classes"] == []
+    assert frame["given_label"].between(1880, 2040).all()
+    right = frame[~is_wrong(frame).numpy()]
+    assert (right["suggested_label"] - right["given_label"]).abs().median() < 5.0
+    called = torch.from_numpy((frame["verdict"] == "incorrect").to_numpy())
+    assert f1_score(called, is_wrong(frame)) > 0.75
+    assert json.loads((audit / "audit.json").read_text())["class_names"] == []

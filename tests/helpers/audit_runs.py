@@ -1,0 +1,69 @@
+"""Small sources of features, and audits of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrimloss.auditing.directory import AuditDirectory
+from discrimloss.auditing.run import AuditRequest, run_audit
+from discrimloss.auditing.sources.base import SourceOptions
+
+SAMPLES, CLASSES, WRONG = 300, 3, 30
+
+
+def write_blobs(path: Path, samples: int = SAMPLES, **more: Any) -> Path:
+    """Three clouds of points; the labels of the first `WRONG` samples are the next class."""
+    rng = np.random.default_rng(0)
+    true = np.arange(samples) % CLASSES
+    points = 4.0 * np.array([[0, 0], [1, 0], [0, 1]])[true] + rng.normal(0, 0.6, (samples, 2))
+    label = (true + (np.arange(samples) < WRONG)) % CLASSES
+    names = np.array(["ant", "bee", "cow"])
+    np.savez(path, **{"x": points.astype(np.float32), "y": names[label], **more})
+    return path
+
+
+def write_numbers(path: Path, samples: int = SAMPLES) -> Path:
+    """Years of birth that follow from two features; those of the first `WRONG` are shuffled."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(samples, 2)).astype(np.float32)
+    years = 1960.0 + 15.0 * points[:, 0] + 5.0 * points[:, 1] + rng.normal(0, 1, samples)
+    years[:WRONG] = rng.permutation(years)[:WRONG]
+    np.savez(path, x=points, y=years)
+    return path
+
+
+def request_for(source: Path, out: Path, epochs: int | None = 8, **changes: Any) -> AuditRequest:
+    """An audit of a few epochs."""
+    options = SourceOptions(str(source.absolute()))
+    return replace(AuditRequest(options, out, epochs=epochs), **changes)
+
+
+def audited(source: Path, out: Path, **changes: Any) -> AuditDirectory:
+    """The directory of an audit that ended."""
+    run_audit(request_for(source, out, **changes))
+    return AuditDirectory(out)
+
+
+class PressesCtrlC:
+    """Watches a run, and asks it to stop at a step."""
+
+    def __init__(self, epoch: int, step: int, run: int = 1) -> None:
+        self.place, self.run = (epoch, step), run
+        self.is_its_run = False
+
+    def __call__(self, number: int, epochs: int) -> PressesCtrlC:
+        self.is_its_run = number == self.run
+        return self
+
+    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
+        if self.is_its_run and (epoch, step) == self.place:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def on_epoch(self, row: dict[str, Any]) -> None:
+        pass

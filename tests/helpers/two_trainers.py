@@ -1,0 +1,72 @@
+"""DiscrimTrainer in two processes: the program that torchrun starts, and the run it makes.
+
+Every process writes its model's weights and its criterion's state to DIRECTORY/NAME-RANK.pt.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from run_host import quick_calibration
+from tiny_transformers import CLASSES, arguments, bert, texts
+from transformers import BertForTokenClassification
+
+import discrimloss.judging.verdicts
+from discrimloss.integrations.transformers import DiscrimTrainer
+
+SAMPLES = 24
+RUNS: dict[str, tuple[int, dict[str, Any]]] = {  # micro-batches of a step, options of the loss
+    "plain": (1, {}),
+    "accumulated": (2, {}),
+    "sharded": (1, {"sharded": True}),
+}
+
+
+def partly_labelled() -> list[dict[str, Any]]:
+    """Token labels; some sequences have none, among them all of one process at one step."""
+    samples = [
+        {"input_ids": sample["input_ids"], "labels": sample["input_ids"] % CLASSES}
+        for sample in texts(SAMPLES)
+    ]
+    for i in (1, 6, 8, 9, 10, 11, 20):
+        samples[i]["labels"] = torch.full_like(samples[i]["labels"], -100)
+    return samples
+
+
+def trained(directory: Path, batch_size: int, name: str) -> DiscrimTrainer:
+    accumulated, options = RUNS[name]
+    args = arguments(
+        directory,
+        per_device_train_batch_size=batch_size,
+        gradient_accumulation_steps=accumulated,
+        save_strategy="epoch",
+    )
+    trainer = DiscrimTrainer(
+        model=bert(BertForTokenClassification),
+        args=args,
+        train_dataset=partly_labelled(),
+        discrimloss=options,
+    )
+    trainer.train()
+    return trainer
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    for name in RUNS:
+        trainer = trained(directory / name, 4, name)
+        ended = {
+            "weights": trainer.model.state_dict(),
+            "state": trainer.criterion.state_dict(),
+            "processes": trainer.args.world_size,
+        }
+        torch.save(ended, directory / f"{name}-{trainer.args.process_index}.pt")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    discrimloss.judging.verdicts.calibrate = quick_calibration
+    main()

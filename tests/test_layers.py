@@ -1,0 +1,110 @@
+"""Imports point one way: a package may import what lies below it, and nothing beside or above."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import discrimloss
+
+ROOT = Path(discrimloss.__file__).parent
+
+LAYERS = (
+    ("errors", "files"),
+    ("state",),
+    ("core",),
+    ("judging",),
+    ("losses",),
+    ("integrations", "interop"),
+    ("data", "models"),
+    ("training",),
+    ("recipes",),
+    ("tuning",),
+    ("auditing",),
+    ("demo",),
+    ("cli",),
+)
+"""From the bottom up. The core is what lies beside the packages: functional, loss and so on."""
+
+FACADE = ("__init__.py", "_moved.py")
+"""They know every package by its address, and import none before it is used."""
+
+NOT_YET = {("tuning", "auditing"), ("reproduce", "auditing")}
+
+
+def package_of(module: str) -> str:
+    """The package right below `discrimloss` that a dotted name belongs to."""
+    names = module.split(".")[1:]
+    return names[0] if names and (ROOT / names[0]).is_dir() else "core"
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Every module of ours that a file names, also within functions and as a string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for inner in ast.walk(node):
+                inner.__dict__["is_for_types"] = True
+    for node in ast.walk(tree):
+        if "is_for_types" in node.__dict__:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "discrimloss":
+            yield from (f"discrimloss.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Call) and "import_module" in ast.dump(node.func):
+            yield from (
+                word.value
+                for word in node.args
+                if isinstance(word, ast.Constant) and isinstance(word.value, str)
+            )
+
+
+def edges() -> dict[tuple[str, str], str]:
+    """Pairs of packages of which the first imports the second, with a file that does."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.parent == ROOT and path.name in FACADE:
+            continue
+        module = ".".join(("discrimloss", *path.relative_to(ROOT).with_suffix("").parts))
+        for name in imported_modules(ast.parse(path.read_text(encoding="utf-8"))):
+            if name.startswith("discrimloss."):
+                found.setdefault((package_of(module), package_of(name)), str(path))
+    return found
+
+
+def test_every_package_has_a_layer() -> None:
+    packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+    known = {name for layer in LAYERS for name in layer} - {"core"}
+    assert packages - known <= {"reproduce"}
+
+
+def test_imports_point_down() -> None:
+    level = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    level["reproduce"] = level["auditing"]
+    upward = {
+        (importer, imported, path)
+        for (importer, imported), path in edges().items()
+        if importer != imported and level[imported] >= level[importer]
+    }
+    assert {edge for edge in upward if edge[:2] not in NOT_YET} == set()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import discrimloss.loss",
+        "def late():\n    from discrimloss.loss import DiscrimLoss",
+        "def late():\n    importlib.import_module('discrimloss.loss')",
+        "from discrimloss import loss",
+    ],
+)
+def test_lazy_imports_count(program: str) -> None:
+    assert [package_of(name) for name in imported_modules(ast.parse(program))] == ["core"]
+
+
+def test_imports_for_types_do_not_count() -> None:
+    program = "if TYPE_CHECKING:\n    from discrimloss.loss import DiscrimLoss"
+    assert list(imported_modules(ast.parse(program))) == []
