@@ -11,20 +11,19 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from discrimloss.data.base import DataError, TaskData, datasets
+from discrimloss.data.base import TaskData, datasets
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
-from discrimloss.training.checkpoint import CheckpointError, find_checkpoint
+from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import is_better, judge_scores, judge_verdicts, metric_name
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import (
     Nobody,
-    NonFiniteLossError,
     Observer,
     Parts,
     TrainingLoop,
@@ -37,15 +36,11 @@ from discrimloss.training.run_directory import (
     SUMMARY,
     VERDICTS,
     RunDirectory,
-    RunDirectoryError,
     require_same_settings,
 )
 from discrimloss.training.sample_traces import StepRecorder
 from discrimloss.training.seeds import derived_generator, derived_seed
 from discrimloss.training.task_losses import task_losses
-
-RUN_ERRORS = (OptionError, DataError, RunDirectoryError, CheckpointError, NonFiniteLossError)
-"""What can be wrong with a run: each says in one sentence what to do."""
 
 
 @dataclass(frozen=True)
