@@ -23,9 +23,9 @@ from discrimloss.training.evaluation import is_better, judge_scores, judge_verdi
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import (
-    Nobody,
     Observer,
-    Parts,
+    SilentObserver,
+    Splits,
     TrainingLoop,
 )
 from discrimloss.training.methods.base import Method, Setting, methods
@@ -63,7 +63,7 @@ class Prepared:
     task: TaskData
     labels: NoisyLabels
     method: Method
-    parts: Parts
+    splits: Splits
 
 
 def run_training(
@@ -88,7 +88,7 @@ def run_training(
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
             saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
-            require_same_settings(saved, config.as_table())
+            require_same_settings(saved, config.as_dict())
             if directory.is_finished:
                 return directory.summary()
         accelerator = build_accelerator(config)
@@ -100,14 +100,14 @@ def run_training(
             )
         prepared = prepare_run(config, request.data, accelerator.process_index, task)
         is_main = accelerator.is_main_process
-        watched = (stop, observer if is_main and observer else Nobody(), recorders)
+        watched = (stop, observer if is_main and observer else SilentObserver(), recorders)
         if not is_main:
             return _train(request, prepared, accelerator, directory, *watched)
         with directory.locked():
             directory.check(request.resume, request.overwrite)  # again: another run may have ended
             if not request.resume:
                 directory.clear()
-            directory.write_config(config.as_table())
+            directory.write_config(config.as_dict())
             circumstances = _circumstances(request, prepared, accelerator)
             directory.write(ENVIRONMENT, json.dumps(circumstances, indent=1) + "\n")
             return _train(request, prepared, accelerator, directory, *watched)
@@ -152,8 +152,8 @@ def prepare_run(
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
     train = replace(task.train, target=labels.target)
     tokenize = getattr(method.networks[0], "tokenize", None)
-    parts = Parts(train, task.test, task.validation, task.prepare, tokenize)
-    return Prepared(task, labels, method, parts)
+    splits = Splits(train, task.test, task.validation, task.prepare, tokenize)
+    return Prepared(task, labels, method, splits)
 
 
 def load_data(config: RunConfig, data: Path) -> TaskData:
@@ -210,9 +210,9 @@ def _train(
     observer: Observer,
     recorders: Sequence[StepRecorder],
 ) -> dict[str, Any]:
-    config, parts = request.config, prepared.parts
+    config, splits = request.config, prepared.splits
     watched = (stop, observer, recorders)
-    loop = TrainingLoop(config, prepared.method, parts, accelerator, directory, *watched)
+    loop = TrainingLoop(config, prepared.method, splits, accelerator, directory, *watched)
     if request.resume and accelerator.is_main_process:
         find_checkpoint(directory)  # puts it in its place before the others look
     accelerator.wait_for_everyone()

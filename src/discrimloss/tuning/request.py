@@ -54,7 +54,7 @@ class TuneRequest:
 
     def settings(self) -> dict[str, Any]:
         """What all workers of a study must agree on."""
-        table = self.config.as_table()
+        table = self.config.as_dict()
         kept = {name: value for name, value in table.items() if name not in DEVICE_SETTINGS}
         return {
             **kept,
