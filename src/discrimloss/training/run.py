@@ -49,11 +49,16 @@ class RunRequest:
 
     config: RunConfig
     data: Path
-    out: Path
+    out: Path | None = None
+    """The directory of the run. None: nothing is written to disk."""
     resume: bool = False
     overwrite: bool = False
     command: str = ""
     """The command that runs it again, for the summary."""
+
+    def __post_init__(self) -> None:
+        if self.out is None and (self.resume or self.overwrite):
+            raise ValueError("resume and overwrite need out, the directory of the run")
 
 
 @dataclass(frozen=True)
@@ -81,16 +86,18 @@ def run_training(
         task: the data, where it is at hand; by default what the config names.
         recorders: who takes down what steps find of their samples.
     """
-    config, directory = request.config, RunDirectory(request.out)
+    config = request.config
+    directory = None if request.out is None else RunDirectory(request.out)
     if config.threads > 0:
         torch.set_num_threads(config.threads)
     with stop_on_signals() as stop:
-        directory.check(request.resume, request.overwrite)
-        if request.resume and directory.holds_run:
-            saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
-            require_same_settings(saved, config.as_dict())
-            if directory.is_finished:
-                return directory.summary()
+        if directory is not None:
+            directory.check(request.resume, request.overwrite)
+            if request.resume and directory.holds_run:
+                saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
+                require_same_settings(saved, config.as_dict())
+                if directory.is_finished:
+                    return directory.summary()
         accelerator = build_accelerator(config)
         accelerator.wait_for_everyone()  # all have looked into the directory before one writes
         if config.batch_size < accelerator.num_processes:
@@ -101,7 +108,7 @@ def run_training(
         prepared = prepare_run(config, request.data, accelerator.process_index, task)
         is_main = accelerator.is_main_process
         watched = (stop, observer if is_main and observer else SilentObserver(), recorders)
-        if not is_main:
+        if directory is None or not is_main:
             return _train(request, prepared, accelerator, directory, *watched)
         with directory.locked():
             directory.check(request.resume, request.overwrite)  # again: another run may have ended
@@ -205,7 +212,7 @@ def _train(
     request: RunRequest,
     prepared: Prepared,
     accelerator: Accelerator,
-    directory: RunDirectory,
+    directory: RunDirectory | None,
     stop: StopRequest,
     observer: Observer,
     recorders: Sequence[StepRecorder],
@@ -213,12 +220,13 @@ def _train(
     config, splits = request.config, prepared.splits
     watched = (stop, observer, recorders)
     loop = TrainingLoop(config, prepared.method, splits, accelerator, directory, *watched)
-    if request.resume and accelerator.is_main_process:
-        find_checkpoint(directory)  # puts it in its place before the others look
-    accelerator.wait_for_everyone()
-    checkpoint = find_checkpoint(directory) if request.resume else None
-    if checkpoint is not None:
-        loop.resume(checkpoint)
+    if directory is not None and request.resume:
+        if accelerator.is_main_process:
+            find_checkpoint(directory)  # puts it in its place before the others look
+        accelerator.wait_for_everyone()
+        checkpoint = find_checkpoint(directory)
+        if checkpoint is not None:
+            loop.resume(checkpoint)
     history = loop.run()
     fit = loop.finish()
     verdicts = prepared.method.verdicts()
@@ -227,7 +235,7 @@ def _train(
     summary = summarize(config, history, fit, verdicts, scores, truth)
     summary["seconds"] = round(loop.seconds, 1)
     summary |= _circumstances(request, prepared, accelerator)
-    if accelerator.is_main_process:
+    if directory is not None and accelerator.is_main_process:
         if verdicts is not None:
             write_verdicts(verdicts, scores, prepared.labels, truth is not None, directory)
         directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
