@@ -113,8 +113,8 @@ def test_what_a_run_tells_of_it(tmp_path: Path) -> None:
     assert summary["noise_true"] == pytest.approx(labels.rate)
     # A report finds the samples that the verdicts are about.
     view = training_views(RunDirectory(tmp_path / "run").config(), Path(), 150)
-    assert view(0) == training_views(config.as_table(), Path(), 150)(0)
-    whole = training_views(digits_config().as_table(), Path(), 200)
+    assert view(0) == training_views(config.as_dict(), Path(), 150)(0)
+    whole = training_views(digits_config().as_dict(), Path(), 200)
     first = int(split_rows(200, 0.25, seed=3)[0][40])
     assert repr(view(40)) == repr(whole(first))
     # It goes on only with the same share.

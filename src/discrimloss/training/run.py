@@ -11,22 +11,21 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from discrimloss.data.base import DataError, TaskData, datasets
+from discrimloss.data.base import TaskData, datasets
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
-from discrimloss.training.checkpoint import CheckpointError, find_checkpoint
+from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import is_better, judge_scores, judge_verdicts, metric_name
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import (
-    Nobody,
-    NonFiniteLossError,
     Observer,
-    Parts,
+    SilentObserver,
+    Splits,
     TrainingLoop,
 )
 from discrimloss.training.methods.base import Method, Setting, methods
@@ -38,15 +37,11 @@ from discrimloss.training.run_directory import (
     VERDICTS,
     NoDirectory,
     RunDirectory,
-    RunDirectoryError,
     require_same_settings,
 )
 from discrimloss.training.sample_traces import SampleTraces, StepRecorder
 from discrimloss.training.seeds import derived_generator, derived_seed
 from discrimloss.training.task_losses import task_losses
-
-RUN_ERRORS = (OptionError, DataError, RunDirectoryError, CheckpointError, NonFiniteLossError)
-"""What can be wrong with a run: each says in one sentence what to do."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Prepared:
     task: TaskData
     labels: NoisyLabels
     method: Method
-    parts: Parts
+    splits: Splits
 
 
 @dataclass(frozen=True)
@@ -129,7 +124,7 @@ def train_run(
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
             saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
-            require_same_settings(saved, config.as_table())
+            require_same_settings(saved, config.as_dict())
             if directory.is_finished and judge is None:
                 return TrainedRun(directory.summary())
         accelerator = build_accelerator(config)
@@ -141,14 +136,14 @@ def train_run(
             )
         prepared = prepare_run(config, request.data, accelerator.process_index, task)
         is_main = accelerator.is_main_process
-        watched = (stop, observer if is_main and observer else Nobody(), recorders)
+        watched = (stop, observer if is_main and observer else SilentObserver(), recorders)
         if not is_main:
             return _train(request, prepared, accelerator, directory, *watched, judge)
         with directory.locked():
             directory.check(request.resume, request.overwrite)  # again: another run may have ended
             if not request.resume:
                 directory.clear()
-            directory.write_config(config.as_table())
+            directory.write_config(config.as_dict())
             circumstances = _circumstances(request, prepared, accelerator)
             directory.write(ENVIRONMENT, json.dumps(circumstances, indent=1) + "\n")
             return _train(request, prepared, accelerator, directory, *watched, judge)
@@ -193,8 +188,8 @@ def prepare_run(
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
     train = replace(task.train, target=labels.target)
     tokenize = getattr(method.networks[0], "tokenize", None)
-    parts = Parts(train, task.test, task.validation, task.prepare, tokenize)
-    return Prepared(task, labels, method, parts)
+    splits = Splits(train, task.test, task.validation, task.prepare, tokenize)
+    return Prepared(task, labels, method, splits)
 
 
 def load_data(config: RunConfig, data: Path) -> TaskData:
@@ -252,9 +247,9 @@ def _train(
     recorders: Sequence[StepRecorder],
     judge: Callable[[Method], Verdicts] | None,
 ) -> TrainedRun:
-    config, parts = request.config, prepared.parts
+    config, splits = request.config, prepared.splits
     watched = (stop, observer, recorders)
-    loop = TrainingLoop(config, prepared.method, parts, accelerator, directory, *watched)
+    loop = TrainingLoop(config, prepared.method, splits, accelerator, directory, *watched)
     if request.resume and accelerator.is_main_process:
         find_checkpoint(directory)  # puts it in its place before the others look
     accelerator.wait_for_everyone()

@@ -30,7 +30,7 @@ Column = npt.NDArray[np.float32]
 class StepRecorder(Protocol):
     """Someone who takes down what steps find of their samples; all of it is in the checkpoint."""
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """A step is done."""
 
     def share(self) -> None:
@@ -39,7 +39,7 @@ class StepRecorder(Protocol):
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
         """An epoch is done. All processes call it."""
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
+    def record_final(self, index: Tensor, output: Tensor) -> None:
         """The last epoch is done, and this is what the model makes of these samples now."""
 
     def finish(self, method: Method) -> None:
@@ -81,7 +81,7 @@ class SampleTraces:
             for name in ("loss", "predicted")
         }
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """What a step found of its samples."""
         output = result.output
         predicted = output if self._is_regression else output.argmax(1)
@@ -107,7 +107,7 @@ class SampleTraces:
         for column in self._columns.values():
             column.fill_(torch.nan)
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
+    def record_final(self, index: Tensor, output: Tensor) -> None:
         """Traces end with the last epoch."""
 
     def finish(self, method: Method) -> None:

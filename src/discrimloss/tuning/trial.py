@@ -60,7 +60,7 @@ def _train(
     directory = RunDirectory(place)
     with stop_on_signals() as stop:
         loop = TrainingLoop(
-            config, prepared.method, prepared.parts, accelerator, directory, stop, watcher
+            config, prepared.method, prepared.splits, accelerator, directory, stop, watcher
         )
         return loop.run()
 
