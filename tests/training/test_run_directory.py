@@ -261,35 +261,3 @@ def test_a_run_in_a_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert (tmp_path / "run" / "summary.json").exists()
-
-
-@pytest.mark.usefixtures("quick_verdicts")
-def test_a_run_without_a_directory_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It gives the same results as a run with one."""
-    with_directory = start(tmp_path / "run", "epochs=2")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    monkeypatch.chdir(empty)
-    monkeypatch.setenv("TMPDIR", str(empty))
-    config = lively_config("epochs=2", "checkpoint_seconds=0.0")
-    rows: list[dict[str, Any]] = []
-
-    class Epochs(Steps):
-        def on_epoch(self, row: dict[str, Any]) -> None:
-            rows.append(row)
-
-    summary = run_training(RunRequest(config, Path()), Epochs(lambda epoch, step: None))
-    assert list(empty.iterdir()) == []
-    differing = {"seconds"}
-    assert {k: v for k, v in summary.items() if k not in differing} == {
-        k: v for k, v in with_directory.items() if k not in differing
-    }
-    assert [row["epoch"] for row in rows] == [1, 2]
-
-
-@pytest.mark.parametrize("flag", ["resume", "overwrite"])
-def test_only_a_run_with_a_directory_can_be_resumed(flag: str) -> None:
-    with pytest.raises(ValueError, match="need out"):
-        RunRequest(lively_config(), Path(), **{flag: True})  # type: ignore[arg-type]

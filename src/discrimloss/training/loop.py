@@ -91,7 +91,7 @@ class TrainingLoop:
         method: what is trained.
         splits: the data.
         accelerator: the device, the precision and the other processes.
-        directory: where history, traces and checkpoints go. None: nothing is written to disk.
+        directory: where history and checkpoints go.
         stop: whether someone asked the run to stop.
         observer: who watches.
         recorders: who takes down what steps find of their samples, besides the traces.
@@ -103,7 +103,7 @@ class TrainingLoop:
         method: Method,
         splits: Splits,
         accelerator: Accelerator,
-        directory: RunDirectory | None,
+        directory: RunDirectory,
         stop: StopRequest,
         observer: Observer,
         recorders: Sequence[StepRecorder] = (),
@@ -120,9 +120,12 @@ class TrainingLoop:
         optimizer = build_optimizer(config.optimizer, method.trainable_parameters())
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
         self.recorders = list(recorders)
-        if directory is not None and len(splits.train) <= config.traced_samples:
-            classes, place = method.setting.num_classes, (directory.path, accelerator.device)
-            self.recorders.append(SampleTraces(len(splits.train), classes, *place))
+        self.traces: SampleTraces | None = None
+        if len(splits.train) <= config.traced_samples:
+            place = directory.path if directory.is_kept else None
+            classes, device = method.setting.num_classes, accelerator.device
+            self.traces = SampleTraces(len(splits.train), classes, place, device)
+            self.recorders.append(self.traces)
         accelerator.register_for_checkpointing(*self.recorders)
         self._is_regression = splits.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
@@ -267,9 +270,7 @@ class TrainingLoop:
     def _stop_or_save_if_asked(self) -> None:
         """Between two steps of an epoch. All processes must decide the same."""
         is_stopping = self._agree(bool(self.stop))
-        overdue = self.directory is not None and (
-            time.perf_counter() - self._last_saved > self.config.checkpoint_seconds
-        )
+        overdue = time.perf_counter() - self._last_saved > self.config.checkpoint_seconds
         if is_stopping or self._agree(overdue):
             self._check_before_saving()
             self._save()
@@ -348,7 +349,7 @@ class TrainingLoop:
         return self._seconds_before + time.perf_counter() - self._started
 
     def _save(self) -> None:
-        if self.directory is None:
+        if not self.directory.is_kept:
             return
         loss_sum, score, rows = self._totals()
         saved = replace(self.progress, loss_sum=loss_sum, score_sum=score, rows=rows)

@@ -35,16 +35,16 @@ class History:
     """One row per epoch, on disk as soon as the epoch ends.
 
     Args:
-        directory: of the run. None: rows are kept in memory only.
+        directory: of the run.
         tensorboard: whether to write an event file, where TensorBoard is installed.
         rows: those of the epochs that are done, after a resumption.
     """
 
-    def __init__(self, directory: RunDirectory | None, tensorboard: bool, rows: list[Row]) -> None:
+    def __init__(self, directory: RunDirectory, tensorboard: bool, rows: list[Row]) -> None:
         self.directory = directory
         self.rows = list(rows)
-        has_writer = importlib.util.find_spec("tensorboard") is not None
-        self._tensorboard = tensorboard and directory is not None and has_writer
+        has_files = tensorboard and directory.is_kept
+        self._tensorboard = has_files and importlib.util.find_spec("tensorboard") is not None
         self._writer: Any = None
 
     def add(self, row: Row) -> None:
@@ -58,7 +58,6 @@ class History:
         if self._writer is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 
-            assert self.directory is not None
             # What an interrupted run logged after its last checkpoint is logged again.
             self._writer = SummaryWriter(str(self.directory / TENSORBOARD), purge_step=row["epoch"])
         for name, value in row.items():
@@ -68,8 +67,6 @@ class History:
 
     def write(self) -> None:
         """Bring the files in line with the rows."""
-        if self.directory is None:
-            return
         self.directory.write(HISTORY, as_csv(self.rows))
         lines = "".join(json.dumps(row) + "\n" for row in self.rows)
         self.directory.write(HISTORY_LINES, lines)

@@ -17,6 +17,7 @@ from discrimloss.training.interruption import Interrupted, stop_on_signals
 from discrimloss.training.loop import NonFiniteLossError, TrainingLoop
 from discrimloss.training.records import Row
 from discrimloss.training.run import build_accelerator, prepare_run
+from discrimloss.training.run_directory import NoDirectory
 from discrimloss.tuning.criterion import epoch_score, oracle_figure, trial_score
 from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.search_space import with_values
@@ -54,7 +55,7 @@ def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> 
     prepared = prepare_run(config, data, task=task)
     with stop_on_signals() as stop:
         loop = TrainingLoop(
-            config, prepared.method, prepared.splits, accelerator, None, stop, watcher
+            config, prepared.method, prepared.splits, accelerator, NoDirectory(), stop, watcher
         )
         return loop.run()
 
