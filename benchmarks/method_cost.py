@@ -26,7 +26,7 @@ from benchmarks import runs
 from discrimloss.models.base import TaskShape, models
 from discrimloss.training.methods import Batch, Method, Setting, methods
 from discrimloss.training.task_losses import cross_entropy, mse
-from step_cost import Alternative, Group, environment, take_turns
+from benchmarks.step_cost import Alternative, Group, environment, take_turns
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "methods.md"

@@ -22,7 +22,7 @@ from benchmarks.paper.run_cells import Outcome, run_cells
 from benchmarks.paper.store import ResultsStore, StoredCell
 from benchmarks.paper.table_file import PaperTable, load_table, table_files
 from discrimloss.errors import DiscrimLossError
-from discrimloss.training.data_at_hand import require_data
+from discrimloss.training.local_data import require_data
 from discrimloss.training.interruption import Interrupted
 
 DATA = "DISCRIMLOSS_DATA"
