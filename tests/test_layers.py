@@ -11,7 +11,8 @@ import discrimloss
 ROOT = Path(discrimloss.__file__).parent
 
 LAYERS = (
-    ("errors", "files"),
+    ("errors",),
+    ("files",),
     ("state",),
     ("core",),
     ("judging",),

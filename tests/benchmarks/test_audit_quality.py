@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from discrimloss.data.base import Part, TaskData, TensorInputs
+from discrimloss.data.base import Split, TaskData, TensorInputs
 
 pytest.importorskip("sklearn", reason="the figures need scikit-learn")
 pytest.importorskip("accelerate", reason="the rivals need the extra train")
@@ -86,7 +86,7 @@ def test_threshold_samples_get_a_class_of_their_own() -> None:
     from audit_rivals import with_threshold_samples
 
     target = torch.arange(90) % 8
-    task = TaskData(Part(TensorInputs(torch.zeros(90, 2)), target), None, 8)
+    task = TaskData(Split(TensorInputs(torch.zeros(90, 2)), target), None, 8)
     more, is_threshold = with_threshold_samples(task, seed=1)
     assert more.num_classes == 9
     assert is_threshold.sum() == 10

@@ -14,11 +14,12 @@ import pytest
 from lively_task import lively_config
 
 from discrimloss import Verdicts
+from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.frames import COLUMNS
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.run import RunRequest, run_training
-from discrimloss.training.run_directory import RunDirectory, RunDirectoryError
+from discrimloss.training.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("lively")
 DIGITS = 1348  # training samples
@@ -155,7 +156,7 @@ def test_the_best_epoch_of_a_regression_has_the_least_error(tmp_path: Path) -> N
 
 def test_a_finished_run_is_not_overwritten(finished: Path) -> None:
     before = files_in(finished)
-    with pytest.raises(RunDirectoryError, match="holds a finished run: pass --overwrite"):
+    with pytest.raises(DiscrimLossError, match="holds a finished run: pass --overwrite"):
         start(finished)
     assert files_in(finished) == before
     # To resume it is to get its summary again.
@@ -177,7 +178,7 @@ def test_an_unfinished_run_is_resumed_or_overwritten_only_when_asked(
     unfinished: Path, quick_verdicts: None
 ) -> None:
     before = files_in(unfinished)
-    with pytest.raises(RunDirectoryError, match=r"unfinished run: pass --resume .* or --overwrite"):
+    with pytest.raises(DiscrimLossError, match=r"unfinished run: pass --resume .* or --overwrite"):
         start(unfinished)
     assert files_in(unfinished) == before
     start(unfinished, overwrite=True)
@@ -187,7 +188,7 @@ def test_an_unfinished_run_is_resumed_or_overwritten_only_when_asked(
 @pytest.mark.parametrize("flags", [{}, {"resume": True}, {"overwrite": True}])
 def test_files_of_others_are_left_alone(flags: dict[str, bool], tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunDirectoryError, match="holds other files"):
+    with pytest.raises(DiscrimLossError, match="holds other files"):
         start(tmp_path, **flags)
     assert files_in(tmp_path) == {"thesis.tex": b"years of work"}
 
@@ -195,7 +196,7 @@ def test_files_of_others_are_left_alone(flags: dict[str, bool], tmp_path: Path) 
 def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     for out in (tmp_path / "run", tmp_path / "run" / "below"):
-        with pytest.raises(RunDirectoryError, match="is not a directory"):
+        with pytest.raises(DiscrimLossError, match="is not a directory"):
             start(out)
 
 
@@ -215,7 +216,7 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     def come_second(epoch: int, step: int) -> None:
         if step == 1:
             for flags in ({"resume": True}, {"overwrite": True}):
-                with pytest.raises(RunDirectoryError, match="another run is at work") as error:
+                with pytest.raises(DiscrimLossError, match="another run is at work") as error:
                     start(out, **flags)
                 refusals.append(error)
         raise Stopped
@@ -242,7 +243,7 @@ def test_a_run_that_finished_meanwhile_is_not_overwritten(
         return locked(self)
 
     monkeypatch.setattr(RunDirectory, "locked", another_run_first)
-    with pytest.raises(RunDirectoryError, match="holds a finished run"):
+    with pytest.raises(DiscrimLossError, match="holds a finished run"):
         start(out, "seed=6")
     assert json.loads((out / "summary.json").read_text())["seed"] == 5
 

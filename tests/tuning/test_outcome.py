@@ -14,12 +14,12 @@ from optuna.study import Study
 from optuna.trial import TrialState
 from tuning_runs import ended, request_for
 
+from discrimloss.errors import DiscrimLossError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
 from discrimloss.tuning.criterion import averaged_epochs, oracle_figure, trial_score
 from discrimloss.tuning.outcome import Outcome, outcome_of, rank_correlation
 from discrimloss.tuning.page import importances_of, tuning_page
-from discrimloss.tuning.request import TuneError
 from discrimloss.tuning.study import SETTINGS, TEST, WHY
 from discrimloss.tuning.workers import work
 from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
@@ -157,7 +157,7 @@ def test_a_loss_that_explodes_ends_a_trial_and_not_the_search(tmp_path: Path) ->
     study = work(request)
     assert [t.state for t in study.get_trials()] == [TrialState.PRUNED] * 2
     assert "lower optimizer.learning_rate" in study.get_trials()[0].user_attrs[WHY]
-    with pytest.raises(TuneError, match="none of 2 trials came to its end") as refused:
+    with pytest.raises(DiscrimLossError, match="none of 2 trials came to its end") as refused:
         outcome_of(study, is_regression=False)
     assert "lower optimizer.learning_rate" in str(refused.value)
 

@@ -47,7 +47,7 @@ class PredictionRecord:
         self._late = torch.zeros(samples, outputs)
         self._visits = torch.zeros(samples, dtype=torch.int32)
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """The predictions of a step."""
         if epoch < self.first_late_epoch:
             return
@@ -61,7 +61,7 @@ class PredictionRecord:
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
         """Nothing is due."""
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
+    def record_final(self, index: Tensor, output: Tensor) -> None:
         """The predictions of the trained model."""
         if self.num_classes is None:
             return

@@ -226,7 +226,7 @@ def _sorted_out(cells: list[Cell], store: ResultsStore) -> tuple[list[Cell], lis
 
 def _require_data(cells: list[Cell], directory: Path | None) -> None:
     """Raise what is missing for these cells, if anything is: each would fail by itself."""
-    from discrimloss.training.data_at_hand import require_data
+    from discrimloss.training.local_data import require_data
 
     looked_at = []
     for cell in cells:

@@ -11,6 +11,7 @@ import typer
 
 from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_directory, required
 from discrimloss.cli.errors import CommandError, needs_extra
+from discrimloss.errors import DiscrimLossError
 
 if TYPE_CHECKING:
     from discrimloss.training.config import RunConfig
@@ -94,7 +95,7 @@ def _run(
         from discrimloss.data.base import datasets
         from discrimloss.data.obtain import BuiltIn, how_obtained
         from discrimloss.training.interruption import Interrupted
-        from discrimloss.training.run import RUN_ERRORS, RunRequest, run_training
+        from discrimloss.training.run import RunRequest, run_training
     except ModuleNotFoundError as error:
         raise train_needs_extra(error) from error
 
@@ -105,7 +106,7 @@ def _run(
     try:
         with display:
             summary = run_training(request, display)
-    except RUN_ERRORS as error:
+    except DiscrimLossError as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         raise train_needs_extra(error) from error

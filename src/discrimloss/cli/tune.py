@@ -11,6 +11,7 @@ import typer
 from discrimloss.cli.data_directory import DataOption, check_is_directory, required
 from discrimloss.cli.errors import CommandError, needs_extra
 from discrimloss.cli.train import NEEDS as TRAIN_NEEDS
+from discrimloss.errors import DiscrimLossError
 
 if TYPE_CHECKING:
     from discrimloss.tuning.request import TuneRequest
@@ -113,10 +114,9 @@ def _search(
     try:
         from discrimloss.cli.tune_display import TuneDisplay, print_outcome
         from discrimloss.training.interruption import Interrupted, stop_on_signals
-        from discrimloss.training.run import RUN_ERRORS, load_data, prepare_run
+        from discrimloss.training.run import load_data, prepare_run
         from discrimloss.tuning.outcome import outcome_of
         from discrimloss.tuning.page import importances_of
-        from discrimloss.tuning.request import TuneError
         from discrimloss.tuning.storage import shown
         from discrimloss.tuning.workers import work, work_together
         from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
@@ -139,7 +139,7 @@ def _search(
         options = ["--trials", str(request.trials), "--study", request.study, *where]
         command = shlex.join(["discrimloss", *words, *options])
         write_results(outcome, request.config, importances_of(study), out, command)
-    except (TuneError, *RUN_ERRORS) as error:
+    except DiscrimLossError as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         raise _needs_extra(error) from error

@@ -98,7 +98,7 @@ class Cell:
 
 def settings_with_effect(config: RunConfig) -> dict[str, Any]:
     """All settings of a run that its result depends on."""
-    table = config.as_table()
+    table = config.as_dict()
     return {key: value for key, value in table.items() if key not in WITHOUT_EFFECT}
 
 

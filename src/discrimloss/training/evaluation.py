@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import Part, Prepare
+from discrimloss.data.base import Prepare, Split
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.judging.verdicts import UNSEEN, Verdicts
 from discrimloss.state.gathering import share_buffers
@@ -37,7 +37,7 @@ def score_sum(output: Tensor, target: Tensor) -> Tensor:
 @torch.no_grad()
 def evaluate(
     method: Method,
-    part: Part,
+    split: Split,
     prepare: Prepare,
     batch_size: int,
     device: torch.device,
@@ -53,17 +53,17 @@ def evaluate(
     was_training = method.training
     method.eval()
     processes = Processes()
-    own = torch.arange(processes.rank, len(part), processes.count)
+    own = torch.arange(processes.rank, len(split), processes.count)
     total = torch.zeros((), dtype=torch.float64, device=device)
     try:
-        for batch in load_batches(part, torch.split(own, batch_size), device, tokenize, workers):
+        for batch in load_batches(split, torch.split(own, batch_size), device, tokenize, workers):
             output = method.predict(prepare(batch.inputs, None)).float()
             total += score_sum(output, batch.target)
             if take is not None:
                 take(batch.index, output)
     finally:
         method.train(was_training)
-    return float(processes.total(total)) / max(len(part), 1)
+    return float(processes.total(total)) / max(len(split), 1)
 
 
 def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from discrimloss.errors import DiscrimLossError
 from discrimloss.options import OptionError
 from discrimloss.recipes.settings import parse_setting
 from discrimloss.training.config import RunConfig
@@ -16,10 +15,6 @@ from discrimloss.tuning.search_space import SearchSpace
 
 DEVICE_SETTINGS = ("device", "threads", "workers")
 """May differ from machine to machine."""
-
-
-class TuneError(DiscrimLossError):
-    """A search that cannot begin or go on: one sentence that says what to do."""
 
 
 def searchable(config: RunConfig, settings: Sequence[str] = ()) -> RunConfig:
@@ -59,7 +54,7 @@ class TuneRequest:
 
     def settings(self) -> dict[str, Any]:
         """What all workers of a study must agree on."""
-        table = self.config.as_table()
+        table = self.config.as_dict()
         kept = {name: value for name, value in table.items() if name not in DEVICE_SETTINGS}
         return {
             **kept,

@@ -12,8 +12,9 @@ from optuna.pruners import MedianPruner
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.run_directory import flat
-from discrimloss.tuning.request import TuneError, TuneRequest
+from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.sampler import NumberedDraws
 from discrimloss.tuning.search_space import combinations, own_values
 from discrimloss.tuning.storage import experimental_is_fine, open_storage, shown, storage_errors
@@ -38,7 +39,7 @@ def open_study(request: TuneRequest) -> Study:
     Its first trial is the recipe as it is: whatever is found can be compared with it.
 
     Raises:
-        TuneError: the storage cannot be used, or the study there is another one.
+        DiscrimLossError: the storage cannot be used, or the study there is another one.
     """
     storage = open_storage(request.storage, request.lost_after)
     epochs = request.config.epochs
@@ -67,7 +68,7 @@ def _require_same_settings(study: Study, request: TuneRequest) -> None:
     deadline = time.monotonic() + SECONDS_TO_SETTLE
     while (saved := study.user_attrs.get(SETTINGS)) is None:
         if time.monotonic() > deadline:
-            raise TuneError(
+            raise DiscrimLossError(
                 f"study {request.study!r} in {shown(request.storage)} is not one of "
                 "`discrimloss tune`, or was killed as it began: name another with --study"
             )
@@ -76,7 +77,7 @@ def _require_same_settings(study: Study, request: TuneRequest) -> None:
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if changed:
         told = ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
-        raise TuneError(
+        raise DiscrimLossError(
             f"study {request.study!r} in {shown(request.storage)} searches something else "
             f"({told}): give the same settings, or name another with --study"
         )

@@ -48,7 +48,7 @@ def write_results(
 def best_recipe(outcome: Outcome, recipe: RunConfig, path: Path) -> str:
     """The recipe with the best values, as TOML. It learns from all samples."""
     everything = replace(recipe, noisy_validation=0.0)
-    table = with_values(everything, outcome.best_settings()).as_table()
+    table = with_values(everything, outcome.best_settings()).as_dict()
     table["recipe"] = f"{recipe.recipe}-tuned"
     score = outcome.validation(outcome.best.value)
     heading = (

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.auditing.report.contents import ReportError, ReportRun, Rows, View, choose_gallery
+from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import import_pandas
 from discrimloss.training.run_directory import (
     ENVIRONMENT,
     HISTORY_LINES,
     VERDICTS,
     RunDirectory,
-    RunDirectoryError,
     flat,
 )
 from discrimloss.training.sample_traces import Traces, read_traces
@@ -46,7 +46,7 @@ def read_run(directory: Path) -> ReportRun:
     try:
         settings = dict(flat(run.config()))
         summary = run.summary() if run.is_finished else _environment(run)
-    except RunDirectoryError as error:
+    except DiscrimLossError as error:
         raise ReportError(str(error)) from error
     is_regression = settings.get("loss", "cross_entropy") != "cross_entropy"
     class_names = () if is_regression else tuple(summary.get("class_names") or ())
