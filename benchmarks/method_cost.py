@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import runs
+from benchmarks.step_cost import Alternative, Group, environment, take_turns
 from discrimloss.models.base import TaskShape, models
 from discrimloss.training.methods import Batch, Method, Setting, methods
 from discrimloss.training.task_losses import cross_entropy, mse
-from benchmarks.step_cost import Alternative, Group, environment, take_turns
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "methods.md"

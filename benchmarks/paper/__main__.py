@@ -22,8 +22,8 @@ from benchmarks.paper.run_cells import Outcome, run_cells
 from benchmarks.paper.store import ResultsStore, StoredCell
 from benchmarks.paper.table_file import PaperTable, load_table, table_files
 from discrimloss.errors import DiscrimLossError
-from discrimloss.training.local_data import require_data
 from discrimloss.training.interruption import Interrupted
+from discrimloss.training.local_data import require_data
 
 DATA = "DISCRIMLOSS_DATA"
 FAILED, REFUSED = 1, 2
