@@ -15,8 +15,8 @@ from torch import Tensor
 
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.calibration import calibrate
+from discrimloss.state.exchange import WHOLE_TABLE, Shards
 from discrimloss.state.sample_ids import SampleId
-from discrimloss.state.shards import WHOLE_TABLE, Shards
 from discrimloss.state.table import NOT_KNOWN, YES
 
 if TYPE_CHECKING:
