@@ -12,8 +12,8 @@ from torch import Tensor
 
 from discrimloss.state import gathering as processes
 from discrimloss.state.gathering import own_rows, weighted_mean
-from discrimloss.training.methods.epoch_draws import EpochDraws
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import EpochDraws
+from discrimloss.losses.sample_state import SampleMean
 
 
 def test_the_mean_of_each_sample() -> None:

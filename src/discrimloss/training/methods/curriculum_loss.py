@@ -12,16 +12,10 @@ from torch import Tensor
 from discrimloss.functional import at_least_float32
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.gathering import gather_rows, own_rows
-from discrimloss.training.methods.base import (
-    Batch,
-    Method,
-    Setting,
-    StepResult,
-    loss_history,
-    methods,
-)
+from discrimloss.losses.sample_state import loss_history
+from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import SampleMean
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
@@ -118,7 +112,7 @@ class CurriculumLoss(Method):
         # where the hinge ends, still has a good part of the loss it had at first.
         self.hinge_history: DiscrimLoss | None = None
         if noise_rate is None:
-            self.hinge_history = loss_history(setting)
+            self.hinge_history = loss_history(setting.num_samples, setting.epochs)
         self._rate_now = float(rate)  # follows from the state: no step waits for the device
 
     def training_step(self, batch: Batch) -> StepResult:

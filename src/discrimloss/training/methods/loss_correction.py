@@ -14,7 +14,7 @@ from discrimloss.functional import at_least_float32
 from discrimloss.state.gathering import gather_rows
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult
 from discrimloss.training.methods.noise_rate import FIRST_ESTIMATE
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import SampleMean
 from discrimloss.training.methods.transition import (
     anchor_transition,
     checked_transition,

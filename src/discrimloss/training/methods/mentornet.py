@@ -10,10 +10,10 @@ from torch import Tensor
 
 from discrimloss.state.gathering import gather_rows, own_rows
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
-from discrimloss.training.methods.epoch_draws import EpochDraws
+from discrimloss.losses.sample_state import EpochDraws
 from discrimloss.training.methods.mentor import PERCENTAGES, WIDEST_DIFFERENCE, trained_mentor
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import SampleMean
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 

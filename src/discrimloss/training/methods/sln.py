@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.corrected_labels import CorrectedLabels, soft_losses
-from discrimloss.training.methods.epoch_draws import EpochDraws
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import EpochDraws
+from discrimloss.losses.sample_state import SampleMean
 
 
 @torch.no_grad()

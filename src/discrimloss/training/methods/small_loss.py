@@ -15,7 +15,7 @@ from torch import Tensor
 from discrimloss.state.gathering import gather_rows, own_rows, weighted_mean
 from discrimloss.training.methods.base import Batch, Method, Setting
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import SampleMean
 
 GRADUAL_EPOCHS = 10
 LARGEST_GRADUAL_PART = 0.25

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.confidence import SuperLoss, SuperLossTerms
-from discrimloss.training.methods.sample_mean import SampleMean
+from discrimloss.losses.sample_state import SampleMean
 
 
 @methods.register("superloss")
