@@ -120,9 +120,12 @@ class TrainingLoop:
         optimizer = build_optimizer(config.optimizer, method.trainable_parameters())
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
         self.recorders = list(recorders)
+        self.traces: SampleTraces | None = None
         if len(splits.train) <= config.traced_samples:
-            classes, place = method.setting.num_classes, (directory.path, accelerator.device)
-            self.recorders.append(SampleTraces(len(splits.train), classes, *place))
+            place = directory.path if directory.is_kept else None
+            classes, device = method.setting.num_classes, accelerator.device
+            self.traces = SampleTraces(len(splits.train), classes, place, device)
+            self.recorders.append(self.traces)
         accelerator.register_for_checkpointing(*self.recorders)
         self._is_regression = splits.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
@@ -346,6 +349,8 @@ class TrainingLoop:
         return self._seconds_before + time.perf_counter() - self._started
 
     def _save(self) -> None:
+        if not self.directory.is_kept:
+            return
         loss_sum, score, rows = self._totals()
         saved = replace(self.progress, loss_sum=loss_sum, score_sum=score, rows=rows)
         saved.seconds = self.seconds
