@@ -37,7 +37,7 @@ class Registry(Generic[Entry]):
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
         """A decorator that makes a class or a function known as `name`."""
-        entries: dict[str, Entry] = self.__dict__["_entries"]
+        entries = self._registered()
 
         def add(entry: Entry) -> Entry:
             if name in entries:
@@ -80,9 +80,12 @@ class Registry(Generic[Entry]):
     @property
     def _known(self) -> dict[str, Entry]:
         known: dict[str, Entry] = {}
-        for source in self.__dict__["_sources"]:
+        for source in (*self.__dict__["_sources"], self._registered):
             known |= source()
-        return known | self.__dict__["_entries"]
+        return known
+
+    def _registered(self) -> dict[str, Entry]:
+        return self.__dict__["_entries"]  # type: ignore[no-any-return]
 
     def _import_modules(self) -> None:
         package = importlib.import_module(self.package)

@@ -202,7 +202,7 @@ class LossContract:
         assert predictions.grad.tolist()[0] == 0.0
         assert predictions.grad[2] > predictions.grad[1] > 0.0
         assert float(criterion.eval()(predictions.detach(), target)) == pytest.approx(10 / 3)
-        with pytest.raises(ValueError, match='task_loss must return one loss .* reduction="none"'):
+        with pytest.raises(ValueError, match="task_loss must return one loss for each"):
             build(name, task_loss=nn.MSELoss(), **regression)(predictions, target, torch.arange(3))
 
     @pytest.mark.parametrize("epoch", [0, -1, 1.5])
@@ -279,5 +279,3 @@ class LossContract:
         for argument in own:
             assert re.search(rf"^    [\w, ]*\b{argument}\b[\w, ]*: ", described, re.MULTILINE)
         assert all(not option.is_required for option in loss_class.options().values())
-
-

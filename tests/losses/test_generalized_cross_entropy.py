@@ -88,8 +88,8 @@ def test_truncation_by_the_schedule() -> None:
     for epoch in range(1, 15):
         criterion.set_epoch(epoch)
         kept.append(criterion.is_kept.tolist())
-        # Until epoch 9 the answers are PREDICTIONS; 0.5 is not above the threshold. Then all is well,
-        # which is noticed at the next decision.
+        # Until epoch 9 p_y are PREDICTIONS; 0.5 is not above the threshold. Then all are high,
+        # which the next decision takes up.
         step(criterion, INPUTS if epoch < 9 else confident)
     everything, first_only = [True, True, True], [True, False, False]
     assert kept == [everything] * 8 + [first_only] * 2 + [everything] * 4

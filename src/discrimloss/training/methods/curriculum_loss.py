@@ -11,11 +11,10 @@ from torch import Tensor
 
 from discrimloss.functional import at_least_float32
 from discrimloss.loss import DiscrimLoss
+from discrimloss.losses.sample_state import SampleMean, loss_history
 from discrimloss.state.gathering import gather_rows, own_rows
-from discrimloss.losses.sample_state import loss_history
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.losses.sample_state import SampleMean
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
@@ -145,7 +144,7 @@ class CurriculumLoss(Method):
             self.noise_rate.begin_epoch(epoch, self.hinge_history)
         self._rate_now = float(self.noise_rate)
 
-    def sample_scores(self) -> Tensor:
+    def sample_scores(self) -> Tensor | None:
         """The share of a sample's visits in which it was not selected."""
         return self.left_out.values()
 

@@ -86,7 +86,7 @@ def build_loss(
     loss_class: type[IndexedLoss], setting: Setting, options: dict[str, Any]
 ) -> IndexedLoss:
     """A loss with what its constructor needs to know of the task."""
-    known = {
+    known: dict[str, Any] = {
         "num_samples": setting.num_samples,
         "num_classes": setting.num_classes,
         "epochs": setting.epochs,
