@@ -83,8 +83,8 @@ class PredictionRecord:
             "score": judged.score,
             "suggested": judged.suggested,
             "code": torch.from_numpy(verdicts.code),
-            "weight": torch.from_numpy(verdicts.weight),
-            "average_loss": torch.from_numpy(verdicts.average_loss),
+            "weight": torch.from_numpy(np.asarray(verdicts.weight)),
+            "average_loss": torch.from_numpy(np.asarray(verdicts.average_loss)),
         }
         from safetensors.torch import save_file
 
