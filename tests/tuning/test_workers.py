@@ -24,7 +24,7 @@ from tuning_runs import (
     work_until_killed,
 )
 
-from discrimloss.data.base import Part
+from discrimloss.data.base import Split
 from discrimloss.data.digits import load_digits
 from discrimloss.errors import DiscrimLossError
 from discrimloss.training.interruption import Interrupted
@@ -215,7 +215,7 @@ def test_clean_test_labels_change_nothing_in_the_search(tmp_path: Path) -> None:
     assert task.test is not None
     generator = torch.Generator().manual_seed(0)
     shuffled = task.test.target[torch.randperm(len(task.test), generator=generator)]
-    permuted = replace(task, test=Part(task.test.inputs, shuffled))
+    permuted = replace(task, test=Split(task.test.inputs, shuffled))
     studies = []
     for name, data in (("true", task), ("permuted", permuted)):
         (tmp_path / name).mkdir()

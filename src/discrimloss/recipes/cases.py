@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from discrimloss.options import OptionError
+from discrimloss.released import RELEASED_MOMENTUM
 
 HIGHEST_WEIGHT = 20.0
-RELEASED_MOMENTUM = 0.9
 DEFAULT_METHOD = "discrimloss"
 
 

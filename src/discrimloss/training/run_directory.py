@@ -47,6 +47,9 @@ FILES = (
 class RunDirectory:
     """Where a run keeps what it makes. Every file is complete or not there."""
 
+    is_kept = True
+    """Whether anything is written."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -128,6 +131,39 @@ class RunDirectory:
         refusal = f"another run is at work in {self.path}: wait for it, or name another directory"
         with exclusive_lock(self / LOCK, refusal):
             yield
+
+
+class NoDirectory(RunDirectory):
+    """For a run that is kept in memory: nothing is written."""
+
+    is_kept = False
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+
+    @property
+    def is_finished(self) -> bool:
+        """No run ended here."""
+        return False
+
+    @property
+    def holds_run(self) -> bool:
+        """No run began here."""
+        return False
+
+    def check(self, resume: bool, overwrite: bool) -> None:
+        """A run may always start."""
+
+    def clear(self) -> None:
+        """There is nothing to remove."""
+
+    def write(self, name: str, text: str) -> None:
+        """Write nothing."""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """There is nothing to keep others out of."""
+        yield
 
 
 def why_unusable(path: Path, option: str = "--out") -> str | None:

@@ -28,7 +28,7 @@ from discrimloss.auditing.sources.pictures import (
     encode_pixels,
     scaled,
 )
-from discrimloss.data.base import Part, TaskData, TensorInputs
+from discrimloss.data.base import Split, TaskData, TensorInputs
 from discrimloss.training.config import ComponentConfig
 
 FEATURES_SHOWN = 8
@@ -101,7 +101,7 @@ class FeatureFile(AuditSource):
         """The features, each with a mean of 0 and a spread of 1."""
         features = standardised(_rows_of(self._samples))
         return TaskData(
-            train=Part(TensorInputs(features), self.target),
+            train=Split(TensorInputs(features), self.target),
             test=None,
             num_classes=len(self.class_names) or None,
             input_shape=tuple(features.shape[1:]),

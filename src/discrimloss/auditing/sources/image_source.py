@@ -23,7 +23,7 @@ from discrimloss.auditing.sources.pictures import (
     square_pixels,
     thumbnail,
 )
-from discrimloss.data.base import Part, TaskData, TensorInputs
+from discrimloss.data.base import Split, TaskData, TensorInputs
 from discrimloss.data.images import ImagePreparation
 from discrimloss.training.config import ComponentConfig
 
@@ -67,7 +67,7 @@ class ImageSource(AuditSource):
 
             features = encoded_pictures(self, self.options.encoder, cache)
             return TaskData(
-                train=Part(TensorInputs(features), self.target),
+                train=Split(TensorInputs(features), self.target),
                 test=None,
                 num_classes=num_classes,
                 input_shape=tuple(features.shape[1:]),
@@ -76,7 +76,7 @@ class ImageSource(AuditSource):
         pixels = self._pixels(cache)
         mean, std = channel_statistics(pixels)
         return TaskData(
-            train=Part(TensorInputs(pixels), self.target),
+            train=Split(TensorInputs(pixels), self.target),
             test=None,
             num_classes=num_classes,
             # Grey pictures are digits, scans and documents: they have a left and a right.

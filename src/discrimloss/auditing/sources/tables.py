@@ -16,7 +16,7 @@ from discrimloss.auditing.sources.rows import Rows
 from discrimloss.auditing.sources.table_columns import plan_columns
 from discrimloss.auditing.sources.table_features import table_features
 from discrimloss.auditing.sources.table_file import open_table_file
-from discrimloss.data.base import Inputs, Part, TaskData, TensorInputs
+from discrimloss.data.base import Inputs, Split, TaskData, TensorInputs
 from discrimloss.training.config import ComponentConfig
 
 NO_TEXT = "no text"
@@ -120,7 +120,7 @@ class TextTable(LabelledRows):
 def task_data(source: AuditSource, inputs: Inputs, input_shape: tuple[int, ...]) -> TaskData:
     """The samples of a source with the inputs they were given."""
     return TaskData(
-        train=Part(inputs, source.target),
+        train=Split(inputs, source.target),
         test=None,
         num_classes=len(source.class_names) or None,
         input_shape=input_shape,
