@@ -21,15 +21,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from audit_figures import Finding
-from audit_sets import SOURCE, TRUTH
+from benchmarks.audit_figures import Finding
+from benchmarks.audit_sets import SOURCE, TRUTH
 from discrimloss.auditing.directory import RUNS, AuditDirectory
 from discrimloss.auditing.run import AuditRequest, run_audit
 from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.auditing.task import audit_task
-from discrimloss.data.base import Part, TaskData
+from discrimloss.data.base import Split, TaskData
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.training.batches import load_batches
 from discrimloss.training.methods.base import Method, StepResult
@@ -155,7 +155,7 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
         "loss": record.losses.numpy(),
         "margin": record.margins.numpy(),
         **extra,
-        "meta": {"training": config.as_table()},
+        "meta": {"training": config.as_dict()},
     }
 
 
@@ -203,7 +203,7 @@ class _Record:
         held: the samples that are predicted in the end.
     """
 
-    def __init__(self, task: TaskData, held: Part) -> None:
+    def __init__(self, task: TaskData, held: Split) -> None:
         self.task, self.held = task, held
         self._margins = torch.zeros(len(task.train), dtype=torch.float64)
         self._visits = torch.zeros(len(task.train))

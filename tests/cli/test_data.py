@@ -17,7 +17,7 @@ from file_server import FileServer, file_server
 
 import discrimloss
 from discrimloss.cli import main
-from discrimloss.data import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data import DataError, Split, TaskData, TensorInputs, datasets
 from discrimloss.data.obtain import BuiltIn, ByHand, Download, KnownFile, RemoteFile, obtained
 
 BODY = bytes(range(256)) * 4000
@@ -47,7 +47,7 @@ def toys(server: FileServer) -> Iterator[None]:
         file = directory / "toy/file.bin"
         if not file.is_file():
             raise DataError(f"there is no {file}: fetch it")
-        part = Part(TensorInputs(torch.zeros(1200, rows)), torch.zeros(1200, dtype=torch.int64))
+        part = Split(TensorInputs(torch.zeros(1200, rows)), torch.zeros(1200, dtype=torch.int64))
         return TaskData(part, part.select(torch.arange(9)), 4, notes=("2 [files] were skipped",))
 
     def load_extra(directory: Path) -> TaskData:
@@ -56,7 +56,7 @@ def toys(server: FileServer) -> Iterator[None]:
 
     def load_made(directory: Path) -> TaskData:
         """Made of nothing."""
-        part = Part(TensorInputs(torch.zeros(5, 1)), torch.zeros(5))
+        part = Split(TensorInputs(torch.zeros(5, 1)), torch.zeros(5))
         return TaskData(part, part, None, validation=part)
 
     url = server.serve("file.bin", BODY)

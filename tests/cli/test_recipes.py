@@ -66,7 +66,7 @@ def test_cp_copies(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert captured.err == ""
     assert captured.out == f"Copied to {copy}. Run it: discrimloss train {copy} --out DIR\n"
     assert snapshot(tmp_path) == {"mine.toml": recipe_files()[name].read_bytes()}
-    assert load_recipe(str(copy)).as_table() == load_recipe(name).as_table() | {"recipe": "mine"}
+    assert load_recipe(str(copy)).as_dict() == load_recipe(name).as_dict() | {"recipe": "mine"}
 
 
 def test_cp_into_a_directory_keeps_the_name(tmp_path: Path) -> None:

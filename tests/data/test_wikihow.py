@@ -9,28 +9,28 @@ import pytest
 import torch
 from tiny_text_data import write_benchmark, write_swag_csv, write_wikihow
 
-from discrimloss.data import DataError, Part, TaskData, datasets
+from discrimloss.data import DataError, Split, TaskData, datasets
 from discrimloss.data.choice_questions import Question, read_benchmark, read_swag_csv
 from discrimloss.data.wikihow import load_wikihow
 
 REAL = Path(os.environ.get("DISCRIMLOSS_DATA", "nowhere"))
 
 
-def questions(part: Part) -> list[Question]:
+def questions(part: Split) -> list[Question]:
     rows: list[Question] = part.inputs.rows(torch.arange(len(part)))
     return rows
 
 
-def answers(part: Part) -> list[str]:
+def answers(part: Split) -> list[str]:
     pairs = zip(questions(part), part.target.tolist(), strict=True)
     return [question.choices[right] for question, right in pairs]
 
 
-def contexts(part: Part) -> set[str]:
+def contexts(part: Split) -> set[str]:
     return {question.context for question in questions(part)}
 
 
-def parts(data: TaskData) -> list[Part]:
+def parts(data: TaskData) -> list[Split]:
     assert data.validation is not None
     return [data.train, data.validation, data.test]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discrimloss.data.base import Part, TaskData, TensorInputs, datasets
+from discrimloss.data.base import Split, TaskData, TensorInputs, datasets
 from discrimloss.models.base import TaskShape, models
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
@@ -39,7 +39,7 @@ def load_lively(directory: Path) -> TaskData:
     centres = 1.5 * torch.randn(CLASSES, FEATURES, generator=generator)
     target = torch.randint(CLASSES, (TRAIN + TEST,), generator=generator)
     points = centres[target] + torch.randn(len(target), FEATURES, generator=generator)
-    everything = Part(TensorInputs(points), target)
+    everything = Split(TensorInputs(points), target)
     rows = torch.arange(len(target))
     return TaskData(
         train=everything.select(rows[:TRAIN]),
@@ -53,7 +53,7 @@ def load_lively(directory: Path) -> TaskData:
 def load_numbers(directory: Path) -> TaskData:
     """A regression: the sum of the features."""
     points = torch.randn(TRAIN + TEST, FEATURES, generator=torch.Generator().manual_seed(0))
-    everything = Part(TensorInputs(points), points.sum(1))
+    everything = Split(TensorInputs(points), points.sum(1))
     rows = torch.arange(len(points))
     return TaskData(
         train=everything.select(rows[:TRAIN]),

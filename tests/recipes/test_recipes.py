@@ -105,7 +105,7 @@ def test_the_plain_loss_stands_beside_it(name: str) -> None:
 @every_recipe
 def test_the_config_of_a_run_is_a_recipe(name: str, tmp_path: Path) -> None:
     config = load_recipe(name, ["seed=3"])
-    RunDirectory(tmp_path).write_config(config.as_table())
+    RunDirectory(tmp_path).write_config(config.as_dict())
     assert load_recipe(str(tmp_path / "config.toml")) == config
 
 
@@ -526,7 +526,7 @@ def test_a_directory_is_no_recipe(tmp_path: Path) -> None:
 @pytest.fixture
 def resolved(tmp_path: Path) -> Path:
     overrides = ["hyperparameters=paper", "noise.rate=0.8", "options.switch_gain=0.3"]
-    RunDirectory(tmp_path).write_config(load_recipe("mnist", overrides).as_table())
+    RunDirectory(tmp_path).write_config(load_recipe("mnist", overrides).as_dict())
     return tmp_path / "config.toml"
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from discrimloss.data.base import Part, TensorInputs
-from discrimloss.training.batches import epoch_batches, load_batches, own_share
+from discrimloss.data.base import Split, TensorInputs
+from discrimloss.training.batches import epoch_batches, load_batches, own_slice
 
 CPU = torch.device("cpu")
 
@@ -61,7 +61,7 @@ def test_steps_walk_through_pass_after_pass_without_a_gap(
 @given(st.integers(2, 70), st.integers(2, 20), st.integers(1, 4))
 def test_processes_share_a_batch_equally(num_samples: int, batch_size: int, count: int) -> None:
     batches = epoch_batches(shuffled(num_samples), 1, batch_size, None)
-    shares = [own_share(batches, rank, count) for rank in range(count)]
+    shares = [own_slice(batches, rank, count) for rank in range(count)]
     assert len({len(share) for share in shares}) == 1  # or one would wait for the others for ever
     usable = [batch for batch in batches if len(batch) >= count]
     for number, batch in enumerate(usable):
@@ -73,9 +73,9 @@ def test_processes_share_a_batch_equally(num_samples: int, batch_size: int, coun
     assert len(shares[0]) == len(usable)
 
 
-def some_part(num_samples: int = 11) -> Part:
+def some_part(num_samples: int = 11) -> Split:
     features = torch.arange(3.0 * num_samples).view(num_samples, 3)
-    return Part(TensorInputs(features), torch.arange(num_samples) % 4)
+    return Split(TensorInputs(features), torch.arange(num_samples) % 4)
 
 
 def test_rows_targets_and_indices_belong_together() -> None:
@@ -127,7 +127,7 @@ class SlowInputs:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_workers_give_the_same_batches() -> None:
-    part = Part(SlowInputs(20), torch.arange(20))
+    part = Split(SlowInputs(20), torch.arange(20))
     wanted = epoch_batches(shuffled(20), 1, 3, None)
     before = torch.get_rng_state()
     alone = list(load_batches(part, wanted, CPU, workers=0))
@@ -142,6 +142,6 @@ def test_workers_give_the_same_batches() -> None:
 
 
 def test_what_is_in_memory_needs_no_workers() -> None:
-    part = Part(SlowInputs(6, in_memory=True), torch.arange(6))
+    part = Split(SlowInputs(6, in_memory=True), torch.arange(6))
     (batch,) = load_batches(part, [torch.arange(6)], CPU, workers=2)
     assert batch.inputs[:, 1].tolist() == [-1] * 6

@@ -16,9 +16,9 @@ from lively_task import lively_config
 from run_comparison import assert_same_run, place_of
 from run_host import RunHost
 
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.checkpoint import (
     MANIFEST,
-    CheckpointError,
     find_checkpoint,
     read_progress,
 )
@@ -68,7 +68,7 @@ def test_a_damaged_file_is_named(
     checkpoint = unfinished / "checkpoint"
     assert read_progress(checkpoint)["epoch"] == 4
     damage(checkpoint / name)
-    with pytest.raises(CheckpointError) as error:
+    with pytest.raises(DiscrimLossError) as error:
         read_progress(checkpoint)
     assert str(checkpoint / name) in str(error.value)
     assert "--overwrite" in str(error.value)
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_named(
 def test_a_manifest_of_another_shape(content: str, unfinished: Path) -> None:
     manifest = unfinished / "checkpoint" / MANIFEST
     manifest.write_text(content, encoding="latin-1")
-    with pytest.raises(CheckpointError, match=MANIFEST):
+    with pytest.raises(DiscrimLossError, match=MANIFEST):
         read_progress(manifest.parent)
 
 
@@ -97,7 +97,7 @@ def test_no_change_to_the_manifest_goes_unnoticed(unfinished: Path, data: st.Dat
     manifest.write_bytes(changed)
     try:
         assert read_progress(manifest.parent) == progress  # a space for another
-    except CheckpointError:
+    except DiscrimLossError:
         assert changed != original
     finally:
         manifest.write_bytes(original)
@@ -108,7 +108,7 @@ def test_a_run_does_not_go_on_from_a_damaged_checkpoint(unfinished: Path) -> Non
     weights = unfinished / "checkpoint" / "model.safetensors"
     one_bit_changed(weights)
     before = weights.read_bytes()
-    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
+    with pytest.raises(DiscrimLossError, match=r"model\.safetensors"):
         run_training(RunRequest(lively_config(), Path(), unfinished, resume=True))
     assert weights.read_bytes() == before
     assert not (unfinished / "summary.json").exists()
@@ -140,7 +140,7 @@ def test_the_disk_is_full(lacking: str, run_host: RunHost, whole_runs: Any, tmp_
     before = contents(out / "checkpoint")
     room = len(before[lacking]) - 100
     failed = run_host.run(out, resume=True, largest_file=room)
-    assert failed["kind"] == "CheckpointError"
+    assert failed["kind"] == "DiscrimLossError"
     assert str(out) in failed["message"]
     assert "make room" in failed["message"]
     assert "\n" not in failed["message"]
@@ -154,7 +154,7 @@ def test_the_disk_is_full_before_the_first_checkpoint(
 ) -> None:
     out = tmp_path / "run"
     failed = run_host.run(out, largest_file=1500)
-    assert failed["kind"] == "CheckpointError"
+    assert failed["kind"] == "DiscrimLossError"
     assert not (out / "checkpoint").exists()
     assert run_host.run(out, resume=True)["ended"] == "finished"
     assert_same_run(out, whole_runs.with_settings())
@@ -172,7 +172,7 @@ def test_something_is_in_the_way(unfinished: Path) -> None:
             raise AssertionError("no epoch can end")
 
     config = lively_config()
-    with pytest.raises(CheckpointError, match="File exists"):
+    with pytest.raises(DiscrimLossError, match="File exists"):
         run_training(RunRequest(config, Path(), unfinished, overwrite=True), PutsItThere())
     obstacle.unlink()
     run_training(RunRequest(config, Path(), unfinished, resume=True))
@@ -189,7 +189,7 @@ def test_a_directory_that_is_read_only(run_host: RunHost, whole_runs: Any, tmp_p
     out.chmod(0o500)
     failed = run_host.run(out, resume=True)
     out.chmod(0o700)
-    assert failed["kind"] == "RunDirectoryError"
+    assert failed["kind"] == "DiscrimLossError"
     assert contents(out / "checkpoint") == before
     assert run_host.run(out, resume=True)["ended"] == "finished"
     assert_same_run(out, whole_runs.with_settings())

@@ -204,7 +204,7 @@ def test_a_config_comes_back_from_its_table() -> None:
         model={"name": "wide_resnet", "depth": 10},
     )
     assert config.train_size is None
-    assert read_config(config.as_table(), recipe="another name") == config
+    assert read_config(config.as_dict(), recipe="another name") == config
 
 
 def test_a_config_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_config_comes_back_from_its_file(tmp_path: Path) -> None:
         steps_per_epoch=3,
     )
     directory = RunDirectory(tmp_path)
-    directory.write_config(config.as_table())
+    directory.write_config(config.as_dict())
     assert read_config(directory.config(), recipe="x") == config
     # Nothing that a person could not read back.
     assert tomlkit.parse((tmp_path / "config.toml").read_text("utf-8"))["seed"] == 1

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from discrimloss.data.base import Part, TensorInputs
+from discrimloss.data.base import Split, TensorInputs
 from discrimloss.data.noise import NoisyLabels
-from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts
+from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts, log_odds
 from discrimloss.training.evaluation import (
     evaluate,
     is_better,
@@ -67,7 +67,7 @@ def answering(num_classes: int | None) -> Plain:
 def test_the_mean_is_over_samples_not_over_batches() -> None:
     method = answering(None)
     numbers = torch.tensor([0.0, 0.0, 0.0, 8.0, 3.0])
-    part = Part(TensorInputs(numbers), torch.zeros(5))
+    part = Split(TensorInputs(numbers), torch.zeros(5))
     mae = evaluate(method, part, lambda inputs, generator: inputs, 2, CPU)
     assert mae == pytest.approx(11.0 / 5)
     network = method.networks[0]
@@ -86,7 +86,7 @@ def test_accuracy_is_in_percent_and_inputs_are_not_augmented() -> None:
         generators.append(generator)
         return inputs
 
-    part = Part(TensorInputs(torch.eye(4)), torch.tensor([0, 1, 2, 0]))
+    part = Split(TensorInputs(torch.eye(4)), torch.tensor([0, 1, 2, 0]))
     assert evaluate(answering(4), part, prepare, 3, CPU) == 75.0
     assert generators == [None, None]
 
@@ -97,6 +97,7 @@ def verdicts_of(code: list[int], average_loss: list[float]) -> Verdicts:
     return Verdicts(
         code=np.array(code, dtype=np.int8),
         p_incorrect=probability,
+        score=log_odds(probability),
         weight=np.ones(len(code), dtype=np.float32),
         average_loss=np.array(average_loss, dtype=np.float32),
         rule="calibrated",

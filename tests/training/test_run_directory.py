@@ -8,14 +8,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from lively_task import lively_config
 
+from discrimloss import Verdicts
+from discrimloss.errors import DiscrimLossError
+from discrimloss.judging.frames import COLUMNS
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.run import RunRequest, run_training
-from discrimloss.training.run_directory import RunDirectory, RunDirectoryError
+from discrimloss.training.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("lively")
 DIGITS = 1348  # training samples
@@ -113,8 +117,15 @@ def test_all_records_of_a_run(tmp_path: Path) -> None:
     )
 
     frame = pd.read_parquet(out / "verdicts.parquet")
-    verdict = ["label", "p_incorrect", "weight", "average_loss"]
-    assert frame.columns.tolist() == ["target", "clean_target", *verdict, "score"]
+    assert frame.columns.tolist() == [*COLUMNS, "target", "clean_target", "method_score"]
+    assert frame["given_label"].tolist() == [str(target) for target in frame["target"]]
+    assert frame["suggested_label"].isna().all()
+    verdicts = Verdicts.from_parquet(out / "verdicts.parquet")
+    assert verdicts.counts == summary["verdicts"]
+    assert verdicts.noise_rate == summary["noise_estimated"] == frame.attrs["noise_rate"]
+    assert verdicts.given_label is not None
+    assert verdicts.given_label.tolist() == frame["given_label"].tolist()
+    np.testing.assert_array_equal(verdicts.score, frame["score"])
     assert (frame["target"] != frame["clean_target"]).mean() == pytest.approx(0.4, abs=1e-3)
     assert len(frame) == DIGITS
     assert len(list((out / "tensorboard").iterdir())) == 1
@@ -145,7 +156,7 @@ def test_the_best_epoch_of_a_regression_has_the_least_error(tmp_path: Path) -> N
 
 def test_a_finished_run_is_not_overwritten(finished: Path) -> None:
     before = files_in(finished)
-    with pytest.raises(RunDirectoryError, match="holds a finished run: pass --overwrite"):
+    with pytest.raises(DiscrimLossError, match="holds a finished run: pass --overwrite"):
         start(finished)
     assert files_in(finished) == before
     # To resume it is to get its summary again.
@@ -167,7 +178,7 @@ def test_an_unfinished_run_is_resumed_or_overwritten_only_when_asked(
     unfinished: Path, quick_verdicts: None
 ) -> None:
     before = files_in(unfinished)
-    with pytest.raises(RunDirectoryError, match=r"unfinished run: pass --resume .* or --overwrite"):
+    with pytest.raises(DiscrimLossError, match=r"unfinished run: pass --resume .* or --overwrite"):
         start(unfinished)
     assert files_in(unfinished) == before
     start(unfinished, overwrite=True)
@@ -177,7 +188,7 @@ def test_an_unfinished_run_is_resumed_or_overwritten_only_when_asked(
 @pytest.mark.parametrize("flags", [{}, {"resume": True}, {"overwrite": True}])
 def test_files_of_others_are_left_alone(flags: dict[str, bool], tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunDirectoryError, match="holds other files"):
+    with pytest.raises(DiscrimLossError, match="holds other files"):
         start(tmp_path, **flags)
     assert files_in(tmp_path) == {"thesis.tex": b"years of work"}
 
@@ -185,7 +196,7 @@ def test_files_of_others_are_left_alone(flags: dict[str, bool], tmp_path: Path) 
 def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     for out in (tmp_path / "run", tmp_path / "run" / "below"):
-        with pytest.raises(RunDirectoryError, match="is not a directory"):
+        with pytest.raises(DiscrimLossError, match="is not a directory"):
             start(out)
 
 
@@ -205,7 +216,7 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     def come_second(epoch: int, step: int) -> None:
         if step == 1:
             for flags in ({"resume": True}, {"overwrite": True}):
-                with pytest.raises(RunDirectoryError, match="another run is at work") as error:
+                with pytest.raises(DiscrimLossError, match="another run is at work") as error:
                     start(out, **flags)
                 refusals.append(error)
         raise Stopped
@@ -232,7 +243,7 @@ def test_a_run_that_finished_meanwhile_is_not_overwritten(
         return locked(self)
 
     monkeypatch.setattr(RunDirectory, "locked", another_run_first)
-    with pytest.raises(RunDirectoryError, match="holds a finished run"):
+    with pytest.raises(DiscrimLossError, match="holds a finished run"):
         start(out, "seed=6")
     assert json.loads((out / "summary.json").read_text())["seed"] == 5
 

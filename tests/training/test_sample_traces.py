@@ -49,7 +49,7 @@ def test_values_are_those_of_a_naive_record(tmp_path: Path) -> None:
         for index in (*visited.split(8), visited[:3]):  # some twice: the last visit counts
             losses = torch.rand(len(index), generator=generator) * 9
             output = torch.randn(len(index), classes, generator=generator)
-            traces.take(epoch, index, StepResult(torch.tensor(0.0), losses, output))
+            traces.record_step(epoch, index, StepResult(torch.tensor(0.0), losses, output))
             for row, sample in enumerate(index.tolist()):
                 expected[:, epoch - 1, sample] = losses[row], int(output[row].argmax())
         traces.end_epoch(epoch, method, is_main_process=True)
@@ -69,7 +69,7 @@ def test_values_are_those_of_a_naive_record(tmp_path: Path) -> None:
 
 def test_numbers_are_kept_as_numbers(tmp_path: Path) -> None:
     traces = SampleTraces(2, None, tmp_path)
-    traces.take(1, torch.tensor([1]), step([0.5], [-1.25]))
+    traces.record_step(1, torch.tensor([1]), step([0.5], [-1.25]))
     traces.end_epoch(1, Scores(torch.ones(2)), is_main_process=True)
     kept = read_traces(tmp_path)
     assert kept is not None
@@ -90,7 +90,7 @@ def test_few_bytes_a_sample(classes: int | None, most: int, tmp_path: Path) -> N
 def test_many_classes_are_told_apart(tmp_path: Path) -> None:
     traces = SampleTraces(1, 1000, tmp_path)
     output = torch.nn.functional.one_hot(torch.tensor([777]), 1000).float()
-    traces.take(1, torch.tensor([0]), step([1.0], output.tolist()))
+    traces.record_step(1, torch.tensor([0]), step([1.0], output.tolist()))
     traces.end_epoch(1, Scores(torch.ones(1)), is_main_process=True)
     kept = read_traces(tmp_path)
     assert kept is not None

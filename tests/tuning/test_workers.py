@@ -24,11 +24,11 @@ from tuning_runs import (
     work_until_killed,
 )
 
-from discrimloss.data.base import Part
+from discrimloss.data.base import Split
 from discrimloss.data.digits import load_digits
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.interruption import Interrupted
 from discrimloss.tuning import trial as trials
-from discrimloss.tuning.request import TuneError
 from discrimloss.tuning.storage import open_storage
 from discrimloss.tuning.study import (
     AS_IT_IS,
@@ -97,7 +97,7 @@ def test_processes_that_are_started_for_one(tmp_path: Path) -> None:
 
 def test_what_a_process_complains_of_is_told(tmp_path: Path) -> None:
     request = request_for(tmp_path, "data.name=mnist", "model.name=lenet")
-    with pytest.raises(TuneError, match="MNIST"):
+    with pytest.raises(DiscrimLossError, match="MNIST"):
         work_together(replace(request, data=tmp_path), 1)
 
 
@@ -192,9 +192,13 @@ def test_workers_that_make_the_same_tables_at_the_same_moment(
 def test_another_search_may_not_join(tmp_path: Path) -> None:
     open_study(request_for(tmp_path))
     open_study(request_for(tmp_path, "threads=2", "device=cpu"))  # of the machine, not the search
-    with pytest.raises(TuneError, match=r"searches something else \(noise.rate was 0.4, now 0.2\)"):
+    with pytest.raises(
+        DiscrimLossError, match=r"searches something else \(noise.rate was 0.4, now 0.2\)"
+    ):
         open_study(request_for(tmp_path, "noise.rate=0.2"))
-    with pytest.raises(TuneError, match=r"\(search\.optimizer\.learning_rate was None, now "):
+    with pytest.raises(
+        DiscrimLossError, match=r"\(search\.optimizer\.learning_rate was None, now "
+    ):
         open_study(request_for(tmp_path, search=("optimizer",)))
 
 
@@ -202,7 +206,7 @@ def test_a_study_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("discrimloss.tuning.study.SECONDS_TO_SETTLE", 0.1)
     request = request_for(tmp_path)
     optuna.create_study(study_name="digits", storage=open_storage(request.storage, 60))
-    with pytest.raises(TuneError, match="is not one of `discrimloss tune`"):
+    with pytest.raises(DiscrimLossError, match="is not one of `discrimloss tune`"):
         open_study(request)
 
 
@@ -211,7 +215,7 @@ def test_clean_test_labels_change_nothing_in_the_search(tmp_path: Path) -> None:
     assert task.test is not None
     generator = torch.Generator().manual_seed(0)
     shuffled = task.test.target[torch.randperm(len(task.test), generator=generator)]
-    permuted = replace(task, test=Part(task.test.inputs, shuffled))
+    permuted = replace(task, test=Split(task.test.inputs, shuffled))
     studies = []
     for name, data in (("true", task), ("permuted", permuted)):
         (tmp_path / name).mkdir()

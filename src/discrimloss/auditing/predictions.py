@@ -47,7 +47,7 @@ class PredictionRecord:
         self._late = torch.zeros(samples, outputs)
         self._visits = torch.zeros(samples, dtype=torch.int32)
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """The predictions of a step."""
         if epoch < self.first_late_epoch:
             return
@@ -61,7 +61,7 @@ class PredictionRecord:
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
         """Nothing is due."""
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
+    def record_final(self, index: Tensor, output: Tensor) -> None:
         """The predictions of the trained model."""
         if self.num_classes is None:
             return
@@ -83,8 +83,8 @@ class PredictionRecord:
             "score": judged.score,
             "suggested": judged.suggested,
             "code": torch.from_numpy(verdicts.code),
-            "weight": torch.from_numpy(verdicts.weight),
-            "average_loss": torch.from_numpy(verdicts.average_loss),
+            "weight": torch.from_numpy(np.asarray(verdicts.weight)),
+            "average_loss": torch.from_numpy(np.asarray(verdicts.average_loss)),
         }
         from safetensors.torch import save_file
 

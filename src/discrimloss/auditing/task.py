@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import AuditSource
-from discrimloss.data.base import Part, TaskData
+from discrimloss.data.base import Split, TaskData
 
 ROW_LENGTH = 2.0  # of a sample's features, on average: shorter ones are memorised more slowly
 ROWS_MEASURED = 10_000
@@ -53,10 +53,10 @@ def audit_task(source: AuditSource, cache: Path) -> tuple[TaskData, TargetScale]
     if not task.is_regression:
         return task, TargetScale()
     target, scale = _scaled_numbers(task.train.target)
-    return replace(task, train=Part(task.train.inputs, target)), scale
+    return replace(task, train=Split(task.train.inputs, target)), scale
 
 
-def _scaled_rows(part: Part) -> ScaledRows:
+def _scaled_rows(part: Split) -> ScaledRows:
     rows = torch.linspace(0, len(part) - 1, min(len(part), ROWS_MEASURED)).long()
     length = math.sqrt(float(part.inputs.rows(rows).double().square().sum(1).mean()))
     return ScaledRows(ROW_LENGTH / length if length else 1.0)

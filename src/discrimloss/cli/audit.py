@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discrimloss.cli.errors import CommandError, needs_extra
+from discrimloss.errors import DiscrimLossError
 
 if TYPE_CHECKING:
     from discrimloss.auditing.run import AuditRequest
@@ -140,10 +141,8 @@ def audit_needs_extra(error: ModuleNotFoundError) -> Exception:
 def _run(request: AuditRequest) -> None:
     try:  # late: --help and a wrong option should not wait for it
         from discrimloss.auditing.run import run_audit
-        from discrimloss.auditing.sources.base import SourceError
         from discrimloss.cli.audit_display import AuditDisplay, print_audit
         from discrimloss.training.interruption import Interrupted
-        from discrimloss.training.run import RUN_ERRORS
     except ModuleNotFoundError as error:
         raise audit_needs_extra(error) from error
 
@@ -151,7 +150,7 @@ def _run(request: AuditRequest) -> None:
     try:
         with display:
             summary = run_audit(request, display.observe)
-    except (SourceError, *RUN_ERRORS) as error:
+    except DiscrimLossError as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         raise audit_needs_extra(error) from error

@@ -5,6 +5,6 @@
 True
 """
 
-from discrimloss.data.base import DataError, Inputs, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.base import DataError, Inputs, Split, TaskData, TensorInputs, datasets
 
-__all__ = ["DataError", "Inputs", "Part", "TaskData", "TensorInputs", "datasets"]
+__all__ = ["DataError", "Inputs", "Split", "TaskData", "TensorInputs", "datasets"]

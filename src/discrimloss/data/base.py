@@ -61,7 +61,7 @@ class TensorInputs:
 
 
 @dataclass(frozen=True)
-class Part:
+class Split:
     """Some samples: for training, for validation or for testing."""
 
     inputs: Inputs
@@ -71,9 +71,9 @@ class Part:
     def __len__(self) -> int:
         return len(self.target)
 
-    def select(self, index: Tensor) -> Part:
+    def select(self, index: Tensor) -> Split:
         """Only these samples, in this order."""
-        return Part(self.inputs.select(index), self.target[index])
+        return Split(self.inputs.select(index), self.target[index])
 
 
 class Prepare(Protocol):
@@ -88,7 +88,7 @@ class Prepare(Protocol):
         ...
 
 
-def as_they_are(inputs: Any, generator: torch.Generator | None) -> Any:
+def unprepared(inputs: Any, generator: torch.Generator | None) -> Any:
     """Inputs that need no preparation."""
     return inputs
 
@@ -97,12 +97,12 @@ def as_they_are(inputs: Any, generator: torch.Generator | None) -> Any:
 class TaskData:
     """A dataset: what to learn from, and what to judge the result by."""
 
-    train: Part
-    test: Part | None
+    train: Split
+    test: Split | None
     num_classes: int | None
     """Of a classification or a multiple choice; None for a regression."""
-    validation: Part | None = None
-    prepare: Prepare = as_they_are
+    validation: Split | None = None
+    prepare: Prepare = unprepared
     input_shape: tuple[int, ...] = ()
     """Of one prepared sample: (features,) or (channels, height, width). Empty for text."""
     class_names: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import DataError, Part
+from discrimloss.data.base import DataError, Split
 
 Texts = npt.NDArray[np.object_]
 
@@ -55,7 +55,7 @@ class QuestionInputs:
         return QuestionInputs(self.contexts[rows], self.choices[rows])
 
 
-def read_swag_csv(file: Path, num_choices: int) -> Part:
+def read_swag_csv(file: Path, num_choices: int) -> Split:
     """Questions from columns ``sent1``, ``sent2``, ``ending0`` …, ``label``; others are ignored.
 
     The context is ``sent1`` followed by ``sent2``, or ``startphrase`` where both are empty.
@@ -92,12 +92,12 @@ def read_swag_csv(file: Path, num_choices: int) -> Part:
     contexts = _column(table, "sent1") + " " + _column(table, "sent2")
     contexts = contexts.str.strip().mask(lambda text: text == "", _column(table, "startphrase"))
     inputs = QuestionInputs(contexts.to_numpy(object), table[endings].to_numpy(object))
-    return Part(inputs, torch.from_numpy(label.astype(np.int64)))
+    return Split(inputs, torch.from_numpy(label.astype(np.int64)))
 
 
 def read_benchmark(
     file: Path, num_choices: int, generator: torch.Generator
-) -> tuple[Part, tuple[str, ...]]:
+) -> tuple[Split, tuple[str, ...]]:
     """Questions of BIG-bench, and notes about those that were left out.
 
     The right choice comes first more often than by chance there, so choices are shuffled.
@@ -120,7 +120,7 @@ def read_benchmark(
     order = torch.rand(right_first.shape, generator=generator).argsort(dim=1)
     choices = np.take_along_axis(right_first, order.numpy(), axis=1)
     inputs = QuestionInputs(np.array([context for context, _ in kept], dtype=object), choices)
-    return Part(inputs, order.argmin(dim=1)), (note,) if skipped else ()
+    return Split(inputs, order.argmin(dim=1)), (note,) if skipped else ()
 
 
 def _benchmark_question(example: Any, num_choices: int) -> tuple[str, list[str]] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from discrimloss.data.base import DataError, Part, TaskData, TensorInputs
+from discrimloss.data.base import DataError, Split, TaskData, TensorInputs
 from discrimloss.data.cifar_n import HumanLabels
 from discrimloss.data.images import ImagePreparation
 from discrimloss.data.layout import Layout, find_files
@@ -83,9 +83,9 @@ def load_cifar(
 _Rows = tuple[torch.Tensor, torch.Tensor]
 
 
-def _joined(parts: Sequence[_Rows]) -> Part:
+def _joined(parts: Sequence[_Rows]) -> Split:
     images = torch.cat([images for images, _ in parts])
-    return Part(TensorInputs(images), torch.cat([labels for _, labels in parts]))
+    return Split(TensorInputs(images), torch.cat([labels for _, labels in parts]))
 
 
 def _read_binary(release: CifarRelease, path: Path) -> _Rows:

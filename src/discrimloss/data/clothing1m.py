@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import DataError, Part, TaskData, datasets
+from discrimloss.data.base import DataError, Split, TaskData, datasets
 from discrimloss.data.images import ImageFiles, ImagePreparation
 from discrimloss.data.layout import Layout, find_files
 from discrimloss.data.obtain import ByHand, KnownFile, in_folder, obtained
@@ -77,7 +77,7 @@ def load_clothing1m(
     _, annotations, files = find_files("clothing1m", directory, LAYOUT)
     images = _image_folder(_root(annotations))
 
-    def part(keys_file: str, labels_file: str) -> Part:
+    def part(keys_file: str, labels_file: str) -> Split:
         keys = _read_lines(files[keys_file])
         target = _targets(keys, files[keys_file], files[labels_file])
         inputs = ImageFiles(images, tuple(key.removeprefix(f"{IMAGES}/") for key in keys), resize)
@@ -86,7 +86,7 @@ def load_clothing1m(
                 f"clothing1m has no image {images / inputs.names[0]}, the first of {keys_file}: "
                 f"unpack the image archives into {images}"
             )
-        return Part(inputs, target)
+        return Split(inputs, target)
 
     everything = part("noisy_train_key_list.txt", "noisy_label_kv.txt")
     class_names = _class_names(annotations / CLASS_NAMES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
 from discrimloss.data.obtain import BuiltIn, obtained
 
 NUM_CLASSES = 10
@@ -36,7 +36,7 @@ def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
     target = torch.from_numpy(labels).long()
     order = torch.randperm(len(target), generator=torch.Generator().manual_seed(split_seed))
     num_test = round(TEST_SHARE * len(target))
-    everything = Part(TensorInputs(features), target)
+    everything = Split(TensorInputs(features), target)
     return TaskData(
         train=everything.select(order[num_test:]),
         test=everything.select(order[:num_test]),

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
 from discrimloss.data.obtain import BuiltIn, obtained
 
 NUM_DIGITS = 10
@@ -109,5 +109,5 @@ def digit_sums(sequences: Tensor) -> Tensor:
     return sequences.masked_fill(sequences == PADDING, 0).sum(dim=1).float()
 
 
-def _part(sequences: Tensor) -> Part:
-    return Part(TensorInputs(sequences), digit_sums(sequences))
+def _part(sequences: Tensor) -> Split:
+    return Split(TensorInputs(sequences), digit_sums(sequences))

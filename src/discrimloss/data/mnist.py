@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import DataError, Part, TaskData, TensorInputs, datasets
+from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
 from discrimloss.data.images import ImagePreparation
 from discrimloss.data.layout import Layout, find_files
 from discrimloss.data.obtain import Download, KnownFile, RemoteFile, in_folder, obtained
@@ -119,7 +119,7 @@ def load_mnist(directory: Path) -> TaskData:
     )
 
 
-def _read_part(files: dict[str, Path], name: str) -> Part:
+def _read_part(files: dict[str, Path], name: str) -> Split:
     image_file, label_file = files[f"{name}-images-idx3-ubyte"], files[f"{name}-labels-idx1-ubyte"]
     images, labels = read_idx(image_file, num_dimensions=3), read_idx(label_file, num_dimensions=1)
     if images.shape[1:] != (28, 28):
@@ -132,7 +132,7 @@ def _read_part(files: dict[str, Path], name: str) -> Part:
         )
     if len(labels) == 0 or labels.max() >= NUM_CLASSES:
         raise DataError(f"{label_file} has no labels or some above 9: is it MNIST?")
-    return Part(TensorInputs(images[:, None]), labels.long())
+    return Split(TensorInputs(images[:, None]), labels.long())
 
 
 def read_idx(path: Path, num_dimensions: int) -> Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from discrimloss.data.base import DataError, Part, TaskData, datasets
+from discrimloss.data.base import DataError, Split, TaskData, datasets
 from discrimloss.data.decoding import decode_all
 from discrimloss.data.images import ImagePreparation, SharedRows
 from discrimloss.data.layout import listed, no_data
@@ -65,7 +65,7 @@ def load_utkface(
         )
     order = torch.randperm(len(ages), generator=torch.Generator().manual_seed(split_seed))
     num_test = max(1, round(TEST_SHARE * len(ages)))
-    everything = Part(SharedRows(decoded.pixels, torch.arange(len(ages))), ages)
+    everything = Split(SharedRows(decoded.pixels, torch.arange(len(ages))), ages)
     return TaskData(
         train=everything.select(order[num_test:]),
         test=everything.select(order[:num_test]),

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import DataError, Part, TaskData, datasets
+from discrimloss.data.base import DataError, Split, TaskData, datasets
 from discrimloss.data.choice_questions import QuestionInputs, read_benchmark, read_swag_csv
 from discrimloss.data.obtain import ByHand, KnownFile, in_folder, obtained
 
@@ -111,7 +111,7 @@ def load_wikihow(
 
 def _read_test(
     folder: Path, task: Task, generator: torch.Generator
-) -> tuple[Part, tuple[str, ...]]:
+) -> tuple[Split, tuple[str, ...]]:
     tables = [
         file
         for name in ("val", "test")

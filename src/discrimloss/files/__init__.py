@@ -1,1 +1,1 @@
-"""Files that are complete or not there, and locks on directories."""
+"""Files that are complete or absent, and locks between processes."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from discrimloss.data.base import DataError, Part
+from discrimloss.data.base import DataError, Split
 from discrimloss.training.methods.base import Batch
 
 OrderOfPass = Callable[[int], Tensor]
@@ -49,7 +49,7 @@ def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> T
     return torch.cat(pieces)
 
 
-def own_share(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[Tensor]:
+def own_slice(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[Tensor]:
     """What one of several processes trains on: an equal slice of every batch.
 
     Up to ``num_processes - 1`` samples at the end of a batch are left out where it cannot be
@@ -68,18 +68,18 @@ def own_share(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[
 class _Rows(Dataset[Any]):
     """Hands a `DataLoader` a whole batch at a time."""
 
-    def __init__(self, part: Part, tokenize: Callable[[Any], Any] | None) -> None:
-        self.part = part
+    def __init__(self, split: Split, tokenize: Callable[[Any], Any] | None) -> None:
+        self.split = split
         self.tokenize = tokenize
 
     def __len__(self) -> int:
-        return len(self.part)
+        return len(self.split)
 
     def __getitems__(self, index: Tensor) -> tuple[Any, Tensor, Tensor]:
-        inputs = self.part.inputs.rows(index)
+        inputs = self.split.inputs.rows(index)
         if self.tokenize is not None:
             inputs = self.tokenize(inputs)
-        return inputs, self.part.target[index], index
+        return inputs, self.split.target[index], index
 
 
 def _as_it_is(rows: Any) -> Any:
@@ -87,16 +87,16 @@ def _as_it_is(rows: Any) -> Any:
 
 
 def load_batches(
-    part: Part,
+    split: Split,
     batches: Sequence[Tensor],
     device: torch.device,
     tokenize: Callable[[Any], Any] | None = None,
     workers: int = 0,
 ) -> Iterator[Batch]:
     """Read batches, in worker processes where reading is slow, and bring them to the device."""
-    workers = 0 if part.inputs.in_memory else workers
+    workers = 0 if split.inputs.in_memory else workers
     loader: DataLoader[Any] = DataLoader(
-        _Rows(part, tokenize),
+        _Rows(split, tokenize),
         batch_sampler=batches,  # type: ignore[arg-type] # tensors of indices serve as well as lists
         collate_fn=_as_it_is,
         num_workers=workers,

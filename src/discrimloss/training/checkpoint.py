@@ -21,10 +21,6 @@ from discrimloss.training.run_directory import CHECKPOINT, OLD, UNFINISHED, RunD
 MANIFEST = "progress.json"
 
 
-class CheckpointError(DiscrimLossError):
-    """A checkpoint that cannot be written or read: one sentence that says what to do."""
-
-
 def save_checkpoint(
     accelerator: Accelerator, directory: RunDirectory, progress: dict[str, Any]
 ) -> None:
@@ -46,7 +42,7 @@ def save_checkpoint(
             shutil.rmtree(unfinished, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         reason = reason.strip().partition("\n")[0].rstrip(".")
-        raise CheckpointError(
+        raise DiscrimLossError(
             f"cannot write a checkpoint to {directory.path} ({reason}): "
             "make room there, then go on with --resume"
         ) from error
@@ -94,8 +90,8 @@ def load_checkpoint(accelerator: Accelerator, checkpoint: Path) -> None:
         raise _unreadable(checkpoint, str(error).strip().partition("\n")[0]) from error
 
 
-def _unreadable(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(
+def _unreadable(path: Path, reason: str) -> DiscrimLossError:
+    return DiscrimLossError(
         f"cannot read the checkpoint {path} ({reason}): "
         "start anew with --overwrite, or in another directory"
     )

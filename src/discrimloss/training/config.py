@@ -165,7 +165,7 @@ class RunConfig:
         if not 0 <= self.seed <= HIGHEST_SEED:
             raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
 
-    def as_table(self) -> Table:
+    def as_dict(self) -> Table:
         """As TOML has it: components flat, nothing that is not set."""
         table = dataclasses.asdict(self)
         for name in ("data", "model"):

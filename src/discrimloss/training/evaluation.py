@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import Part, Prepare
+from discrimloss.data.base import Prepare, Split
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.judging.verdicts import UNSEEN, Verdicts
 from discrimloss.state.gathering import share_buffers
@@ -37,7 +37,7 @@ def score_sum(output: Tensor, target: Tensor) -> Tensor:
 @torch.no_grad()
 def evaluate(
     method: Method,
-    part: Part,
+    split: Split,
     prepare: Prepare,
     batch_size: int,
     device: torch.device,
@@ -53,17 +53,17 @@ def evaluate(
     was_training = method.training
     method.eval()
     processes = Processes()
-    own = torch.arange(processes.rank, len(part), processes.count)
+    own = torch.arange(processes.rank, len(split), processes.count)
     total = torch.zeros((), dtype=torch.float64, device=device)
     try:
-        for batch in load_batches(part, torch.split(own, batch_size), device, tokenize, workers):
+        for batch in load_batches(split, torch.split(own, batch_size), device, tokenize, workers):
             output = method.predict(prepare(batch.inputs, None)).float()
             total += score_sum(output, batch.target)
             if take is not None:
                 take(batch.index, output)
     finally:
         method.train(was_training)
-    return float(processes.total(total)) / max(len(part), 1)
+    return float(processes.total(total)) / max(len(split), 1)
 
 
 def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
         noise: what is true of them; None where nobody knows.
     """
     found: dict[str, Any] = {
-        "noise_estimated": verdicts.estimated_noise_rate,
+        "noise_estimated": verdicts.noise_rate,
         "verdicts": verdicts.counts,
     }
     if noise is None:
@@ -83,12 +83,12 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
     found["noise_true"] = float(is_wrong.mean())
     seen = verdicts.code != UNSEEN
     is_wrong = is_wrong[seen]
-    flagged = (verdicts.label == "incorrect")[seen]
+    flagged = (verdicts.verdict == "incorrect")[seen]
     hits = int((flagged & is_wrong).sum())
     if is_wrong.any() and not is_wrong.all():
         # The probability says little about the order of what is surely wrong: the loss decides.
-        score = verdicts.average_loss[seen]
-        found |= _ranking(score, is_wrong)
+        losses = verdicts.score if verdicts.average_loss is None else verdicts.average_loss
+        found |= _ranking(losses[seen], is_wrong)
     found["precision"] = hits / int(flagged.sum()) if flagged.any() else None
     found["recall"] = hits / int(is_wrong.sum()) if is_wrong.any() else None
     return found

@@ -12,10 +12,10 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from discrimloss.data.base import Part, Prepare
+from discrimloss.data.base import Prepare, Split
 from discrimloss.errors import DiscrimLossError
 from discrimloss.state.processes import Processes, process_count
-from discrimloss.training.batches import epoch_batches, load_batches, own_share
+from discrimloss.training.batches import epoch_batches, load_batches, own_slice
 from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import evaluate, metric_name, score_sum
@@ -46,7 +46,7 @@ class Observer(Protocol):
         """An epoch is done."""
 
 
-class Nobody:
+class SilentObserver:
     """An observer who does not look."""
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
@@ -57,12 +57,12 @@ class Nobody:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Splits:
     """The data of a run as the loop may see it: labels as given, no clean ones."""
 
-    train: Part
-    test: Part | None
-    validation: Part | None
+    train: Split
+    test: Split | None
+    validation: Split | None
     prepare: Prepare
     tokenize: Callable[[Any], Any] | None = None
 
@@ -89,7 +89,7 @@ class TrainingLoop:
     Args:
         config: what to do.
         method: what is trained.
-        parts: the data.
+        splits: the data.
         accelerator: the device, the precision and the other processes.
         directory: where history and checkpoints go.
         stop: whether someone asked the run to stop.
@@ -101,7 +101,7 @@ class TrainingLoop:
         self,
         config: RunConfig,
         method: Method,
-        parts: Parts,
+        splits: Splits,
         accelerator: Accelerator,
         directory: RunDirectory,
         stop: StopRequest,
@@ -110,7 +110,7 @@ class TrainingLoop:
     ) -> None:
         self.config = config
         self.method = method
-        self.parts = parts
+        self.splits = splits
         self.accelerator = accelerator
         self.directory = directory
         self.stop = stop
@@ -120,11 +120,14 @@ class TrainingLoop:
         optimizer = build_optimizer(config.optimizer, method.trainable_parameters())
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
         self.recorders = list(recorders)
-        if len(parts.train) <= config.traced_samples:
-            classes, place = method.setting.num_classes, (directory.path, accelerator.device)
-            self.recorders.append(SampleTraces(len(parts.train), classes, *place))
+        self.traces: SampleTraces | None = None
+        if len(splits.train) <= config.traced_samples:
+            place = directory.path if directory.is_kept else None
+            classes, device = method.setting.num_classes, accelerator.device
+            self.traces = SampleTraces(len(splits.train), classes, place, device)
+            self.recorders.append(self.traces)
         accelerator.register_for_checkpointing(*self.recorders)
-        self._is_regression = parts.train.target.is_floating_point()
+        self._is_regression = splits.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
         self._seconds_before = 0.0
         # On the device, so that no step waits for another.
@@ -168,9 +171,9 @@ class TrainingLoop:
 
         def show_recorders(index: Tensor, output: Tensor) -> None:
             for recorder in self.recorders:
-                recorder.take_last(index, output)
+                recorder.record_final(index, output)
 
-        fit = self.evaluate(self.parts.train, show_recorders)
+        fit = self.evaluate(self.splits.train, show_recorders)
         if self.accelerator.is_main_process:
             for recorder in self.recorders:
                 recorder.finish(self.method)
@@ -184,13 +187,13 @@ class TrainingLoop:
         everyones = epoch_batches(
             self._order_of_pass, epoch, config.batch_size, config.steps_per_epoch
         )
-        batches = own_share(everyones, self.accelerator.process_index, process_count())
+        batches = own_slice(everyones, self.accelerator.process_index, process_count())
         remaining = batches[progress.step :]
         loader = load_batches(
-            self.parts.train,
+            self.splits.train,
             remaining,
             self.accelerator.device,
-            self.parts.tokenize,
+            self.splits.tokenize,
             config.workers,
         )
         for batch in loader:
@@ -215,7 +218,7 @@ class TrainingLoop:
         generator = derived_generator(
             config.seed, "augmentation", *place, device=batch.target.device
         )
-        batch = replace(batch, inputs=self.parts.prepare(batch.inputs, generator))
+        batch = replace(batch, inputs=self.splits.prepare(batch.inputs, generator))
 
         result: StepResult = self.wrapped(batch)
         self._check_last_loss()  # of the step before: nobody waits for this one yet
@@ -233,7 +236,7 @@ class TrainingLoop:
         self._sums[0] += result.losses.sum(dtype=torch.float64)
         self._sums[1] += score_sum(result.output.float(), batch.target)
         for recorder in self.recorders:
-            recorder.take(progress.epoch, batch.index, result)
+            recorder.record_step(progress.epoch, batch.index, result)
         progress.rows += len(batch.index)
         progress.step += 1
 
@@ -293,9 +296,9 @@ class TrainingLoop:
             "train_loss": loss_sum / max(rows, 1),
             f"train_{metric}": score / max(rows, 1),
         }
-        for name, part in (("test", self.parts.test), ("validation", self.parts.validation)):
-            if part is not None:
-                row[f"{name}_{metric}"], row[f"{name}_loss"] = self._score_and_loss(part)
+        for name, split in (("test", self.splits.test), ("validation", self.splits.validation)):
+            if split is not None:
+                row[f"{name}_{metric}"], row[f"{name}_loss"] = self._score_and_loss(split)
         row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
@@ -309,16 +312,16 @@ class TrainingLoop:
         self._save()
         return row
 
-    def _score_and_loss(self, part: Part) -> tuple[float, float]:
+    def _score_and_loss(self, split: Split) -> tuple[float, float]:
         """Mean score and mean task loss of what the method answers now."""
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
 
         def add_losses(index: Tensor, output: Tensor) -> None:
-            target = part.target[index.to(part.target.device)].to(output.device)
+            target = split.target[index.to(split.target.device)].to(output.device)
             total.add_(self.method.setting.task_losses(output, target).sum(dtype=torch.float64))
 
-        score = self.evaluate(part, add_losses)
-        return score, float(Processes().total(total)) / max(len(part), 1)
+        score = self.evaluate(split, add_losses)
+        return score, float(Processes().total(total)) / max(len(split), 1)
 
     def _totals(self) -> tuple[float, float, int]:
         """Losses, scores and samples of the epoch so far, of all processes."""
@@ -326,16 +329,16 @@ class TrainingLoop:
         loss_sum, score, rows = Processes().total(totals).tolist()
         return loss_sum, score, int(rows)
 
-    def evaluate(self, part: Part, take: Callable[[Tensor, Tensor], None] | None = None) -> float:
+    def evaluate(self, split: Split, take: Callable[[Tensor, Tensor], None] | None = None) -> float:
         """Mean score of what the method answers now; `take` sees the answers."""
         with self.accelerator.autocast():
             return evaluate(
                 self.method,
-                part,
-                self.parts.prepare,
+                split,
+                self.splits.prepare,
                 self.config.eval_batch_size,
                 self.accelerator.device,
-                self.parts.tokenize,
+                self.splits.tokenize,
                 self.config.workers,
                 take,
             )
@@ -346,6 +349,8 @@ class TrainingLoop:
         return self._seconds_before + time.perf_counter() - self._started
 
     def _save(self) -> None:
+        if not self.directory.is_kept:
+            return
         loss_sum, score, rows = self._totals()
         saved = replace(self.progress, loss_sum=loss_sum, score_sum=score, rows=rows)
         saved.seconds = self.seconds

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from discrimloss.data.base import Part, TaskData
+from discrimloss.data.base import Split, TaskData
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.options import OptionError
 from discrimloss.training.seeds import derived_generator
@@ -37,7 +37,7 @@ def hold_out(
     It takes the place of a validation part of the dataset, whose labels may be clean.
     """
     learned, held = split_rows(len(task.train), share, seed)
-    validation = Part(task.train.inputs, labels.target).select(held)
+    validation = Split(task.train.inputs, labels.target).select(held)
     return (
         replace(task.with_training_rows(learned), validation=validation),
         labels.select(learned),

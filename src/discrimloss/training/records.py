@@ -43,7 +43,8 @@ class History:
     def __init__(self, directory: RunDirectory, tensorboard: bool, rows: list[Row]) -> None:
         self.directory = directory
         self.rows = list(rows)
-        self._tensorboard = tensorboard and importlib.util.find_spec("tensorboard") is not None
+        has_files = tensorboard and directory.is_kept
+        self._tensorboard = has_files and importlib.util.find_spec("tensorboard") is not None
         self._writer: Any = None
 
     def add(self, row: Row) -> None:

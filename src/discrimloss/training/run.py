@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
-from discrimloss.data.base import DataError, TaskData, datasets
+from discrimloss.data.base import TaskData, datasets
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
-from discrimloss.training.checkpoint import CheckpointError, find_checkpoint
+from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import is_better, judge_scores, judge_verdicts, metric_name
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import make_labels, truth_is_known
 from discrimloss.training.loop import (
-    Nobody,
-    NonFiniteLossError,
     Observer,
-    Parts,
+    SilentObserver,
+    Splits,
     TrainingLoop,
 )
 from discrimloss.training.methods.base import Method, Setting, methods
@@ -36,16 +36,13 @@ from discrimloss.training.run_directory import (
     ENVIRONMENT,
     SUMMARY,
     VERDICTS,
+    NoDirectory,
     RunDirectory,
-    RunDirectoryError,
     require_same_settings,
 )
-from discrimloss.training.sample_traces import StepRecorder
+from discrimloss.training.sample_traces import SampleTraces, StepRecorder
 from discrimloss.training.seeds import derived_generator, derived_seed
 from discrimloss.training.task_losses import task_losses
-
-RUN_ERRORS = (OptionError, DataError, RunDirectoryError, CheckpointError, NonFiniteLossError)
-"""What can be wrong with a run: each says in one sentence what to do."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,8 @@ class RunRequest:
 
     config: RunConfig
     data: Path
-    out: Path
+    out: Path | None
+    """None: nothing is written."""
     resume: bool = False
     overwrite: bool = False
     command: str = ""
@@ -68,7 +66,18 @@ class Prepared:
     task: TaskData
     labels: NoisyLabels
     method: Method
-    parts: Parts
+    splits: Splits
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run that has ended."""
+
+    summary: dict[str, Any]
+    verdicts: Verdicts | None = None
+    history: list[Row] = field(default_factory=list)
+    traces: SampleTraces | None = None
+    """The samples from epoch to epoch, where there are few enough of them."""
 
 
 def run_training(
@@ -78,24 +87,47 @@ def run_training(
     task: TaskData | None = None,
     recorders: Sequence[StepRecorder] = (),
 ) -> dict[str, Any]:
-    """Train as the config says, or go on with a run that was stopped; returns the summary.
+    """Train as the config says, or resume a run that was stopped; returns the summary.
 
     Args:
         request: what to run.
-        observer: who watches.
-        task: the data, where it is at hand; by default what the config names.
-        recorders: who takes down what steps find of their samples.
+        observer: is called after every step and every epoch.
+        task: the data; by default the dataset that the config names.
+        recorders: see the losses and outputs of every step.
     """
-    config, directory = request.config, RunDirectory(request.out)
+    return train_run(request, observer, task=task, recorders=recorders).summary
+
+
+def train_run(
+    request: RunRequest,
+    observer: Observer | None = None,
+    *,
+    task: TaskData | None = None,
+    recorders: Sequence[StepRecorder] = (),
+    judge: Callable[[Method], Verdicts] | None = None,
+) -> TrainedRun:
+    """Train as the config says, or resume a run that was stopped.
+
+    Args:
+        request: what to run.
+        observer: is called after every step and every epoch.
+        task: the data; by default the dataset that the config names.
+        recorders: see the losses and outputs of every step.
+        judge: gives the verdicts in place of `Method.verdicts`. Then the run writes no verdicts:
+            that is left to the caller. A finished run that is resumed is not trained again, only
+            judged from its last checkpoint.
+    """
+    config = request.config
+    directory = NoDirectory() if request.out is None else RunDirectory(request.out)
     if config.threads > 0:
         torch.set_num_threads(config.threads)
     with stop_on_signals() as stop:
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
             saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
-            require_same_settings(saved, config.as_table())
-            if directory.is_finished:
-                return directory.summary()
+            require_same_settings(saved, config.as_dict())
+            if directory.is_finished and judge is None:
+                return TrainedRun(directory.summary())
         accelerator = build_accelerator(config)
         accelerator.wait_for_everyone()  # all have looked into the directory before one writes
         if config.batch_size < accelerator.num_processes:
@@ -105,17 +137,17 @@ def run_training(
             )
         prepared = prepare_run(config, request.data, accelerator.process_index, task)
         is_main = accelerator.is_main_process
-        watched = (stop, observer if is_main and observer else Nobody(), recorders)
+        watched = (stop, observer if is_main and observer else SilentObserver(), recorders)
         if not is_main:
-            return _train(request, prepared, accelerator, directory, *watched)
+            return _train(request, prepared, accelerator, directory, *watched, judge)
         with directory.locked():
             directory.check(request.resume, request.overwrite)  # again: another run may have ended
             if not request.resume:
                 directory.clear()
-            directory.write_config(config.as_table())
+            directory.write_config(config.as_dict())
             circumstances = _circumstances(request, prepared, accelerator)
             directory.write(ENVIRONMENT, json.dumps(circumstances, indent=1) + "\n")
-            return _train(request, prepared, accelerator, directory, *watched)
+            return _train(request, prepared, accelerator, directory, *watched, judge)
 
 
 def build_accelerator(config: RunConfig) -> Accelerator:
@@ -157,8 +189,8 @@ def prepare_run(
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
     train = replace(task.train, target=labels.target)
     tokenize = getattr(method.networks[0], "tokenize", None)
-    parts = Parts(train, task.test, task.validation, task.prepare, tokenize)
-    return Prepared(task, labels, method, parts)
+    splits = Splits(train, task.test, task.validation, task.prepare, tokenize)
+    return Prepared(task, labels, method, splits)
 
 
 def load_data(config: RunConfig, data: Path) -> TaskData:
@@ -214,10 +246,11 @@ def _train(
     stop: StopRequest,
     observer: Observer,
     recorders: Sequence[StepRecorder],
-) -> dict[str, Any]:
-    config, parts = request.config, prepared.parts
+    judge: Callable[[Method], Verdicts] | None,
+) -> TrainedRun:
+    config, splits = request.config, prepared.splits
     watched = (stop, observer, recorders)
-    loop = TrainingLoop(config, prepared.method, parts, accelerator, directory, *watched)
+    loop = TrainingLoop(config, prepared.method, splits, accelerator, directory, *watched)
     if request.resume and accelerator.is_main_process:
         find_checkpoint(directory)  # puts it in its place before the others look
     accelerator.wait_for_everyone()
@@ -226,18 +259,18 @@ def _train(
         loop.resume(checkpoint)
     history = loop.run()
     fit = loop.finish()
-    verdicts = prepared.method.verdicts()
+    verdicts = prepared.method.verdicts() if judge is None else judge(prepared.method)
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
     scores = prepared.method.sample_scores()
     summary = summarize(config, history, fit, verdicts, scores, truth)
     summary["seconds"] = round(loop.seconds, 1)
     summary |= _circumstances(request, prepared, accelerator)
     if accelerator.is_main_process:
-        if verdicts is not None:
-            write_verdicts(verdicts, scores, prepared.labels, truth is not None, directory)
+        if verdicts is not None and judge is None and directory.is_kept:
+            write_verdicts(verdicts, scores, prepared, truth is not None, directory)
         directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
     accelerator.wait_for_everyone()
-    return summary
+    return TrainedRun(summary, verdicts, history, loop.traces)
 
 
 def _circumstances(
@@ -301,20 +334,31 @@ def _last_and_best(history: list[Row], name: str, is_regression: bool) -> dict[s
 def write_verdicts(
     verdicts: Verdicts,
     scores: torch.Tensor | None,
-    labels: NoisyLabels,
+    prepared: Prepared,
     truth_known: bool,
     directory: RunDirectory,
 ) -> None:
-    """What is to be thought of every training label, beside the label as given.
+    """Write the verdicts on all training labels to ``verdicts.parquet``.
 
-    `scores` are the method's own, `Method.sample_scores`. The clean labels are there for who looks
-    at the results; where nobody knows them, the column is missing.
+    The file has the columns of `Verdicts.to_pandas`, with the labels that were trained on as the
+    given ones, and three of its own: ``target``, the given label as the model sees it;
+    ``clean_target``, where the truth is known; ``method_score``, where the method has scores.
+
+    Args:
+        verdicts: the method's.
+        scores: the method's own, `Method.sample_scores`.
+        prepared: the task and its labels.
+        truth_known: whether `NoisyLabels.clean_target` is true.
+        directory: where the file goes.
     """
-    frame = verdicts.to_pandas()
-    frame.insert(0, "target", labels.target.cpu().numpy())
+    target = prepared.labels.target.cpu().numpy()
+    names = np.array(prepared.task.class_names, dtype=object)
+    given = target if prepared.task.is_regression or not len(names) else names[target]
+    frame = replace(verdicts, given_label=given).to_pandas()
+    frame["target"] = target
     if truth_known:
-        frame.insert(1, "clean_target", labels.clean_target.cpu().numpy())
+        frame["clean_target"] = prepared.labels.clean_target.cpu().numpy()
     if scores is not None:
-        frame["score"] = scores.detach().float().cpu().numpy()
+        frame["method_score"] = scores.detach().float().cpu().numpy()
     with atomic_write(directory / VERDICTS) as unfinished:
         frame.to_parquet(unfinished)

@@ -15,6 +15,7 @@ import tomlkit.exceptions
 
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
+from discrimloss.files.locks import exclusive_lock
 from discrimloss.options import OptionError
 
 CONFIG = "config.toml"
@@ -43,12 +44,11 @@ FILES = (
 )
 
 
-class RunDirectoryError(DiscrimLossError):
-    """A directory that a run cannot use: one sentence that says what to do."""
-
-
 class RunDirectory:
     """Where a run keeps what it makes. Every file is complete or not there."""
+
+    is_kept = True
+    """Whether anything is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,7 +71,7 @@ class RunDirectory:
         try:
             summary: dict[str, Any] = json.loads((self / SUMMARY).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise RunDirectoryError(f"cannot read {self / SUMMARY}: {error}") from error
+            raise DiscrimLossError(f"cannot read {self / SUMMARY}: {error}") from error
         return summary
 
     def config(self) -> dict[str, Any]:
@@ -80,26 +80,26 @@ class RunDirectory:
             text = (self / CONFIG).read_text(encoding="utf-8")
             return tomlkit.parse(text).unwrap()
         except (OSError, UnicodeDecodeError, tomlkit.exceptions.TOMLKitError) as error:
-            raise RunDirectoryError(f"cannot read {self / CONFIG}: {error}") from error
+            raise DiscrimLossError(f"cannot read {self / CONFIG}: {error}") from error
 
     def check(self, resume: bool, overwrite: bool) -> None:
-        """Raise a `RunDirectoryError` unless a run may start, or go on, here."""
+        """Raise a `DiscrimLossError` unless a run may start, or go on, here."""
         if objection := why_unusable(self.path):
-            raise RunDirectoryError(objection)
+            raise DiscrimLossError(objection)
         if not self.path.exists():
             return
         if not self.holds_run:
             if any(entry.name not in (LOCK, CONFIG + UNFINISHED) for entry in self.path.iterdir()):
-                raise RunDirectoryError(
+                raise DiscrimLossError(
                     f"--out {self.path} holds other files: name a new or an empty directory"
                 )
         elif self.is_finished and not (resume or overwrite):
-            raise RunDirectoryError(
+            raise DiscrimLossError(
                 f"--out {self.path} holds a finished run: "
                 "pass --overwrite to replace it, or name another directory"
             )
         elif not (resume or overwrite):
-            raise RunDirectoryError(
+            raise DiscrimLossError(
                 f"--out {self.path} holds an unfinished run: "
                 "pass --resume to go on with it, or --overwrite to start anew"
             )
@@ -128,13 +128,42 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs out of the directory until this one ends, however it ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self / LOCK).open("a") as file:  # it stays: removing it would race with other runs
-            if not _lock(file.fileno()):
-                raise RunDirectoryError(
-                    f"another run is at work in {self.path}: wait for it, or name another directory"
-                )
+        refusal = f"another run is at work in {self.path}: wait for it, or name another directory"
+        with exclusive_lock(self / LOCK, refusal):
             yield
+
+
+class NoDirectory(RunDirectory):
+    """For a run that is kept in memory: nothing is written."""
+
+    is_kept = False
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+
+    @property
+    def is_finished(self) -> bool:
+        """No run ended here."""
+        return False
+
+    @property
+    def holds_run(self) -> bool:
+        """No run began here."""
+        return False
+
+    def check(self, resume: bool, overwrite: bool) -> None:
+        """A run may always start."""
+
+    def clear(self) -> None:
+        """There is nothing to remove."""
+
+    def write(self, name: str, text: str) -> None:
+        """Write nothing."""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """There is nothing to keep others out of."""
+        yield
 
 
 def why_unusable(path: Path, option: str = "--out") -> str | None:
@@ -178,15 +207,3 @@ def as_toml(value: Any) -> Any:
         ordered = sorted(value.items(), key=lambda item: isinstance(item[1], dict))
         return {key: as_toml(entry) for key, entry in ordered}
     return [as_toml(entry) for entry in value] if isinstance(value, (list, tuple)) else value
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # not every system has it
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

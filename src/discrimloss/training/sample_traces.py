@@ -8,6 +8,7 @@ significant digits (bfloat16), whatever their size.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ Column = npt.NDArray[np.float32]
 class StepRecorder(Protocol):
     """Someone who takes down what steps find of their samples; all of it is in the checkpoint."""
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """A step is done."""
 
     def share(self) -> None:
@@ -38,7 +39,7 @@ class StepRecorder(Protocol):
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
         """An epoch is done. All processes call it."""
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
+    def record_final(self, index: Tensor, output: Tensor) -> None:
         """The last epoch is done, and this is what the model makes of these samples now."""
 
     def finish(self, method: Method) -> None:
@@ -59,7 +60,7 @@ class SampleTraces:
     Args:
         num_samples: of the training data.
         num_classes: None for a regression.
-        directory: of the run.
+        directory: of the run; None keeps all epochs in memory.
         device: where steps are made: taking them down makes no step wait.
     """
 
@@ -67,10 +68,12 @@ class SampleTraces:
         self,
         num_samples: int,
         num_classes: int | None,
-        directory: Path,
+        directory: Path | None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.directory = directory / TRACES
+        self.directory = None if directory is None else directory / TRACES
+        self.epochs: dict[int, dict[str, Tensor]] = {}
+        """The columns of each epoch, where they are kept in memory: see `stack_traces`."""
         self._class_type = torch.uint8 if (num_classes or 0) <= 256 else torch.int32
         self._is_regression = num_classes is None
         self._columns = {
@@ -78,7 +81,7 @@ class SampleTraces:
             for name in ("loss", "predicted")
         }
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """What a step found of its samples."""
         output = result.output
         predicted = output if self._is_regression else output.argmax(1)
@@ -104,22 +107,26 @@ class SampleTraces:
         for column in self._columns.values():
             column.fill_(torch.nan)
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
+    def record_final(self, index: Tensor, output: Tensor) -> None:
         """Traces end with the last epoch."""
 
     def finish(self, method: Method) -> None:
         """Nothing is left to do."""
 
     def _write(self, epoch: int, weights: Tensor | None) -> None:
-        from safetensors.torch import save_file
-
         columns = {"loss": self._columns["loss"].bfloat16()}
         if weights is not None:
             columns["weight"] = weights.detach().bfloat16()
         columns["predicted"] = self._predicted()
+        columns = {name: column.cpu() for name, column in columns.items()}
+        if self.directory is None:
+            self.epochs[epoch] = columns
+            return
+        from safetensors.torch import save_file
+
         self.directory.mkdir(exist_ok=True)
         with atomic_write(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
-            save_file({name: column.cpu() for name, column in columns.items()}, unfinished)
+            save_file(columns, unfinished)
 
     def state_dict(self) -> dict[str, Any]:
         """What was taken of the epoch at work."""
@@ -169,17 +176,34 @@ def read_traces(
     numbered = [(FILE.fullmatch(f.name), f) for f in folder.iterdir()] if folder.is_dir() else []
     files = sorted((int(match[1]), file) for match, file in numbered if match is not None)
     files = files if last is None else files[-last:]
-    rows = []
-    for _, file in files:
-        try:
-            columns = load_file(file)
-        except SafetensorError as error:
-            raise ValueError(f"cannot read {file} ({error}): remove it") from error
-        wanted = slice(None) if chosen is None else torch.from_numpy(chosen)
+
+    def load_epochs() -> Iterator[tuple[int, dict[str, Tensor]]]:
+        for number, file in files:
+            try:
+                yield number, load_file(file)
+            except SafetensorError as error:
+                raise ValueError(f"cannot read {file} ({error}): remove it") from error
+
+    return stack_traces(load_epochs(), chosen)
+
+
+def stack_traces(
+    epochs: Iterable[tuple[int, dict[str, Tensor]]], chosen: npt.NDArray[np.int64] | None = None
+) -> Traces | None:
+    """Traces from the columns of each epoch, or None if there is no epoch.
+
+    Args:
+        epochs: number and columns, in order.
+        chosen: which samples, where not all of them are wanted.
+    """
+    wanted = slice(None) if chosen is None else torch.from_numpy(chosen)
+    numbers, rows = [], []
+    for number, columns in epochs:
+        numbers.append(number)
         rows.append({name: column[wanted].float().numpy() for name, column in columns.items()})
     if not rows:
         return None
     stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     predicted = np.where(np.isnan(stacked["loss"]), np.nan, stacked["predicted"])
-    epochs = np.array([number for number, _ in files])
-    return Traces(epochs, stacked["loss"], stacked.get("weight"), predicted.astype(np.float32))
+    predicted = predicted.astype(np.float32)
+    return Traces(np.array(numbers), stacked["loss"], stacked.get("weight"), predicted)

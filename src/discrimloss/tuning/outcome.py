@@ -9,8 +9,8 @@ import numpy as np
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.evaluation import metric_name
-from discrimloss.tuning.request import TuneError
 from discrimloss.tuning.study import AS_IT_IS, SETTINGS, SURPLUS, TEST, WHY, best_of
 
 
@@ -55,14 +55,14 @@ def outcome_of(study: Study, is_regression: bool) -> Outcome:
     """Look at what a study has found.
 
     Raises:
-        TuneError: no trial came to its end.
+        DiscrimLossError: no trial came to its end.
     """
     trials = [t for t in study.get_trials() if SURPLUS not in t.user_attrs]
     complete = [t for t in trials if t.state == TrialState.COMPLETE]
     best = best_of(complete)
     if best is None:
         reasons = [str(t.user_attrs[WHY]) for t in trials if WHY in t.user_attrs]
-        raise TuneError(
+        raise DiscrimLossError(
             f"none of {len(trials)} trials came to its end"
             f"{f' (the last: {reasons[-1]})' if reasons else ''}: search another range"
         )

@@ -176,7 +176,7 @@ def combinations(space: SearchSpace) -> list[dict[str, Value]]:
 
 def own_values(config: RunConfig, space: SearchSpace) -> dict[str, Value]:
     """What would have to be drawn for the recipe as it is, as far as the space holds it."""
-    table = config.as_table()
+    table = config.as_dict()
     defaults = vars(own_hyperparameters(config)) if config.method in OWN_SPACE else {}
     found: dict[str, Value] = {}
     for key, searched in space.items():
@@ -197,7 +197,7 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     Raises:
         OptionError: a key or a value that there cannot be.
     """
-    table = config.as_table()
+    table = config.as_dict()
     for key, value in values.items():
         if key == LOWEST_WEIGHT:
             bounds = config.options.get("weight_range") or paper_defaults(None)["weight_range"]

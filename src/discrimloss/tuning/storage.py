@@ -14,7 +14,7 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from sqlalchemy.engine import URL, make_url
 
-from discrimloss.tuning.request import TuneError
+from discrimloss.errors import DiscrimLossError
 
 SQLITE_PATIENCE = 60.0
 """Seconds to wait while another worker writes to the same file."""
@@ -43,7 +43,7 @@ def open_storage(url: str, lost_after: int) -> RDBStorage:
     """Connect to a database, and make its tables if it has none.
 
     Raises:
-        TuneError: what is wrong with the URL, the driver or the database.
+        DiscrimLossError: what is wrong with the URL, the driver or the database.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command says what there is to say
     address = _address(url)
@@ -57,7 +57,7 @@ def open_storage(url: str, lost_after: int) -> RDBStorage:
             return _connect(url, options, lost_after)
     except ImportError as error:
         module = getattr(error.__cause__, "name", None) or address.get_backend_name()
-        raise TuneError(
+        raise DiscrimLossError(
             f"--storage {shown(url)} needs a database driver that is not installed: "
             f"pip install {DRIVER_PACKAGES.get(module.partition('.')[0], module)}"
         ) from error
@@ -98,11 +98,11 @@ def storage_errors(url: str) -> Iterator[None]:
             advice = "end what else has the file open, or share the work through a database server"
         else:
             advice = "check the address, and that you may write there"
-        raise TuneError(f"cannot use --storage {shown(url)} ({reason}): {advice}") from error
+        raise DiscrimLossError(f"cannot use --storage {shown(url)} ({reason}): {advice}") from error
     except RuntimeError as error:  # tables of another version of Optuna
         if "schema" not in str(error) and "optuna storage upgrade" not in str(error):
             raise
-        raise TuneError(
+        raise DiscrimLossError(
             f"--storage {shown(url)} was made by another version of Optuna: "
             "use that version, or name another storage"
         ) from error
@@ -118,18 +118,18 @@ def _address(url: str) -> URL:
         address = make_url(url)
         address.get_dialect()
     except sqlalchemy.exc.NoSuchModuleError as error:
-        raise TuneError(
+        raise DiscrimLossError(
             f"--storage {shown(url)}: there is no kind of database named "
             f"{make_url(url).drivername!r}; valid are e.g. sqlite:///FILE and "
             "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
         ) from error
     except sqlalchemy.exc.ArgumentError as error:
-        raise TuneError(
+        raise DiscrimLossError(
             "--storage must be a database URL, e.g. sqlite:///FILE or "
             "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
         ) from error
     except ImportError:
         return make_url(url)  # the driver is missing, which connecting tells
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
-        raise TuneError("--storage sqlite:// keeps nothing: name a file, sqlite:///FILE")
+        raise DiscrimLossError("--storage sqlite:// keeps nothing: name a file, sqlite:///FILE")
     return address

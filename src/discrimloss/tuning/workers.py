@@ -18,8 +18,8 @@ from optuna.study import Study
 from discrimloss.data.base import TaskData
 from discrimloss.errors import DiscrimLossError
 from discrimloss.training.interruption import Interrupted, stop_on_signals
-from discrimloss.training.run import RUN_ERRORS, load_data
-from discrimloss.tuning.request import TuneError, TuneRequest
+from discrimloss.training.run import load_data
+from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.storage import storage_errors
 from discrimloss.tuning.study import (
     SURPLUS,
@@ -61,7 +61,7 @@ def work(
         task: the data, where it is at hand.
 
     Raises:
-        TuneError: the storage cannot be used, or the study there is another one.
+        DiscrimLossError: the storage cannot be used, or the study there is another one.
         KeyboardInterrupt: someone stopped it. The study goes on with the same request.
     """
     with storage_errors(request.storage):
@@ -117,7 +117,7 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
     """Run trials in several processes on this machine; returns when the study is done.
 
     Raises:
-        TuneError: all workers ended, and trials are missing; or what the first of them said.
+        DiscrimLossError: all workers ended, and trials are missing; or what the first of them said.
         Interrupted: someone stopped it, and the workers with it.
     """
     study = open_study(request)
@@ -147,8 +147,8 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
     watch(now)
     if now.settled < request.trials:
         if not complaints.empty():
-            raise TuneError(complaints.get())
-        raise TuneError(
+            raise DiscrimLossError(complaints.get())
+        raise DiscrimLossError(
             f"all workers were killed, {request.trials - now.settled} of {request.trials} trials "
             "are missing: the same command goes on"
         )
@@ -168,7 +168,7 @@ def _worker(request: TuneRequest, complaints: Any) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         work(request)
-    except (TuneError, *RUN_ERRORS) as error:
+    except DiscrimLossError as error:
         complaints.put(str(error))
         sys.exit(2)
     except (KeyboardInterrupt, Interrupted):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.auditing.report.contents import ReportError, ReportRun, Rows, View, choose_gallery
+from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import import_pandas
 from discrimloss.training.run_directory import (
     ENVIRONMENT,
     HISTORY_LINES,
     VERDICTS,
     RunDirectory,
-    RunDirectoryError,
     flat,
 )
 from discrimloss.training.sample_traces import Traces, read_traces
@@ -46,7 +46,7 @@ def read_run(directory: Path) -> ReportRun:
     try:
         settings = dict(flat(run.config()))
         summary = run.summary() if run.is_finished else _environment(run)
-    except RunDirectoryError as error:
+    except DiscrimLossError as error:
         raise ReportError(str(error)) from error
     is_regression = settings.get("loss", "cross_entropy") != "cross_entropy"
     class_names = () if is_regression else tuple(summary.get("class_names") or ())
@@ -108,10 +108,11 @@ def _read_samples(
     pd = import_pandas()
     try:
         verdicts = pd.read_parquet(run / VERDICTS).sort_index()
+        verdicts = verdicts.rename(columns={"label": "verdict"})  # its name in 0.1
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ReportError(f"cannot read {run / VERDICTS}: {reason}") from error
-    missing = [name for name in ("target", "label", "p_incorrect") if name not in verdicts]
+    missing = [name for name in ("target", "verdict", "p_incorrect") if name not in verdicts]
     if missing:
         raise ReportError(f"{run / VERDICTS} has no column {', '.join(missing)}: run it again")
     samples: pandas.DataFrame = pd.DataFrame(
@@ -119,7 +120,7 @@ def _read_samples(
             "id": verdicts.index.astype(str),
             "given": _labels(verdicts["target"].to_numpy(), class_names, is_regression),
             "suggested": None,
-            "verdict": verdicts["label"].astype(str).to_numpy(),
+            "verdict": verdicts["verdict"].astype(str).to_numpy(),
             "p_incorrect": verdicts["p_incorrect"].to_numpy(),
             "weight": verdicts["weight"].to_numpy(),
             "average_loss": verdicts["average_loss"].to_numpy(),

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from discrimloss.data.base import Inputs, Part, Prepare, TaskData, as_they_are
+from discrimloss.data.base import Inputs, Prepare, Split, TaskData, unprepared
 from discrimloss.errors import DiscrimLossError
 
 Label = str | float
@@ -204,7 +204,7 @@ class ModelInputs:
     inputs: Inputs
     input_shape: tuple[int, ...]
     """Of one prepared sample, see `TaskData.input_shape`."""
-    prepare: Prepare = as_they_are
+    prepare: Prepare = unprepared
 
 
 class Contents(ABC):
@@ -282,7 +282,7 @@ class AuditSource:
         """
         made = self.contents.model_inputs(cache, self.fingerprint())
         return TaskData(
-            train=Part(made.inputs, self.target),
+            train=Split(made.inputs, self.target),
             test=None,
             num_classes=len(self.class_names) or None,
             prepare=made.prepare,

@@ -1,0 +1,40 @@
+"""Locks between processes, for a directory or a file that only one of them may write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from discrimloss.errors import DiscrimLossError
+
+
+class LockedError(DiscrimLossError):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def exclusive_lock(file: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock until the block ends. The system releases it if the process is killed.
+
+    The lock file stays where it is: removing it could let two processes in.
+
+    Args:
+        file: the lock file. It is created, with its directory, if it does not exist.
+        refusal: the sentence of the error.
+
+    Raises:
+        LockedError: another process holds the lock. It is raised at once, without waiting.
+        OSError: the lock file cannot be created.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise LockedError(refusal) from error
+    try:
+        yield
+    finally:
+        lock.release()
