@@ -11,7 +11,7 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.labels import Spelling
-from discrimloss.auditing.sources.rows import Rows, kept_rows, number_text
+from discrimloss.auditing.sources.rows import Rows, as_text, kept_rows
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -43,26 +43,9 @@ class FrameRows(Rows):
         """Columns as they are; all of them if None."""
         return self._frame[list(self.columns if columns is None else columns)]
 
-    def raw_labels(self, column: str) -> pandas.Series:
-        """A column as it is."""
-        return self._frame[column]
-
-    def cells(self, column: str) -> list[Any]:
-        """The values of a column, None where missing."""
-        series = self._frame[column]
-        is_missing = series.isna().to_numpy()
-        return [
-            None if missing else value for value, missing in zip(series, is_missing, strict=True)
-        ]
-
-    def texts(self, column: str) -> list[str | None]:
-        """A column as texts, None where missing or empty."""
-        return [_as_text(value) or None for value in self.cells(column)]
-
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row."""
-        row = self._frame.iloc[[number]]
-        return tuple((name, _as_text(row[name].iloc[0])) for name in self.columns)
+        return tuple((name, as_text(self._frame[name].iloc[number])) for name in self.columns)
 
     def default_ids(self) -> list[str]:
         """The index, or the numbers of the rows if two index values are the same."""
@@ -163,13 +146,3 @@ def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) ->
                 f"cannot write {path} ({reason}): name a .csv file, or take the corrected data "
                 "itself"
             ) from error
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple, dict, np.ndarray)):
-        return str(value)
-    if import_pandas().isna(value):
-        return ""
-    return number_text(value) if isinstance(value, float) else str(value)
