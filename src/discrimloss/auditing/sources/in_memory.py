@@ -37,8 +37,12 @@ from discrimloss.auditing.sources.frame import (
     series_checksum,
 )
 from discrimloss.auditing.sources.images import PictureRows, channels_last
-from discrimloss.auditing.sources.label_arrays import one_per_sample, with_new_labels
-from discrimloss.auditing.sources.labels import Spelling, read_samples
+from discrimloss.auditing.sources.labels import (
+    Spelling,
+    one_per_sample,
+    read_samples,
+    with_new_labels,
+)
 from discrimloss.auditing.sources.open_source import open_pictures, open_table
 from discrimloss.auditing.sources.pictures import Picture
 from discrimloss.auditing.sources.rows import kept_rows
