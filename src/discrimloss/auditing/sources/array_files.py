@@ -24,7 +24,7 @@ from discrimloss.auditing.sources.features import (
     not_finite,
     require_numbers,
 )
-from discrimloss.auditing.sources.images import array_contents, as_images
+from discrimloss.auditing.sources.images import array_pictures, as_images
 from discrimloss.auditing.sources.labels import one_per_sample, read_samples, with_new_labels
 from discrimloss.auditing.sources.rows import kept_rows
 from discrimloss.files.atomic_write import atomic_write
@@ -72,8 +72,7 @@ def array_source(
     samples = read_samples(store, options, unusable)
     pixels = as_images(features)
     if pixels is not None:
-        pictures = array_contents(pixels, samples.rows, samples.ids, options.encoder)
-        return AuditSource(options, store, samples, pictures)
+        return array_pictures(pixels, options, store, samples)
     options.refuse(("encoder",), because="its features are encoded already")
     return AuditSource(options, store, samples, Features(features, samples.rows))
 

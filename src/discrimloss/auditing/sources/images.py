@@ -12,7 +12,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView, SourceError
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Contents,
+    ModelInputs,
+    Samples,
+    SampleView,
+    SourceError,
+    SourceOptions,
+    Store,
+)
 from discrimloss.auditing.sources.features import cache_file, cached_rows, standardised
 from discrimloss.auditing.sources.pictures import (
     LARGEST_CLOSE_VIEW,
@@ -169,23 +178,31 @@ class PictureRows:
         self.unusable = {row: why for row, why in by_row.items() if isinstance(why, str)}
         """Rows without a readable picture, with the reason."""
 
-    def contents(
-        self,
-        rows: npt.NDArray[np.int64],
-        ids: Sequence[str],
-        fields: Fields,
-        encoder: str | None,
-    ) -> Pictures:
-        """The pictures of the samples.
+    def source(
+        self, options: SourceOptions, store: Store, samples: Samples, fields: Fields | None = None
+    ) -> AuditSource:
+        """A source of the pictures of the samples.
 
         Args:
-            rows: shape (samples,): the row of each sample.
-            ids: of the samples.
-            fields: what else a reviewer sees of a sample.
-            encoder: see `Pictures`.
+            options: `encoder` may name one.
+            store: where the rows come from.
+            samples: without the `unusable` rows.
+            fields: what else a reviewer sees of a sample; by default its id.
         """
-        facts = [self._facts[row] for row in rows.tolist()]
-        return Pictures(lambda index: self._read(int(rows[index])), facts, ids, fields, encoder)
+        rows = samples.rows.tolist()
+        contents = Pictures(
+            lambda index: self._read(rows[index]),
+            [self._facts[row] for row in rows],
+            samples.ids,
+            fields or (lambda index: (("sample", samples.ids[index]),)),
+            options.encoder,
+        )
+        return AuditSource(options, store, samples, contents)
+
+
+def stamps(values: Sequence[Any]) -> list[str | None]:
+    """Stamps for pictures in memory, see `PictureRows`; None where missing."""
+    return [None if value is None else str(row) for row, value in enumerate(values)]
 
 
 def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRows:
@@ -198,18 +215,22 @@ def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRo
     return PictureRows(read, [None if file is None else file_stamp(file) for file in files], cache)
 
 
-def array_contents(
-    pixels: Pixels, rows: npt.NDArray[np.int64], ids: Sequence[str], encoder: str | None
-) -> Pictures:
-    """The pictures in an array, see `as_images`."""
+def array_pictures(
+    pixels: Pixels, options: SourceOptions, store: Store, samples: Samples
+) -> AuditSource:
+    """A source of the pictures in an array, see `as_images`."""
     height, width = pixels.shape[1:3]
-    facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(rows)
+    facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(samples.rows)
 
     def read(index: int) -> Pixels:
-        picture: Pixels = pixels[rows[index]]
+        picture: Pixels = pixels[samples.rows[index]]
         return picture
 
-    return Pictures(read, facts, ids, lambda index: (("sample", ids[index]),), encoder)
+    def fields(index: int) -> tuple[tuple[str, str], ...]:
+        return (("sample", samples.ids[index]),)
+
+    contents = Pictures(read, facts, samples.ids, fields, options.encoder)
+    return AuditSource(options, store, samples, contents)
 
 
 def as_images(array: npt.NDArray[Any]) -> Pixels | None:

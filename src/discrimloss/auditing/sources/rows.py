@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -239,6 +240,12 @@ def arrow(module: str | None = None) -> Any:
     """Import Arrow or one of its modules, as `Any`: most of its functions have no types."""
     import_pandas()  # its message names the extra that installs both
     return importlib.import_module("pyarrow" if module is None else f"pyarrow.{module}")
+
+
+def is_a(data: Any, module: str, name: str) -> bool:
+    """Whether data is of a class of a library, which is not imported for that."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(data, getattr(library, name))
 
 
 def kept_rows(num_rows: int, dropped: Collection[int]) -> npt.NDArray[np.int64]:

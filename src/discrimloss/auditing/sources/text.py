@@ -13,13 +13,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView, SourceError
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Contents,
+    ModelInputs,
+    SampleView,
+    SourceError,
+    SourceOptions,
+    Store,
+)
 from discrimloss.auditing.sources.features import (
     cache_file,
     cached_rows,
     require_memory,
     standardised,
 )
+from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.data.base import TensorInputs
 from discrimloss.models.text_encoder import (
     load_configuration,
@@ -74,9 +83,12 @@ class Texts(Contents):
         return 2**16 if len(self._texts) <= _MANY_TEXTS else 2**17
 
 
-def blank_texts(texts: Sequence[str | None]) -> dict[int, str]:
-    """The rows without a text, with the reason why they are left out."""
-    return {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
+def text_source(options: SourceOptions, store: Store, texts: Sequence[str | None]) -> AuditSource:
+    """A source of texts, one per row of a store. Rows without a text are left out."""
+    blank = {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
+    samples = read_samples(store, options, blank)
+    chosen = [texts[row] or "" for row in samples.rows]
+    return AuditSource(options, store, samples, Texts(chosen, options.encoder))
 
 
 @dataclass(frozen=True)
