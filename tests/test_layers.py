@@ -31,8 +31,6 @@ LAYERS = (
 FACADE = ("__init__.py", "_moved.py")
 """They know every package by its address, and import none before it is used."""
 
-NOT_YET = {("tuning", "auditing")}
-
 
 def package_of(module: str) -> str:
     """The package right below `discrimloss` that a dotted name belongs to."""
@@ -89,7 +87,7 @@ def test_imports_point_down() -> None:
         for (importer, imported), path in edges().items()
         if importer != imported and level[imported] >= level[importer]
     }
-    assert {edge for edge in upward if edge[:2] not in NOT_YET} == set()
+    assert upward == set()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables in Parquet files."""
+"""Tables in Parquet files, and values of Arrow."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.sources.arrow import arrow
 from discrimloss.auditing.sources.base import Label, SourceError
-from discrimloss.auditing.sources.memory import require_memory
-from discrimloss.auditing.sources.rows import FileRows, number_of_class, number_text
+from discrimloss.auditing.sources.features import require_memory
+from discrimloss.auditing.sources.rows import (
+    FileRows,
+    arrow,
+    as_number,
+    as_text,
+    kept_rows,
+    number_text,
+)
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
     import pandas
 
-_MEMORY_PER_BYTE = 2.0  # of what is uncompressed in the file
+_MEMORY_PER_BYTE = 2.0  # of the uncompressed columns
 
 
 class ParquetRows(FileRows):
@@ -35,7 +41,6 @@ class ParquetRows(FileRows):
         except (pyarrow.ArrowException, OSError) as error:
             raise self._unreadable(error) from error
         self.columns = tuple(self._schema.names)
-        self.check_columns()
         counts = [self._metadata.row_group(i).num_rows for i in range(self._num_groups)]
         self._group_ends = np.cumsum(counts)
         self._last_group: tuple[int, Any] | None = None
@@ -50,26 +55,17 @@ class ParquetRows(FileRows):
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """Columns with the types they have; all of them if None."""
         names = list(self.columns if columns is None else columns)
+        self._require_memory(names)
         table = self._read(names)
         columns_by_name = {name: as_series(table.column(name)) for name in names}
         frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
         return frame
 
-    def raw_labels(self, column: str) -> pandas.Series:
-        """A column as it is."""
-        labels: pandas.Series = as_series(self._read([column]).column(0))
-        return labels
-
-    def texts(self, column: str) -> list[str | None]:
-        """A column as texts; None where it is null or empty."""
-        values = self._read([column]).column(0).to_pylist()
-        return [None if value in (None, "") else as_text(value) for value in values]
-
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row. Reads the row group it is in, once."""
+        """Names and values of a row. Reads its row group, and keeps it for the next row."""
         group = int(np.searchsorted(self._group_ends, number, side="right"))
         if self._last_group is None or self._last_group[0] != group:
-            self._last_group = group, self._read_group(group)
+            self._last_group = group, self._read(group=group)
         table = self._last_group[1]
         [values] = table.slice(number - self._group_begin(group), 1).to_pylist()
         return tuple((name, as_text(values[name])) for name in self.columns)
@@ -79,8 +75,7 @@ class ParquetRows(FileRows):
     ) -> None:
         """Write the file once more: the same schema, metadata, row groups and compression."""
         pyarrow, parquet = arrow(), arrow("parquet")
-        is_kept = np.ones(len(self), bool)
-        is_kept[list(dropped)] = False
+        is_kept = np.isin(np.arange(len(self)), kept_rows(len(self), dropped))
         with (
             atomic_write(path) as unfinished,
             parquet.ParquetWriter(
@@ -89,7 +84,7 @@ class ParquetRows(FileRows):
         ):
             for group in range(self._num_groups):
                 begin, end = self._group_begin(group), int(self._group_ends[group])
-                table = self._read_group(group)
+                table = self._read(group=group)
                 changed = {
                     number - begin: label
                     for number, label in new_labels.items()
@@ -121,8 +116,18 @@ class ParquetRows(FileRows):
     def _group_begin(self, group: int) -> int:
         return int(self._group_ends[group - 1]) if group else 0
 
-    def _read(self, columns: list[str]) -> Any:
+    def _read(self, columns: list[str] | None = None, group: int | None = None) -> Any:
+        """Read columns of one row group, or of all."""
         pyarrow, parquet = arrow(), arrow("parquet")
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                if group is not None:
+                    return file.read_row_group(group, columns)
+                return file.read(columns)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _require_memory(self, columns: Sequence[str]) -> None:
         size = sum(
             column.total_uncompressed_size
             for group in map(self._metadata.row_group, range(self._num_groups))
@@ -130,19 +135,6 @@ class ParquetRows(FileRows):
             if column.path_in_schema.partition(".")[0] in columns
         )
         require_memory(_MEMORY_PER_BYTE * size, f"reading {self.path}")
-        try:
-            with parquet.ParquetFile(self.path) as file:
-                return file.read(columns)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
-
-    def _read_group(self, group: int) -> Any:
-        pyarrow, parquet = arrow(), arrow("parquet")
-        try:
-            with parquet.ParquetFile(self.path) as file:
-                return file.read_row_group(group)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> SourceError:
         reason = str(error).partition("\n")[0]
@@ -152,7 +144,7 @@ class ParquetRows(FileRows):
 
 
 def as_series(column: Any) -> Any:
-    """A column as pandas has it; exact decimals as numbers, truth values with gaps as such."""
+    """A column as a pandas series, decimals as floats, booleans with gaps as booleans."""
     pyarrow = arrow()
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
@@ -160,21 +152,14 @@ def as_series(column: Any) -> Any:
     return series.astype("boolean") if pyarrow.types.is_boolean(column.type) else series
 
 
-def as_text(value: Any) -> str:
-    """A value of Arrow as a person reads it; nothing where there is none."""
-    if value is None:
-        return ""
-    return number_text(value) if isinstance(value, float) else str(value)
-
-
 def require_value(label: Label, kind: Any, column: str) -> None:
-    """Raise a `SourceError` if a column of a type of Arrow cannot hold a label."""
+    """Raise a `SourceError` if a column of an Arrow type cannot hold a label."""
     is_dictionary = arrow("types").is_dictionary(kind)
     _value(label, kind.value_type if is_dictionary else kind, column)
 
 
 def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
-    """A column with other values in some places, of the same type."""
+    """A column of the same type with new values in some places."""
     pyarrow, compute = arrow(), arrow("compute")
     kind = column.type
     is_dictionary = pyarrow.types.is_dictionary(kind)
@@ -190,7 +175,7 @@ def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
 
 
 def _value(label: Label, kind: Any, column: str) -> Any:
-    """A label as a value of a type of Arrow."""
+    """A label as a value of an Arrow type."""
     types = arrow("types")
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return label if isinstance(label, str) else number_text(label)
@@ -204,17 +189,27 @@ def _value(label: Label, kind: Any, column: str) -> Any:
             )
         return truths[text.lower()]
     if types.is_integer(kind):
-        number = number_of_class(label, column, "whole numbers")
+        number = _number(label, column, "whole numbers")
         if not number.is_integer():
             raise SourceError(
                 f"the column {column!r} holds whole numbers, and the new label {label!r} is none: "
                 "choose another one, or turn the column into numbers with a point first"
             )
-        # Not by way of a float: those have no whole numbers beyond 2 ** 53.
+        # Not through a float, which is inexact beyond 2 ** 53.
         return int(label) if isinstance(label, str) and label.lstrip("-").isdigit() else int(number)
     if types.is_floating(kind):
-        return number_of_class(label, column, "numbers")
+        return _number(label, column, "numbers")
     if types.is_decimal(kind):
-        number_of_class(label, column, "numbers")
+        _number(label, column, "numbers")
         return Decimal(str(label)).quantize(Decimal(1).scaleb(-kind.scale))
     raise SourceError(f"cannot write labels into the column {column!r}, which holds {kind}")
+
+
+def _number(label: Label, column: str, kind: str) -> float:
+    number = as_number(label)
+    if number is None:
+        raise SourceError(
+            f"the column {column!r} holds {kind}, and the new label {label!r} is none: "
+            "choose another one, or turn the column into texts first"
+        )
+    return number

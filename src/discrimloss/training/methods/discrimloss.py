@@ -11,8 +11,8 @@ from discrimloss.judging.label_trust import LEAST_TRUST, LabelTrust, smoothed
 from discrimloss.losses.base import IndexedLoss
 from discrimloss.losses.discrimloss_on import DiscrimLossOn
 from discrimloss.losses.superloss_discrimloss import SuperLossDiscrimLoss
+from discrimloss.state.exchange import process_count
 from discrimloss.state.gathering import gather_rows
-from discrimloss.state.processes import process_count
 from discrimloss.training.methods.base import Batch, Setting, StepResult, methods
 from discrimloss.training.methods.loss_method import LossMethod
 

@@ -1,0 +1,386 @@
+"""Samples that are pictures: what a model learns from them, and what a reviewer sees."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Contents,
+    ModelInputs,
+    Samples,
+    SampleView,
+    SourceError,
+    SourceOptions,
+    Store,
+)
+from discrimloss.auditing.sources.features import cache_file, cached_rows, standardised
+from discrimloss.auditing.sources.pictures import (
+    LARGEST_CLOSE_VIEW,
+    LARGEST_VIEW,
+    Colours,
+    PictureFacts,
+    Pixels,
+    Reader,
+    UnreadablePictureError,
+    check_pictures,
+    file_stamp,
+    in_threads,
+    square_pixels,
+    thumbnail,
+)
+from discrimloss.data.base import TensorInputs
+from discrimloss.data.images import ImagePreparation
+from discrimloss.models.text_encoder import load_pretrained, transformers_library
+
+NO_IMAGE = "no image"
+SMALLEST_SIDE, LARGEST_SIDE = 32, 64
+SIDE_OF_THE_MODEL = 8
+"""The smallest that the small model takes."""
+SMALLEST_IMAGE = 8
+"""Of an array: smaller ones are features."""
+DECODED_AT_ONCE = 1_000
+MEASURED_IMAGES = 5_000
+"""Enough for means that are good to three digits."""
+
+ENCODED_AT_ONCE = 32
+USUAL_SIDE = 224
+USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet: for encoders that do not name their own."""
+
+Squares = Callable[[int, int, int], Pixels]
+"""Pictures from one position to before another, with a given side: (pictures, 3, side, side)."""
+Fields = Callable[[int], tuple[tuple[str, str], ...]]
+
+
+class Pictures(Contents):
+    """Pictures, scaled to small squares or encoded by a frozen encoder.
+
+    Args:
+        read: returns the picture of a sample.
+        facts: one per sample.
+        ids: of the samples, for messages.
+        fields: what else a reviewer sees of a sample.
+        encoder: a folder, ``package:NAME``, a name on the hub, or None for pixels.
+    """
+
+    kind = "images"
+
+    def __init__(
+        self,
+        read: Reader,
+        facts: Sequence[PictureFacts],
+        ids: Sequence[str],
+        fields: Fields,
+        encoder: str | None,
+    ) -> None:
+        self.read, self._facts, self._ids = read, facts, ids
+        self._fields, self._encoder = fields, encoder
+
+    @property
+    def side(self) -> int:
+        """The side of the squares: small, because training goes over them often."""
+        sides = sorted(fact.shorter_side for fact in self._facts)
+        median = sides[len(sides) // 2]
+        if sides[-1] < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
+            return max(SIDE_OF_THE_MODEL, median)
+        return min(max(SMALLEST_SIDE, median), LARGEST_SIDE)
+
+    @property
+    def colours(self) -> Colours:
+        """One channel if all pictures are grey, else three."""
+        return "L" if all(fact.is_grey for fact in self._facts) else "RGB"
+
+    def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
+        """Squares of pixels, or the features of the encoder. Both are cached."""
+        if self._encoder is not None:
+
+            def in_colour(first: int, last: int, side: int) -> Pixels:
+                return self._squares(first, last, side, "RGB")
+
+            encoded = encoded_pictures(
+                in_colour, len(self._facts), self._encoder, cache, fingerprint
+            )
+            features = standardised(encoded)
+            return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
+        side, colours = self.side, self.colours
+        path = cache_file(cache, "pixels", fingerprint, side, colours)
+
+        def decode(first: int, last: int) -> Pixels:
+            return self._squares(first, last, side, colours)
+
+        rows = cached_rows(path, len(self._facts), decode, DECODED_AT_ONCE)
+        pixels = torch.from_numpy(rows)
+        mean, std = channel_statistics(pixels)
+        # Grey pictures are digits, scans and documents: mirrored ones mean something else.
+        prepare = ImagePreparation(mean, std, padding=side // 8, flip=colours == "RGB")
+        return ModelInputs(TensorInputs(pixels), tuple(pixels.shape[1:]), prepare)
+
+    def view(self, index: int, close: bool = False) -> SampleView:
+        """A thumbnail, or the picture as large as a screen shows it; and its size."""
+        try:
+            largest = LARGEST_CLOSE_VIEW if close else LARGEST_VIEW
+            image, image_type = thumbnail(self.read(index), largest)
+        except (OSError, UnreadablePictureError) as error:
+            raise self._lost(index, error) from error
+        fact = self._facts[index]
+        fields = (*self._fields(index), ("size", f"{fact.width} × {fact.height}"))
+        return SampleView(image, image_type, fields=fields)
+
+    def checksum(self) -> str:
+        """Covers the sizes of all pictures."""
+        return repr(self._facts)
+
+    def _squares(self, first: int, last: int, side: int, colours: Colours) -> Pixels:
+        """The samples from `first` to before `last`: shape (samples, channels, side, side)."""
+
+        def decode(index: int) -> Pixels:
+            try:
+                return square_pixels(self.read(index), side, colours)
+            except (OSError, UnreadablePictureError) as error:
+                raise self._lost(index, error) from error
+
+        return np.stack(in_threads(decode, range(first, last)))
+
+    def _lost(self, index: int, error: Exception) -> SourceError:
+        return SourceError(
+            f"the image {self._ids[index]} could be read before and cannot be read now ({error}): "
+            "put it back, or audit the source again"
+        )
+
+
+class PictureRows:
+    """A picture per row: which of them can be read.
+
+    Args:
+        read: returns the picture of a row.
+        stamps: one per row that changes whenever its picture does; None for a row without one.
+        cache: a directory that remembers which pictures can be read, or None.
+    """
+
+    def __init__(self, read: Reader, stamps: Sequence[str | None], cache: Path | None) -> None:
+        self._read = read
+        rows = [row for row, stamp in enumerate(stamps) if stamp is not None]
+        found = check_pictures(
+            [stamp for stamp in stamps if stamp is not None], lambda place: read(rows[place]), cache
+        )
+        by_row: dict[int, PictureFacts | str] = dict.fromkeys(range(len(stamps)), NO_IMAGE)
+        by_row |= dict(zip(rows, found, strict=True))
+        self._facts = {row: fact for row, fact in by_row.items() if isinstance(fact, PictureFacts)}
+        self.unusable = {row: why for row, why in by_row.items() if isinstance(why, str)}
+        """Rows without a readable picture, with the reason."""
+
+    def source(
+        self, options: SourceOptions, store: Store, samples: Samples, fields: Fields | None = None
+    ) -> AuditSource:
+        """A source of the pictures of the samples.
+
+        Args:
+            options: `encoder` may name one.
+            store: where the rows come from.
+            samples: without the `unusable` rows.
+            fields: what else a reviewer sees of a sample; by default its id.
+        """
+        rows = samples.rows.tolist()
+        contents = Pictures(
+            lambda index: self._read(rows[index]),
+            [self._facts[row] for row in rows],
+            samples.ids,
+            fields or (lambda index: (("sample", samples.ids[index]),)),
+            options.encoder,
+        )
+        return AuditSource(options, store, samples, contents)
+
+
+def stamps(values: Sequence[Any]) -> list[str | None]:
+    """Stamps for pictures in memory, see `PictureRows`; None where missing."""
+    return [None if value is None else str(row) for row, value in enumerate(values)]
+
+
+def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRows:
+    """The pictures in files, one per row; None where a row has none."""
+
+    def read(row: int) -> bytes:
+        file = files[row]
+        return b"" if file is None else file.read_bytes()
+
+    return PictureRows(read, [None if file is None else file_stamp(file) for file in files], cache)
+
+
+def array_pictures(
+    pixels: Pixels, options: SourceOptions, store: Store, samples: Samples
+) -> AuditSource:
+    """A source of the pictures in an array, see `as_images`."""
+    height, width = pixels.shape[1:3]
+    facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(samples.rows)
+
+    def read(index: int) -> Pixels:
+        picture: Pixels = pixels[samples.rows[index]]
+        return picture
+
+    def fields(index: int) -> tuple[tuple[str, str], ...]:
+        return (("sample", samples.ids[index]),)
+
+    contents = Pictures(read, facts, samples.ids, fields, options.encoder)
+    return AuditSource(options, store, samples, contents)
+
+
+def as_images(array: npt.NDArray[Any]) -> Pixels | None:
+    """Return grey or RGB images with the channels last, or None if an array holds no images.
+
+    Images are uint8 of the shape (samples, height, width), perhaps with 1 or 3 channels at the end
+    or after the samples, and at least 8 pixels wide and high.
+    """
+    images = channels_last(array)
+    if array.dtype != np.uint8 or images is None:
+        return None
+    return images[..., 0] if images.shape[3] == 1 else images
+
+
+def channels_last(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """An array with the shape of images as (samples, height, width, channels), or None."""
+    shape = array.shape
+    if array.ndim == 4 and shape[3] in (1, 3):
+        images = array
+    elif array.ndim == 4 and shape[1] in (1, 3):
+        images = array.transpose(0, 2, 3, 1)
+    elif array.ndim == 3:
+        images = array[..., None]
+    else:
+        return None
+    return images if min(images.shape[1:3]) >= SMALLEST_IMAGE else None
+
+
+def channel_statistics(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, where white is 1, from evenly chosen images.
+
+    Args:
+        pixels: shape (images, channels, height, width), uint8.
+    """
+    step = max(1, len(pixels) // MEASURED_IMAGES)
+    chosen = pixels[::step].float().div_(255).transpose(0, 1).flatten(1)
+    std, mean = torch.std_mean(chosen, dim=1)
+    std = torch.where(std > 1e-3, std, 1.0)  # a constant channel must not divide by zero
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def encoded_pictures(
+    squares: Squares, num_pictures: int, encoder: str, cache: Path | None, fingerprint: str
+) -> npt.NDArray[Any]:
+    """Encode pictures: shape (pictures, features).
+
+    Args:
+        squares: decodes pictures.
+        num_pictures: how many there are.
+        encoder: a folder, ``package:NAME``, or a name on the hub.
+        cache: a directory that keeps the features, or None.
+        fingerprint: of the pictures.
+    """
+
+    @functools.cache
+    def loaded() -> ImageEncoder:
+        try:
+            return ImageEncoder(encoder)
+        except ValueError as error:
+            raise SourceError(f"--encoder cannot be used: {error}") from error
+
+    def encode(first: int, last: int) -> npt.NDArray[np.float32]:
+        return loaded()(torch.from_numpy(squares(first, last, loaded().side)))
+
+    path = cache_file(cache, "image-features", encoder, fingerprint)
+    return cached_rows(path, num_pictures, encode, ENCODED_AT_ONCE)
+
+
+class ImageEncoder:
+    """A pretrained model of the transformers library that turns images into features.
+
+    Args:
+        pretrained: a folder, ``package:NAME``, or a name on the hub.
+
+    Raises:
+        ValueError: it cannot be loaded, or it does not take images.
+    """
+
+    def __init__(self, pretrained: str) -> None:
+        library = transformers_library()
+        model, loading = load_pretrained(
+            library.AutoModel.from_pretrained,
+            pretrained,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model: Any = model.eval().to(self.device)
+        takes = model.main_input_name
+        if takes != "pixel_values" and not hasattr(model, "get_image_features"):
+            raise ValueError(f"{pretrained!r} is no encoder of images: it takes {takes}")
+        # Many are published without a pooling layer, which then has random weights.
+        self.has_pooling = not any("pooler" in key for key in loading["missing_keys"])
+        settings = _image_settings(pretrained)
+        self.side = _side(model.config, settings)
+        self.mean = _channels(settings.get("image_mean"), USUAL_MEAN)
+        self.std = _channels(settings.get("image_std"), USUAL_STD)
+
+    @torch.inference_mode()
+    def __call__(self, images: Tensor) -> npt.NDArray[np.float32]:
+        """From (images, 3, side, side), uint8, to (images, features)."""
+        pixels = ((images.float() / 255 - self.mean) / self.std).to(self.device)
+        features: npt.NDArray[np.float32] = self._features(pixels).flatten(1).float().cpu().numpy()
+        return features
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        pooled: Tensor
+        if hasattr(self.model, "get_image_features"):  # of images and texts, such as CLIP
+            output = self.model.get_image_features(pixel_values=pixels)
+            pooled = output if isinstance(output, Tensor) else output.pooler_output
+            return pooled
+        output = self.model(pixel_values=pixels)
+        if self.has_pooling and getattr(output, "pooler_output", None) is not None:
+            pooled = output.pooler_output
+        else:  # tokens, or a map
+            last = output.last_hidden_state
+            pooled = last.mean(1) if last.dim() == 3 else last.mean((2, 3))
+        return pooled
+
+
+def _image_settings(pretrained: str) -> Mapping[str, Any]:
+    """The settings of the encoder's image processor; empty if it has none.
+
+    The processors of transformers need torchvision; their settings do not.
+    """
+    processors = transformers_library().image_processing_base.ImageProcessingMixin
+    try:
+        settings: Mapping[str, Any]
+        settings, _ = load_pretrained(processors.get_image_processor_dict, pretrained)
+    except ValueError:
+        return {}
+    return settings
+
+
+def _side(configuration: Any, settings: Mapping[str, Any]) -> int:
+    vision = getattr(configuration, "vision_config", configuration)
+    for size in (
+        getattr(vision, "image_size", None),
+        settings.get("crop_size"),
+        settings.get("size"),
+    ):
+        if isinstance(size, Mapping):
+            size = size.get("height") or size.get("shortest_edge")
+        if isinstance(size, (list, tuple)) and size:
+            size = size[0]
+        if isinstance(size, int) and size > 0:
+            return size
+    return USUAL_SIDE
+
+
+def _channels(values: Any, usual: tuple[float, ...]) -> Tensor:
+    fits = isinstance(values, (list, tuple)) and len(values) == len(usual)
+    return torch.tensor(values if fits else usual, dtype=torch.float32)[:, None, None]
