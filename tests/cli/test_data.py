@@ -72,7 +72,7 @@ def toys(server: FileServer) -> Iterator[None]:
         datasets.register(name)(loader)
     yield
     for name in kinds:
-        del datasets._known[name]
+        del datasets.registered[name]
 
 
 pytestmark = pytest.mark.usefixtures("toys")
