@@ -18,7 +18,14 @@ from file_server import FileServer, file_server
 import discrimloss
 from discrimloss.cli import main
 from discrimloss.data import DataError, Split, TaskData, TensorInputs, datasets
-from discrimloss.data.obtain import BuiltIn, ByHand, Download, KnownFile, RemoteFile, obtained
+from discrimloss.data.published_files import (
+    BuiltIn,
+    ByHand,
+    Download,
+    KnownFile,
+    RemoteFile,
+    obtained,
+)
 
 BODY = bytes(range(256)) * 4000
 CHECKSUM = f"sha256:{hashlib.sha256(BODY).hexdigest()}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
-from discrimloss.data.obtain import BuiltIn, obtained
+from discrimloss.data.published_files import BuiltIn, obtained
 
 NUM_CLASSES = 10
 TEST_SHARE = 0.25
