@@ -356,7 +356,7 @@ def check_shape(labels: Tensor, name: str) -> None:
 
 
 def check_range(labels: Tensor, num_classes: int, name: str) -> None:
-    """Check that all labels are classes; a `ValueError` gives the position of the first wrong one."""
+    """Check that all labels are classes; a `ValueError` names the first that is not."""
     outside = ((labels < 0) | (labels >= num_classes)).nonzero().flatten()
     if len(outside):
         first = int(outside[0])
