@@ -63,12 +63,9 @@ def test_every_error_that_can_be_mended_is_one_sentence(
     assert sentence in refused(capsys, "cp", "digits", "copy.toml", code=code)
 
 
-def test_ctrl_c_in_any_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_in_any_command(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_with(KeyboardInterrupt(), monkeypatch)
     assert main(["cp", "digits", "copy.toml"]) == 130
-    assert capsys.readouterr().err.strip() == "discrimloss: stopped"
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), ValueError("x"), missing("discrimloss.x")])
