@@ -1,6 +1,6 @@
 """A chart: Vega-Lite specifications and a caption. It is drawn by the page and into figure files.
 
-A specification is a plain dictionary. The page gives it to Vega's JavaScript, `figure_file` to the
+A specification is a plain dictionary. The page gives it to Vega's JavaScript, `figures.py` to the
 same JavaScript within `vl_convert`: each chart is described once. Nothing in a specification grows
 with the number of samples.
 """
@@ -26,10 +26,6 @@ MOST_POINTS = 800
 LABEL_LENGTH = 40
 HEIGHT = 260
 """Of a plot without axes and legend, in pixels."""
-FIGURE_WIDTH, FIGURE_HEIGHT = 320, 210
-SMALL_MULTIPLES = 6
-"""Plots in a row of a figure file that stand for the positions of a slider."""
-FORMATS = ("png", "svg", "pdf")
 
 NO_TRACES = (
     "Left out: the run kept no traces of its samples (there are more than `traced_samples` allows, "
@@ -40,33 +36,19 @@ NEEDS_EPOCHS = "Left out: it takes at least two epochs."
 
 
 @dataclass(frozen=True)
-class Slider:
-    """A column of the data of a view that changes with a slider.
-
-    Args:
-        column: name of the column.
-        labels: of the positions, such as "Epoch 3".
-        values: the column at each position, one value for each row.
-    """
-
-    column: str
-    labels: tuple[str, ...]
-    values: tuple[list[Any], ...]
-
-
-@dataclass(frozen=True)
 class ChartView:
     """One way to look at a chart.
 
     Args:
         name: of the button that shows it.
-        spec: in Vega-Lite; its data are the rows at the last position of the slider.
-        slider: None if nothing changes.
+        spec: in Vega-Lite.
+        positions: labels of a slider, such as "Epoch 3". Each row then has a list ``series`` with a
+            value for each position, and the parameter ``position`` says which one is shown.
     """
 
     name: str
     spec: Spec
-    slider: Slider | None = None
+    positions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,7 +133,7 @@ def view_of(
     spec: Spec,
     groups: Iterable[Group] = (),
     height: int = HEIGHT,
-    slider: Slider | None = None,
+    positions: tuple[str, ...] = (),
 ) -> ChartView:
     """A view of some rows, as wide as its place on the page.
 
@@ -161,16 +143,18 @@ def view_of(
         spec: marks and encodings, or layers of them.
         groups: of the legend, which gets as many columns as fit.
         height: in pixels.
-        slider: what changes.
+        positions: of a slider, which begins at the last one.
     """
     longest = max((len(group.label) for group in groups), default=0)
-    frame = {
-        "data": {"name": "rows", "values": rows},
+    frame: Spec = {
+        "data": {"values": rows},
         "width": "container",
         "height": height,
         "usermeta": {"longest": longest},
     }
-    return ChartView(name, frame | spec, slider)
+    if positions:
+        frame["params"] = [{"name": "position", "value": len(positions) - 1}]
+    return ChartView(name, frame | spec, positions)
 
 
 def lines_view(name: str, rows: list[Spec], groups: Sequence[Group], y: str) -> ChartView:
@@ -316,76 +300,3 @@ def subset(run: ReportRun) -> str:
     if run.traced is None:
         return ""
     return f" Drawn from {len(run.traced):,} of {run.num_samples:,} samples, chosen at random."
-
-
-# Figure files.
-
-FIGURE_STYLE: Spec = {
-    "background": "white",
-    "font": "sans-serif",
-    "axis": {"titleFontWeight": "normal", "labelLimit": 160, "gridColor": "#e6e8ec"},
-    "axisQuantitative": {"tickCount": 6},
-    "legend": {"orient": "top", "symbolStrokeWidth": 2, "labelLimit": 400},
-    "view": {"stroke": None},
-    "title": {"fontWeight": "normal", "fontSize": 12},
-    "header": {"titleFontWeight": "normal"},
-}
-
-
-def figure_file(chart: Chart, kind: str) -> bytes | None:
-    """The chart as a file with all of its views; None if it cannot be drawn.
-
-    Args:
-        chart: what to draw.
-        kind: one of `FORMATS`.
-    """
-    if not chart.views:
-        return None
-    import vl_convert
-
-    spec = figure_spec(chart)
-    if kind == "png":
-        return bytes(vl_convert.vegalite_to_png(spec, ppi=200))
-    if kind == "pdf":
-        return bytes(vl_convert.vegalite_to_pdf(spec))
-    return str(vl_convert.vegalite_to_svg(spec)).encode()
-
-
-def figure_spec(chart: Chart) -> Spec:
-    """The specification of a figure file: all views, and a slider as small multiples."""
-    named = len(chart.views) > 1
-    views = [_figure_view(view, view.name if named else "") for view in chart.views]
-    whole = views[0]
-    if named:
-        own = {channel: "independent" for channel in ("color", "strokeDash", "shape")}
-        whole = {"concat": views, "columns": 1 if chart.views[0].slider else 2}
-        whole |= {"resolve": {"scale": own, "legend": own}}
-    longest = max(view.spec["usermeta"]["longest"] for view in chart.views)
-    columns = max(1, FIGURE_WIDTH // (40 + 6 * longest))
-    style = FIGURE_STYLE | {"legend": FIGURE_STYLE["legend"] | {"columns": columns}}
-    return whole | {"config": style}
-
-
-def _figure_view(view: ChartView, title: str) -> Spec:
-    spec = {name: value for name, value in view.spec.items() if name != "usermeta"}
-    heading = {"title": title} if title else {}
-    # Bars and cells keep their height: one of them takes so many pixels.
-    height = FIGURE_HEIGHT if spec["height"] in (HEIGHT, HEIGHT + 40) else spec["height"]
-    if view.slider is None:
-        data = {"values": spec["data"]["values"]}
-        return {**spec, "data": data, "width": FIGURE_WIDTH, "height": height, **heading}
-    chosen = statistics.chosen_epochs(len(view.slider.labels), SMALL_MULTIPLES)
-    rows = [
-        {**row, view.slider.column: value, "position": view.slider.labels[place]}
-        for place in chosen
-        for row, value in zip(spec["data"]["values"], view.slider.values[place], strict=True)
-    ]
-    inner = {name: value for name, value in spec.items() if name != "data"}
-    labels = [view.slider.labels[place] for place in chosen]
-    header = {"title": None, "labelFontSize": 11}
-    return {
-        "data": {"values": rows},
-        "facet": {"column": {"field": "position", "sort": labels, "header": header}},
-        "spec": {**inner, "width": 130, "height": 130},
-        **heading,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -106,14 +106,11 @@ def vega_script() -> str:
     """Vega and Vega-Lite as one script that needs no network, about 0.9 MB."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
 def _figure(chart: Chart) -> list[dict[str, Any]]:
-    return [
-        {"spec": view.spec, "slider": None if view.slider is None else asdict(view.slider)}
-        for view in chart.views
-    ]
+    return [{"spec": view.spec, "positions": view.positions} for view in chart.views]
 
 
 def _section(anchor: str, run: ReportRun) -> Section:

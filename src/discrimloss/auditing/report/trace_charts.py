@@ -14,7 +14,6 @@ from discrimloss.auditing.report.chart import (
     Chart,
     ChartView,
     Group,
-    Slider,
     Spec,
     counted_groups,
     epoch_axis,
@@ -68,37 +67,34 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, epochs: list[
     loss = run.traces.loss
     shown = counted_groups(groups)
     centres = rounded(10.0 ** ((edges[:-1] + edges[1:]) / 2))
-    counts = [
-        np.concatenate(
-            [statistics.loss_histogram(loss[epoch][groups == group], edges) for group in shown]
-        ).tolist()
-        for epoch in epochs
-    ]
-    labels = [style.label for style in shown.values() for _ in centres]
+    counts = {
+        group: np.array(
+            [statistics.loss_histogram(loss[epoch][groups == group], edges) for epoch in epochs]
+        )
+        for group in shown
+    }
     rows = [
-        {"loss": centre, "group": label, "count": count}
-        for centre, label, count in zip(centres * len(shown), labels, counts[-1], strict=True)
+        {"loss": centre, "group": style.label, "series": counts[group][:, place].tolist()}
+        for group, style in shown.items()
+        for place, centre in enumerate(centres)
     ]
     totals = [
+        {"calculate": "datum.series[position]", "as": "count"},
         {"joinaggregate": [{"op": "sum", "field": "count", "as": "total"}], "groupby": ["group"]},
         {"calculate": "100 * datum.count / max(datum.total, 1)", "as": "percent"},
     ]
     highest = max(
-        100.0 * max(part) / max(sum(part), 1)
-        for count in counts
-        for part in (
-            count[start : start + len(centres)] for start in range(0, len(count), len(centres))
-        )
+        float((100.0 * count.max(axis=1) / np.maximum(count.sum(axis=1), 1)).max())
+        for count in counts.values()
     )
     limits = [float(f"{10.0**edge:.4g}") for edge in (edges[0], edges[-1])]
     powers = [10.0**power for power in range(math.ceil(edges[0]), math.floor(edges[-1]) + 1)]
     ticks = {"values": powers} if len(powers) > 1 else {"tickCount": 5}
     styles = list(shown.values())
+    style_of = grouped(styles, "strokeDash")
     fraction = "% of the group"
     spec: Spec = {
         "transform": totals,
-        "mark": {"type": "area", "interpolate": "step", "fillOpacity": 0.22}
-        | {"line": {"strokeWidth": 2}, "point": "transparent"},
         "encoding": {
             "x": number(
                 "loss",
@@ -113,7 +109,7 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, epochs: list[
                 scale={"type": "sqrt", "domain": [0, round(1.08 * max(highest, 1.0), 1)]},
                 axis={"values": [0, 1, 5, 10, 25, 50, 75, 100]},
             ),
-            **grouped(styles, "strokeDash"),
+            "color": style_of["color"],
             "tooltip": tooltip(
                 ("group", "", ""),
                 ("loss", "loss about", ".2~g"),
@@ -121,11 +117,16 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, epochs: list[
                 ("percent", fraction, ".3~g"),
             ),
         },
+        "layer": [
+            {"mark": {"type": "area", "interpolate": "step", "fillOpacity": 0.22}},
+            {
+                "mark": {"type": "line", "interpolate": "step", "point": "transparent"},
+                "encoding": {"strokeDash": style_of["strokeDash"]},
+            },
+        ],
     }
-    slider = Slider(
-        "count", tuple(f"Epoch {run.traces.epochs[epoch]}" for epoch in epochs), tuple(counts)
-    )
-    return view_of(name, rows, spec, styles, slider=slider)
+    positions = tuple(f"Epoch {run.traces.epochs[epoch]}" for epoch in epochs)
+    return view_of(name, rows, spec, styles, positions=positions)
 
 
 def weight_traces(run: ReportRun) -> Chart:
@@ -220,8 +221,8 @@ def _box_view(name: str, jumps: Any, groups: Any) -> ChartView:
         )
     order = [style.label for style in styles]
     colour = grouped(styles)["color"] | {"legend": None}
-    x = {"field": "group", "type": "nominal", "title": None, "sort": order}
-    x |= {"axis": {"labelAngle": 0, "grid": False}}
+    axis = {"labelAngle": 0, "grid": False}
+    x = {"field": "group", "type": "nominal", "title": None, "sort": order, "axis": axis}
     y = "epochs with a jump"
     told = tooltip(
         ("group", "", ""),

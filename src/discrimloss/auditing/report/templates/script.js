@@ -66,14 +66,12 @@ class Chart {
 
   async move() {
     if (!this.slider) return;
-    const { spec, slider } = this.views[this.chosen];
-    const place = Number(this.slider.value);
-    this.output.textContent = slider.labels[place];
-    this.slider.setAttribute("aria-valuetext", slider.labels[place]);
-    const values = slider.values[place];
-    const rows = spec.data.values.map((row, number) => ({ ...row, [slider.column]: values[number] }));
+    const position = Number(this.slider.value);
+    const label = this.views[this.chosen].positions[position];
+    this.output.textContent = label;
+    this.slider.setAttribute("aria-valuetext", label);
     const { view } = await this.drawn;
-    view.data("rows", rows).runAsync();
+    view.signal("position", position).runAsync();
   }
 }
 
