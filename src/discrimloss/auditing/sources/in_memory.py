@@ -78,7 +78,12 @@ def open_in_memory(data: Any, options: SourceOptions, cache: Path | None = None)
                 f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
             )
         return open_pair(data[0], data[1], options)
-    if isinstance(data, (dict, list, np.ndarray, Tensor)) or not hasattr(data, "__getitem__"):
+    if hasattr(data, "to_pandas"):
+        raise SourceError(f"cannot audit a {type(data).__name__}: give its DataFrame, .to_pandas()")
+    is_dataset = hasattr(data, "__getitem__") and not isinstance(data, (dict, np.ndarray, Tensor))
+    if isinstance(data, list):
+        is_dataset = all(isinstance(item, (tuple, dict)) for item in data[:1])
+    if not is_dataset:
         raise SourceError(f"cannot audit a {type(data).__name__}: give {KINDS}")
     from discrimloss.auditing.sources.torch_dataset import open_torch_dataset
 
@@ -262,7 +267,8 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
         values = [value.detach().cpu().numpy() for value in values]
     try:
         array = np.asarray(values)
-    except ValueError:
+        array = array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError):  # ragged, or neither numbers nor missing
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise SourceError(

@@ -69,6 +69,9 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
     Raises:
         SourceError: the data cannot be audited. The sentence names options as arguments of Python.
     """
+    columns = ("label", "text", "image", "id")
+    given = {name: value for name in columns if (value := getattr(options, name)) is not None}
+    options = replace(options, **{name: str(value) for name, value in given.items()})
     try:
         if isinstance(data, (str, Path)):
             path = str(Path(data).expanduser().absolute())
@@ -84,11 +87,15 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
 
 
 def in_python(sentence: str) -> str:
-    """Rewrite options of the command line as arguments: ``--no-regression``, ``--label COLUMN``."""
-    sentence = sentence.replace("--no-regression", "regression=False")
-    sentence = sentence.replace("--regression", "regression=True")
-    sentence = re.sub(r"--(\w+) '", r"\1='", sentence)
-    return re.sub(r"--(\w+)( [A-Z]+\b)?", r"\1=", sentence)
+    """Rewrite options of the command line as arguments of Python: ``--label X`` as ``label=``."""
+    for option, argument in (
+        (r"--no-regression", "regression=False"),
+        (r"--regression", "regression=True"),
+        (r"--(label|text|image|id|encoder) '", r"\1='"),
+        (r"--(label|text|image|id|encoder|out)( [A-Z]+)?\b", r"\1="),
+    ):
+        sentence = re.sub(rf"(?<![\w-]){option}", argument, sentence)
+    return sentence
 
 
 def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) -> AuditSource:
