@@ -306,6 +306,15 @@ def test_arrays_of_images(shape: tuple[int, ...], scale: str) -> None:
     assert np.array_equal(kept, inputs[1:])
 
 
+def test_an_image_with_nan_is_left_out_and_does_not_set_the_scale() -> None:
+    images = RNG.random((12, 3, 16, 16))
+    expected = opened((images, LABELS)).task().train.inputs.rows(torch.arange(12))
+    images[0, 0, 0, 0], images[1, 0, 0, 0] = np.nan, np.inf
+    source = opened((images, LABELS))
+    assert [one.id for one in source.left_out] == ["0", "1"]
+    assert torch.equal(source.task().train.inputs.rows(torch.arange(10)), expected[2:])
+
+
 def test_a_list_of_images() -> None:
     images = [picture(COLOURS[name]) for name in ("red", "blue") * 3]
     labels = ["red", "blue"] * 3
