@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
-from discrimloss.data.obtain import BuiltIn, obtained
+from discrimloss.data.published_files import BuiltIn, obtained
 
 NUM_DIGITS = 1797
 NUM_CLASSES = 10

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from discrimloss.auditing.sources.base import SourceError
 from discrimloss.auditing.sources.rows import is_a
 from discrimloss.data.base import DataError
-from discrimloss.data.decoding import FORMATS, pillow
+from discrimloss.data.images import FORMATS, pillow
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
 
