@@ -69,9 +69,13 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
     Raises:
         SourceError: the data cannot be audited. The sentence names options as arguments of Python.
     """
-    columns = ("label", "text", "image", "id")
-    given = {name: value for name in columns if (value := getattr(options, name)) is not None}
-    options = replace(options, **{name: str(value) for name, value in given.items()})
+    options = replace(
+        options,
+        label=_name(options.label),
+        text=_name(options.text),
+        image=_name(options.image),
+        id=_name(options.id),
+    )
     try:
         if isinstance(data, (str, Path)):
             path = str(Path(data).expanduser().absolute())
@@ -84,6 +88,11 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
         raise SourceError(in_python(str(error))) from error
     source.notes = tuple(in_python(note) for note in source.notes)
     return source
+
+
+def _name(column: Any) -> str | None:
+    """The name of a column; those of a DataFrame may be numbers."""
+    return None if column is None else str(column)
 
 
 def in_python(sentence: str) -> str:
