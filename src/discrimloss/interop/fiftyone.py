@@ -20,8 +20,7 @@ from discrimloss.interop.records import (
     readable_labels,
     sample_records,
 )
-from discrimloss.judging.per_sample import one_per_sample
-from discrimloss.judging.verdicts import Verdicts
+from discrimloss.judging.verdicts import Verdicts, one_per_sample
 
 LABELS_FILE = "labels.json"
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.judging.per_sample import one_per_sample
-from discrimloss.judging.verdicts import LABELS, UNSEEN, Verdicts
+from discrimloss.judging.verdicts import LABELS, UNSEEN, Verdicts, one_per_sample
 
 Label = str | float
 """The name of a class, or a number to regress on."""

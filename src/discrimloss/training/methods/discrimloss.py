@@ -96,8 +96,8 @@ class DiscrimLossMethod(Method):
         return StepResult(loss, losses.detach(), output.detach())
 
     def _by_trust(self, inner: Tensor, output: Tensor, batch: Batch, labels: LabelTrust) -> Tensor:
-        labels.take(output, batch.index)
-        if not labels.has_judged:
+        labels.record(output, batch.index)
+        if not labels.has_estimate:
             weighted: Tensor = self.criterion(inner, batch.index)
             return weighted
         self.criterion(inner.detach(), batch.index)
@@ -121,7 +121,7 @@ class DiscrimLossMethod(Method):
         if self.labels is not None and self.predictions_from is not None:
             passed = epoch - 1
             if passed >= max(1.0, self.predictions_from * self.setting.epochs):
-                self.labels.judge(epoch, self._p_incorrect_by_losses)
+                self.labels.update(epoch, self._p_incorrect_by_losses)
 
     def _p_incorrect_by_losses(self) -> Tensor:
         return torch.from_numpy(self.verdicts().p_incorrect)
@@ -132,7 +132,7 @@ class DiscrimLossMethod(Method):
 
     def sample_scores(self) -> Tensor:
         """The learned weights: large is distrusted; or one less the trust in the labels."""
-        if self.labels is not None and self.labels.has_judged:
+        if self.labels is not None and self.labels.has_estimate:
             return (1.0 - self.labels.trust).masked_fill(self.labels.visits == 0, torch.nan)
         weights = self.criterion.sample_weights
         return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
