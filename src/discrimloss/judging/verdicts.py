@@ -285,7 +285,7 @@ def _require_length(name: str, column: Any, samples: int) -> None:
 
 def import_pandas() -> Any:
     """Pandas, or an error that names the extra to install."""
-    with needs_extra("pandas", "a data frame", ("pandas", "pyarrow")):
+    with needs_extra("pandas", "a data frame"):
         import pandas
         import pyarrow  # noqa: F401 - pandas writes Parquet with it
     return pandas

@@ -11,8 +11,8 @@ from torch import Tensor
 from discrimloss.judging.label_trust import LEAST_TRUST, LabelTrust, smoothed
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.loss import DiscrimLoss
+from discrimloss.state.exchange import process_count
 from discrimloss.state.gathering import gather_rows
-from discrimloss.state.processes import process_count
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 
 

@@ -1,0 +1,199 @@
+"""Texts as hashed n-grams: pieces of words and pairs of words, weighted by tf-idf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView
+from discrimloss.auditing.sources.features import require_memory, standardised
+from discrimloss.data.base import TensorInputs
+
+NO_TEXT = "no text"
+MOST_NGRAMS = 2000
+"""Of one text: those with the largest weights."""
+LONGEST_TEXT = 20_000
+"""In characters; the rest is not read."""
+LONGEST_SHOWN_TEXT = 20_000
+_MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
+_TEXTS_AT_ONCE = 5000
+_BYTES_PER_NGRAM = 24  # an id and a weight, three copies at the peak
+
+
+class Texts(Contents):
+    """Texts, as n-grams or as the features of a frozen encoder.
+
+    Args:
+        texts: one per sample.
+        encoder: a folder, ``package:NAME``, a name on the hub, or None for n-grams.
+    """
+
+    kind = "text"
+
+    def __init__(self, texts: Sequence[str], encoder: str | None) -> None:
+        self._texts, self._encoder = texts, encoder
+
+    def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
+        """Hashed n-grams, or the features of the encoder, which are cached."""
+        if self._encoder is None:
+            return ModelInputs(hashed_ngrams(self._texts, self._num_buckets), ())
+        from discrimloss.auditing.sources.encoders import encoded_texts
+
+        features = standardised(encoded_texts(self._texts, self._encoder, cache, fingerprint))
+        return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
+
+    def view(self, index: int, close: bool = False) -> SampleView:
+        """The text."""
+        return SampleView(text=self._texts[index][:LONGEST_SHOWN_TEXT])
+
+    @property
+    def _num_buckets(self) -> int:
+        """Few for few texts: every training step updates the vectors of all buckets."""
+        if len(self._texts) <= _FEW_TEXTS:
+            return 2**15
+        return 2**16 if len(self._texts) <= _MANY_TEXTS else 2**17
+
+
+def blank_texts(texts: Sequence[str | None]) -> dict[int, str]:
+    """The rows without a text, with the reason why they are left out."""
+    return {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
+
+
+@dataclass(frozen=True)
+class NgramInputs:
+    """The n-grams of many texts, concatenated."""
+
+    ids: Tensor
+    """Shape (n-grams of all texts,), int32."""
+    weights: Tensor
+    """Of the same shape, float32."""
+    begins: Tensor
+    """Shape (texts + 1,), int64: where each text begins, and where the last one ends."""
+    num_buckets: int
+    """Ids are below this."""
+    in_memory: bool = True
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def rows(self, index: Tensor) -> dict[str, Tensor]:
+        """What the model ``ngram_text`` takes: ``ids``, ``weights`` and ``offsets``."""
+        places, offsets = self._places(index)
+        return {"ids": self.ids[places], "weights": self.weights[places], "offsets": offsets}
+
+    def select(self, index: Tensor) -> NgramInputs:
+        """Only these texts, in this order."""
+        places, offsets = self._places(index)
+        begins = torch.cat([offsets.long(), torch.tensor([len(places)])])
+        return NgramInputs(self.ids[places], self.weights[places], begins, self.num_buckets)
+
+    def _places(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the n-grams of some texts are, and where each text begins among them."""
+        begins = self.begins[index]
+        lengths = self.begins[index + 1] - begins
+        ends = lengths.cumsum(0)
+        offsets = ends - lengths
+        places = torch.arange(int(ends[-1]) if len(ends) else 0)
+        return places + (begins - offsets).repeat_interleave(lengths), offsets.int()
+
+
+def hashed_ngrams(texts: Sequence[str], num_buckets: int) -> NgramInputs:
+    """Words, pairs of neighbouring words, and 3 to 5 neighbouring characters of a word.
+
+    Each is hashed to one of the buckets, the same on every machine. Its weight is tf-idf with
+    logarithmic counts. N-grams of one text only are left out: they help to memorise it.
+
+    Args:
+        texts: at least one.
+        num_buckets: how many ids there are; even.
+    """
+    from scipy import sparse
+
+    half = num_buckets // 2
+    words = _counted(texts, half, "word", (1, 2), r"(?u)\b\w+\b")
+    characters = _counted(texts, half, "char_wb", (3, 5), None)
+    joined = sparse.hstack([_weighted(words), _weighted(characters)], format="csr")
+    joined = _heaviest(joined)
+    return NgramInputs(
+        torch.from_numpy(joined.indices.astype(np.int32)),
+        torch.from_numpy(joined.data.astype(np.float32)) / 2**0.5,
+        torch.from_numpy(joined.indptr.astype(np.int64)),
+        num_buckets,
+    )
+
+
+def _counted(
+    texts: Sequence[str],
+    num_buckets: int,
+    analyzer: str,
+    ngram_range: tuple[int, int],
+    token_pattern: str | None,
+) -> Any:
+    """Count the n-grams of each text: a sparse matrix."""
+    from scipy import sparse
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    pattern = {} if token_pattern is None else {"token_pattern": token_pattern}
+    vectorizer = HashingVectorizer(
+        n_features=num_buckets,
+        analyzer=analyzer,
+        ngram_range=ngram_range,
+        alternate_sign=False,
+        norm=None,
+        dtype=np.float32,
+        **pattern,
+    )
+    parts = []
+    for first in range(0, len(texts), _TEXTS_AT_ONCE):
+        batch = [text[:LONGEST_TEXT] for text in texts[first : first + _TEXTS_AT_ONCE]]
+        parts.append(vectorizer.transform(batch))
+        if first == 0:
+            ngrams_per_text = parts[0].nnz / len(batch)
+            require_memory(
+                ngrams_per_text * len(texts) * _BYTES_PER_NGRAM,
+                f"training on {len(texts):,} texts with {ngrams_per_text:,.0f} n-grams each",
+            )
+    return sparse.vstack(parts, format="csr")
+
+
+def _weighted(counts: Any) -> Any:
+    """Logarithmic counts by inverse document frequency, of length 1 for each text."""
+    num_texts = counts.shape[0]
+    in_texts = np.bincount(counts.indices, minlength=counts.shape[1])
+    rarity = (np.log((1 + num_texts) / (1 + in_texts)) + 1.0).astype(np.float32)
+    if num_texts > 2:
+        rarity[in_texts < 2] = 0.0
+    counts.data = (1.0 + np.log(counts.data)) * rarity[counts.indices]
+    counts.eliminate_zeros()
+    squares = np.add.reduceat(
+        np.append(counts.data**2, 0.0), np.minimum(counts.indptr[:-1], counts.nnz)
+    )
+    sizes = np.diff(counts.indptr)
+    lengths = np.where(sizes > 0, np.sqrt(squares), 1.0).astype(np.float32)
+    counts.data /= np.repeat(lengths, sizes)
+    return counts
+
+
+def _heaviest(matrix: Any) -> Any:
+    """Keep the largest `MOST_NGRAMS` entries of each row."""
+    from scipy import sparse
+
+    sizes = np.diff(matrix.indptr)
+    is_kept = np.ones(matrix.nnz, bool)
+    for row in np.flatnonzero(sizes > MOST_NGRAMS):
+        begin, end = matrix.indptr[row], matrix.indptr[row + 1]
+        order = np.argsort(-matrix.data[begin:end], kind="stable")
+        is_kept[begin + order[MOST_NGRAMS:]] = False
+    if is_kept.all():
+        return matrix
+    begins: npt.NDArray[Any] = np.append(0, np.minimum(sizes, MOST_NGRAMS).cumsum())
+    return sparse.csr_matrix(
+        (matrix.data[is_kept], matrix.indices[is_kept], begins), shape=matrix.shape
+    )
