@@ -99,7 +99,7 @@ def find_label_errors(
     if len(names) != 1:
         found = " and ".join(names) if names else "none of them"
         raise ValueError(f"pass one of pred_probs, logits and predictions, but got {found}")
-    predicted = passed[names[0]]
+    predicted: Any = passed[names[0]]
     _require_same_index(labels, predicted, names[0])
     given = _checked_labels(_as_array(labels))
     if len(given) < FEWEST_SAMPLES:
@@ -253,7 +253,8 @@ def _as_array(values: Any) -> npt.NDArray[Any]:
 
 def _require_same_index(labels: Any, predicted: Any, name: str) -> None:
     """Refuse pandas objects whose rows are in another order."""
-    ours, theirs = (getattr(value, "index", None) for value in (labels, predicted))
+    ours: Any = getattr(labels, "index", None)
+    theirs: Any = getattr(predicted, "index", None)
     if not (hasattr(ours, "equals") and hasattr(theirs, "equals")):
         return
     if len(labels) == len(predicted) and not ours.equals(theirs):
@@ -264,7 +265,7 @@ def _require_same_index(labels: Any, predicted: Any, name: str) -> None:
 
 
 def _default_ids(labels: Any) -> list[SampleId] | None:
-    index = getattr(labels, "index", None)
+    index: Any = getattr(labels, "index", None)
     if not hasattr(index, "equals") or not index.is_unique:
         return None
     values = index.tolist()
@@ -276,7 +277,7 @@ def _checked_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Labels without missing ones; integers among objects become an array of integers."""
     if labels.ndim != 1:
         raise ValueError(f"labels must have the shape (samples,), but have {labels.shape}")
-    missing = np.zeros(len(labels), dtype=np.bool_)
+    missing: npt.NDArray[np.bool_] = np.zeros(len(labels), dtype=np.bool_)
     if labels.dtype.kind == "f":
         missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
@@ -385,6 +386,6 @@ def _positions(given: npt.NDArray[Any], names: list[Any]) -> npt.NDArray[np.int6
         return given.astype(np.int64)  # positions of classes that have names
     shown = ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
     raise ValueError(
-        f"the label {given.tolist()[unknown]!r} of sample {unknown} is none of the classes {shown}: "
-        "correct it, or pass class_names, the name of each column"
+        f"the label {given.tolist()[unknown]!r} of sample {unknown} is none of the classes "
+        f"{shown}: correct it, or pass class_names, the name of each column"
     )

@@ -144,8 +144,12 @@ class _Likelihood:
     def rate_variance(self, parameters: Tensor) -> float:
         """Variance of the noise rate, from the uncertainty of the parameters."""
         with torch.enable_grad():
-            of_rate = jacobian(lambda place: self._p_incorrect(place).mean(), parameters)
-            information = hessian(self.objective, parameters) * len(self.target)
+            of_rate: Tensor = jacobian(  # type: ignore[no-untyped-call]
+                lambda place: self._p_incorrect(place).mean(), parameters
+            )
+            information: Tensor = hessian(  # type: ignore[no-untyped-call]
+                lambda place: len(self.target) * self.objective(place), parameters
+            )
         # Directions in which the likelihood is flat or wavy must not give a negative variance.
         values, vectors = torch.linalg.eigh(information)
         return float(((of_rate @ vectors).square() / values.clamp(min=1e-3)).sum())
