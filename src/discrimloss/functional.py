@@ -1,7 +1,7 @@
-"""The mathematics of DiscrimLoss as pure functions: no state, no side effects.
+"""The equations of DiscrimLoss as pure functions.
 
-Symbols of the paper stand in the docstrings. Everything here works elementwise on tensors of any
-floating dtype and device; what depends on the epoch alone is a Python float.
+The docstrings use the symbols of the paper. Tensors may have any floating dtype and device. Terms
+that depend on the epoch alone are Python floats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """`values` in single precision, or in the wider one that they have."""
+    """Convert `values` to float32, unless their precision is higher."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
@@ -42,7 +42,7 @@ class EpochTerms(NamedTuple):
 
 
 def early_suppression(epoch: int, suppressed_epochs: int) -> float:
-    """``ES(e) = e / e_s`` for ``e < e_s``, else 1: mutes the first, unreliable epochs.
+    """Return ``ES(e) = e / e_s`` for ``e < e_s``, else 1: damps the first, unreliable epochs.
 
     >>> [early_suppression(epoch, suppressed_epochs=4) for epoch in (1, 2, 4, 9)]
     [0.25, 0.5, 1.0, 1.0]
@@ -53,9 +53,9 @@ def early_suppression(epoch: int, suppressed_epochs: int) -> float:
 def threshold_rise(
     epoch: float, switch_gain: float, switch_rate: float, switch_epoch: float
 ) -> float:
-    """``a * (tanh(p * (e - q)) + 1)``: by how much of ``|k1|`` the threshold stands above ``k1``.
+    """Return ``a * (tanh(p * (e - q)) + 1)``: how many ``|k1|`` the threshold is above ``k1``.
 
-    Runs from 0 (stage 1, ``k_dyn = k1``) to ``2 a`` (stage 2, ``k_dyn = k2``).
+    It runs from 0 (stage 1, ``k_dyn = k1``) to ``2 a`` (stage 2, ``k_dyn = k2``).
 
     >>> threshold_rise(epoch=10, switch_gain=0.25, switch_rate=1.0, switch_epoch=10)
     0.25
@@ -64,21 +64,21 @@ def threshold_rise(
 
 
 def dynamic_threshold(base: Tensor, rise: float | Tensor) -> Tensor:
-    """``k_dyn = k1 + rise * |k1|``.
+    """Return ``k_dyn = k1 + rise * |k1|``.
 
-    For ``k1 > 0`` this is the paper's ``(a tanh(p (e - q)) + a + 1) * k1``; for a negative ``k1``
-    (a robust loss underneath) the threshold still rises instead of falling.
+    For ``k1 > 0`` this is the paper's ``(a tanh(p (e - q)) + a + 1) * k1``. For a negative ``k1``,
+    which a robust task loss may have, the threshold still rises.
     """
     return base + rise * base.abs()
 
 
 def update_history(history: Tensor, losses: Tensor, decay: float) -> Tensor:
-    """``h <- rho * h + (1 - rho) * l``, not yet corrected for its start at zero."""
+    """Return ``rho * h + (1 - rho) * l``, not yet corrected for the start at zero."""
     return torch.lerp(history, losses, 1.0 - decay)
 
 
 def history_mass(visits: Tensor, decay: float) -> Tensor:
-    """``1 - rho ** n``: the share of a history that comes from losses and not from its zero start.
+    """Return ``1 - rho ** n``, the fraction of a history that does not come from its zero start.
 
     >>> history_mass(torch.tensor([1.0, 2.0]), decay=0.5)
     tensor([0.5000, 0.7500])
@@ -89,20 +89,19 @@ def history_mass(visits: Tensor, decay: float) -> Tensor:
 
 
 def average_loss(history: Tensor, visits: Tensor, decay: float) -> Tensor:
-    """``Avg(l) = h / (1 - rho ** n)``, with ``n`` the visits of each sample and not the epochs."""
+    """Return ``Avg(l) = h / (1 - rho ** n)``, with ``n`` the visits of each sample."""
     return history / history_mass(visits, decay)
 
 
 class LossTerms(NamedTuple):
-    """What one row contributes: a value, and its derivatives."""
+    """The loss of each row, and its derivatives."""
 
     value: Tensor
     """``L = ES * (Avg(l) - k_dyn) / delta + lambda * (log delta) ** 2``."""
     model_gradient: Tensor
-    """``dL/dl = ES / delta``: the history is a constant, so only the fresh loss is followed."""
+    """``dL/dl = ES / delta``: the history counts as a constant."""
     weight_gradient: Tensor
-    """``dL/d(log delta)``: the paper's ``ES * (k_dyn - Avg(l)) / delta ** 2`` times ``delta``,
-    because log space keeps a weight positive however large a step is."""
+    """``dL/d(log delta)``: a step in log space keeps ``delta`` positive."""
 
 
 def loss_terms(
@@ -112,7 +111,7 @@ def loss_terms(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> LossTerms:
-    """The loss with both derivatives in closed form, from ``Avg(l)`` and ``log delta``."""
+    """Compute the loss and both derivatives, in closed form, from ``Avg(l)`` and ``log delta``."""
     slope = model_gradient(log_weight, suppression)
     value = (average - threshold) * slope
     pull = -value
@@ -129,7 +128,7 @@ def discrim_loss(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> Tensor:
-    """The value of `loss_terms` alone.
+    """Return the value of `loss_terms`.
 
     >>> discrim_loss(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
     tensor([1.])
@@ -144,9 +143,9 @@ def weight_gradient(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> Tensor:
-    """The derivative of `discrim_loss` with respect to ``log delta``, in closed form.
+    """Return the derivative of `discrim_loss` with respect to ``log delta``.
 
-    Negative for a difficult sample, so that a step against it raises ``delta``.
+    It is negative for a difficult sample, so that gradient descent raises ``delta``.
 
     >>> weight_gradient(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
     tensor([-1.])
@@ -155,7 +154,7 @@ def weight_gradient(
 
 
 def model_gradient(log_weight: Tensor, suppression: float | Tensor = 1.0) -> Tensor:
-    """``dL/dl = ES / delta``, what a sample's own gradient is multiplied by.
+    """Return ``dL/dl = ES / delta``, the factor of a sample's gradient.
 
     >>> model_gradient(torch.tensor([4.0]).log(), suppression=0.5)
     tensor([0.1250])
@@ -164,7 +163,7 @@ def model_gradient(log_weight: Tensor, suppression: float | Tensor = 1.0) -> Ten
 
 
 def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
-    """As PyTorch's losses do, but the mean of an empty batch is 0: NaN would poison a run."""
+    """Reduce losses as PyTorch does, except that the mean of an empty batch is 0 and not NaN."""
     if reduction == "none":
         return losses
     return losses.sum() if reduction == "sum" or losses.shape[0] == 0 else losses.mean()
@@ -227,16 +226,14 @@ def group_visits(losses: Tensor, index: Tensor) -> Visits:
 
 
 def mean_of_same(rows: Tensor, index: Tensor) -> Tensor:
-    """Each row replaced by the mean over the rows of the same sample; almost always itself."""
+    """Replace each row by the mean of the rows of the same sample."""
     same = (index[:, None] == index).to(rows.dtype)
     return same @ rows / same.sum(1, keepdim=True)
 
 
 # --------------------------------------------------- thresholds and scales of groups
-#
-# Samples may belong to groups that have a threshold and a loss scale each. A vector of shape
-# (groups,) holds one value for each, and `group` of shape (rows,), int64, is the group of each row.
-# None stands for a single group.
+# A group of samples has a threshold and a loss scale of its own. `group`, shape (rows,) and int64,
+# is the group of each row; None stands for a single group.
 
 
 def of_group(values: Tensor, group: Tensor | None) -> Tensor:

@@ -130,15 +130,14 @@ class DiscrimLoss(nn.Module):
         self.variant = variant
         self.processes = Processes(process_group)
         self.form = FORMS[variant](self.hyperparameters)
-        self.tracker = LossTracker(self.hyperparameters)
+        self.tracker = LossTracker(self.form)
         self.table = SampleTable(
             _checked_size(num_samples, ids, sharded),
             ids=ids,
             with_velocity=self.form.has_velocity,
             shards=Shards(self.processes, sharded=sharded),
         )
-        self.tracker.refresh(self.form.epoch_terms(1))
-        self.register_load_state_dict_post_hook(_start_loaded_epoch)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------ a batch
 
@@ -252,19 +251,26 @@ class DiscrimLoss(nn.Module):
         require_whole_number("epoch", epoch, 1, MAX_SAMPLES)
         epoch = int(epoch)
         if epoch != self.epoch and int(self.tracker.visits_seen.sum()) > 0:
-            last_stage_one_epoch = max(math.floor(self.hyperparameters.switch_epoch), 1)
-            if self.epoch <= last_stage_one_epoch < epoch:
-                self._record_learned_early()
-            self.tracker.end_epoch(self.average_chunks, shards=self.table.shards)
-        self.tracker.epoch_count.fill_(epoch)
-        self.tracker.start_epoch(self.form.epoch_terms(epoch))
+            self._end_epoch(next_epoch=epoch)
+        self.tracker.start_epoch(epoch)
 
-    def _record_learned_early(self) -> None:
-        """Record which samples are below the threshold at the end of stage 1."""
-        for rows, average in zip(self.table.chunks(), self.average_chunks(), strict=True):
-            flags = torch.where(average < self.tracker.k1, YES, NO)
-            flags = torch.where(average.isnan(), NOT_KNOWN, flags)
-            self.table.learned_early[rows] = flags.to(torch.int8)
+    def _end_epoch(self, next_epoch: int, groups: Tensor | None = None) -> None:
+        """Record which samples were learned in stage 1, and set thresholds from the whole table.
+
+        Args:
+            next_epoch: The epoch that starts.
+            groups: Group of each row of the table; None for a single group.
+        """
+        last_of_stage_one = max(math.floor(self.hyperparameters.switch_epoch), 1)
+        if self.epoch <= last_of_stage_one < next_epoch:
+            for rows in self.table.chunks():
+                average = self._average_losses(rows)
+                k1 = F.of_group(self.tracker.k1, None if groups is None else groups[rows])
+                flags = torch.where(average < k1, YES, NO)
+                flags = torch.where(average.isnan(), NOT_KNOWN, flags)
+                self.table.learned_early[rows] = flags.to(torch.int8)
+        chunks = None if groups is None else [groups[rows] for rows in self.table.chunks()]
+        self.tracker.end_epoch(self.average_chunks(), chunks, self.table.shards)
 
     # ---------------------------------------------------------------- the state
 
@@ -276,7 +282,7 @@ class DiscrimLoss(nn.Module):
     @property
     def k1(self) -> Tensor:
         """The base threshold, a scalar tensor."""
-        return self.tracker.k1.squeeze(0)
+        return self.tracker.k1[0]
 
     @property
     def k2(self) -> float:
@@ -291,7 +297,7 @@ class DiscrimLoss(nn.Module):
     @property
     def loss_scale(self) -> Tensor:
         """The size of the losses in the first epoch, a scalar tensor."""
-        return self.tracker.loss_scale.squeeze(0)
+        return self.tracker.loss_scale[0]
 
     @property
     def ids(self) -> SampleIds | None:
@@ -355,12 +361,6 @@ class DiscrimLoss(nn.Module):
         """Prepare for loading a state of this many samples, or raise an error that says why not."""
         self.table.make_fit(saved_samples, has_ids=has_ids)
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        rename_keys_of_0_1(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
     @property
     def _is_accelerate_prepared(self) -> bool:
         """Whether `accelerator.prepare` leaves the criterion as it is.
@@ -395,7 +395,3 @@ def _checked_size(num_samples: int | None, ids: SampleIds | None, sharded: bool)
     if num_samples is not None:
         raise ValueError("give num_samples or ids, not both: ids count themselves")
     return len(ids)
-
-
-def _start_loaded_epoch(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
-    criterion.tracker.start_epoch(criterion.form.epoch_terms(criterion.epoch))

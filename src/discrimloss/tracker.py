@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrimloss import functional as F
 from discrimloss.histogram import bounded_split_thresholds, split_thresholds
-from discrimloss.hyperparameters import Hyperparameters
+from discrimloss.released import ReleasedForm
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 from discrimloss.state.table import FixedDtypeModule
 
@@ -23,7 +23,7 @@ class LossTracker(FixedDtypeModule):
     again when a value changes.
 
     Args:
-        hyperparameters: of the criterion.
+        form: the paper's form or the released code's, with the hyperparameters.
         groups: number of groups of samples with a threshold and a loss scale of their own.
     """
 
@@ -50,10 +50,11 @@ class LossTracker(FixedDtypeModule):
     step_size: Tensor
     """Shape (groups,). ``tau``."""
 
-    def __init__(self, hyperparameters: Hyperparameters, groups: int = 1) -> None:
+    def __init__(self, form: F.PaperForm | ReleasedForm, groups: int = 1) -> None:
         super().__init__()
-        self.hyperparameters = hyperparameters
-        constant = hyperparameters.threshold
+        self.form = form
+        self.hyperparameters = form.hyperparameters
+        constant = self.hyperparameters.threshold
         start = 0.0 if isinstance(constant, str) else float(constant)
         self.register_buffer("epoch_count", torch.tensor(1))
         self.register_buffer("k1", torch.full((groups,), start, dtype=torch.float32))
@@ -69,6 +70,7 @@ class LossTracker(FixedDtypeModule):
             self.register_buffer(name, term, persistent=False)
         self.is_moving = True
         """Whether a batch can still change the state: a plain bool, so that no step waits."""
+        self._refresh(epoch=1)
 
     @property
     def groups(self) -> int:
@@ -82,40 +84,39 @@ class LossTracker(FixedDtypeModule):
 
     def end_epoch(
         self,
-        averages: Callable[[], Iterable[Tensor]],
-        row_groups: Callable[[], Iterable[Tensor]] | None = None,
+        averages: Iterable[Tensor],
+        group_chunks: Iterable[Tensor] | None = None,
         shards: Shards = WHOLE_TABLE,
     ) -> None:
         """Freeze the loss scales of the groups seen so far, and set ``k1`` from the whole table.
 
         Args:
-            averages: returns ``Avg(l)`` of this process's samples, in chunks.
-            row_groups: returns the group of each of them, in the same chunks; None for one group.
+            averages: ``Avg(l)`` of this process's samples, in chunks.
+            group_chunks: the group of each of them, in the same chunks; None for one group.
             shards: how the samples are divided among processes. All of them must call this.
         """
         self.past_first_epoch |= self.visits_seen > 0
-        group_chunks = None if row_groups is None else row_groups()
         if self.hyperparameters.threshold == "split":
-            k1 = split_thresholds(averages(), group_chunks, self.groups, shards)
+            k1 = split_thresholds(averages, group_chunks, self.groups, shards)
         elif self.hyperparameters.threshold == "bounded_split":
-            k1 = bounded_split_thresholds(averages(), self.loss_scale, group_chunks, shards)
+            k1 = bounded_split_thresholds(averages, self.loss_scale, group_chunks, shards)
         else:
             return
         k1 = k1.to(self.k1)
         self.k1.copy_(torch.where(k1.isnan(), self.k1, k1))
 
-    def start_epoch(self, terms: F.EpochTerms) -> None:
-        """Recompute what is not saved, at the start of an epoch or after loading."""
+    def start_epoch(self, epoch: int) -> None:
+        """Set the epoch, and recompute what is not saved."""
+        self.epoch_count.fill_(epoch)
         is_settled = bool(self.past_first_epoch.all())
         self.is_moving = self.hyperparameters.follows_batches or not is_settled
-        self.refresh(terms)
+        self._refresh(epoch)
 
-    def refresh(self, terms: F.EpochTerms) -> None:
-        """Set the terms of the epoch, and what follows from them and the saved state."""
+    def _refresh(self, epoch: int) -> None:
+        terms, values = self.form.epoch_terms(epoch), self.hyperparameters
         self.suppression.fill_(terms.suppression)
         self.rise.fill_(terms.rise)
         self.gradient_share.fill_(terms.gradient_share)
-        values = self.hyperparameters
         if not isinstance(values.threshold, str):
             self.k1.fill_(values.threshold)
         self.threshold_now.copy_(F.dynamic_threshold(self.k1, self.rise))
@@ -124,22 +125,25 @@ class LossTracker(FixedDtypeModule):
         else:
             self.step_size.copy_(values.relative_weight_lr / self.loss_scale)
 
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.start_epoch(int(self.epoch_count))
 
-def rename_keys_of_0_1(state_dict: dict[str, Any], prefix: str) -> None:
-    """Convert the keys of a state dict saved by 0.1, which had neither a tracker nor groups."""
-    for name in (
-        "epoch_count",
-        "k1",
-        "visits_seen",
-        "first_mean_abs",
-        "first_mean_square",
-        "past_first_epoch",
-    ):
-        saved = state_dict.pop(prefix + name, None)
-        if saved is not None:
-            state_dict[f"{prefix}tracker.{name}"] = (
-                saved if name == "epoch_count" else saved.reshape(1)
-            )
-    for name in ("ids.text", "ids.ends"):
+
+def rename_keys_of_0_1(
+    criterion: nn.Module, state_dict: dict[str, Any], prefix: str, *args: Any
+) -> None:
+    """Convert the keys of a state dict saved by 0.1, which had neither a tracker nor groups.
+
+    A hook that runs before the criterion loads the state dict.
+    """
+    for name in ("k1", "visits_seen", "first_mean_abs", "first_mean_square", "past_first_epoch"):
         if prefix + name in state_dict:
-            state_dict[f"{prefix}table.{name}"] = state_dict.pop(prefix + name)
+            state_dict[f"{prefix}tracker.{name}"] = state_dict.pop(prefix + name).reshape(1)
+    for old, new in (
+        ("epoch_count", "tracker.epoch_count"),
+        ("ids.text", "table.ids.text"),
+        ("ids.ends", "table.ids.ends"),
+    ):
+        if prefix + old in state_dict:
+            state_dict[prefix + new] = state_dict.pop(prefix + old)

@@ -1,69 +1,78 @@
-"""Arrays and files of labels: how they are read, and written with new labels."""
+"""Files of NumPy with one array: features in one file, labels in another."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.auditing.sources.base import Label, SourceError
-from discrimloss.auditing.sources.features import Array
+from discrimloss.auditing.sources.array_files import LABELS, ArrayFile, reason_of
+from discrimloss.auditing.sources.base import Label, SourceError, SourceOptions
+from discrimloss.auditing.sources.features import Array, require_numbers
+from discrimloss.auditing.sources.labels import class_name, one_per_sample, with_new_labels
+from discrimloss.auditing.sources.rows import kept_rows
 from discrimloss.files.atomic_write import atomic_write
 
+LABEL_SUFFIXES = (".npy", ".txt", ".csv")
 _npy: Any = np.lib.format  # without types
 
-LABEL_SUFFIXES = (".npy", ".txt", ".csv")
 
+class SeparateFiles(ArrayFile):
+    """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
 
-def one_per_sample(labels: Array, num_samples: int, name: str) -> Array:
-    """Return labels of shape (samples,), also from (samples, 1), or raise a `SourceError`.
+    def __init__(self, options: SourceOptions) -> None:
+        self.path = Path(options.path)
+        options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
+        features = load_array(self.path, mapped=True)
+        self.features = require_numbers(features, str(self.path))
+        label_path = self._label_path(options.label)
+        # Absolute: the audit is opened again, perhaps from another directory.
+        self.options = replace(options, label=str(label_path))
+        self.label_file = LabelFile(label_path, len(self.features))
+        self.given_labels = self.label_file.read()
 
-    Args:
-        labels: of any shape.
-        num_samples: how many there must be.
-        name: of the array or the file, for the message.
-    """
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise SourceError(
-            f"there must be one label per sample, but {name} has the shape {labels.shape}"
-        )
-    if len(labels) != num_samples:
-        raise SourceError(
-            f"there are {num_samples:,} samples, but {len(labels):,} labels in {name}: "
-            "give one label per sample, in the same order"
-        )
-    if labels.dtype.kind not in "biufUS":
-        raise SourceError(
-            f"{name} holds {labels.dtype}, which are no labels: give texts or numbers"
-        )
-    return labels
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """Write both files, under their names."""
+        directory.mkdir(parents=True, exist_ok=True)
+        keep = kept_rows(len(self), dropped)
+        features, labels = directory / self.path.name, directory / self.label_file.path.name
+        if labels == features:  # of two folders
+            labels = directory / f"labels-{labels.name}"
+        self.label_file.write(labels, new_labels, keep)
+        with atomic_write(features) as unfinished, unfinished.open("wb") as file:
+            np.save(file, self.features[keep] if dropped else self.features)
+        return [features, labels]
 
-
-def with_new_labels(labels: Array, new_labels: Mapping[int, Label]) -> Array:
-    """Copy an array with new labels. Its type stays if it can hold them.
-
-    Args:
-        labels: shape (samples,) or (samples, 1).
-        new_labels: by row.
-    """
-    if not new_labels:
-        return labels
-    rows = np.fromiter(new_labels, dtype=np.int64)
-    values = _of_the_same_type(labels.dtype, list(new_labels.values()))
-    if values is None:  # a class with a name, among numbers
-        labels = np.array([_name(label) for label in labels.ravel()]).reshape(labels.shape)
-        values = np.array([str(label) for label in new_labels.values()])
-    changed: Array = labels.astype(np.promote_types(labels.dtype, values.dtype))
-    changed[rows] = values.reshape(-1, *[1] * (labels.ndim - 1))
-    return changed
+    def _label_path(self, given: str | None) -> Path:
+        folder = self.path.parent
+        if given is not None:
+            path = next((p for p in (folder / given, Path(given)) if p.is_file()), None)
+            if path is None:
+                raise SourceError(f"there is no file of labels {given} (--label): check the path")
+            if path.suffix.lower() not in LABEL_SUFFIXES:
+                raise SourceError(
+                    f"cannot read labels from {path}: its name must end in one of "
+                    f"{', '.join(LABEL_SUFFIXES)}"
+                )
+            return path.absolute()
+        names = [f"{name}{suffix}" for name in LABELS for suffix in LABEL_SUFFIXES]
+        names += [f"{self.path.stem}{n}{s}" for n in ("_labels", "-labels") for s in LABEL_SUFFIXES]
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if len(found) != 1:
+            candidates = f": there are {', '.join(p.name for p in found)}" if found else ""
+            raise SourceError(
+                f"say which file holds the labels of {self.path} (--label FILE){candidates}"
+            )
+        self.notes = (f"the labels are in {found[0].name}",)
+        return found[0].absolute()
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,7 @@ class LabelFile:
     def read(self) -> Array:
         """Read the labels: numbers if all are, else texts. An empty line is a missing label."""
         if self.path.suffix.lower() == ".npy":
-            return one_per_sample(self._array(), self.num_samples, str(self.path))
+            return one_per_sample(load_array(self.path), self.num_samples, str(self.path))
         lines = self._lines()
         start = self._header(lines)
         cells = [self._cell(line, number) for number, line in enumerate(lines, start=1)]
@@ -99,18 +108,15 @@ class LabelFile:
         with atomic_write(path) as unfinished:
             if self.path.suffix.lower() == ".npy":
                 with unfinished.open("wb") as file:
-                    np.save(file, with_new_labels(self._array(), new_labels)[keep])
+                    np.save(file, with_new_labels(load_array(self.path), new_labels)[keep])
                 return
             lines = self._lines()
             start = self._header(lines)
             ending = "\r" if lines[-1].endswith("\r") else ""
             for row, label in new_labels.items():
-                lines[start + row] = self._line(_name(label)) + ending
+                lines[start + row] = self._line(class_name(label)) + ending
             kept = [*lines[:start], *(lines[start + row] for row in keep)]
             unfinished.write_bytes("".join(line + "\n" for line in kept).encode())
-
-    def _array(self) -> Array:
-        return load_array(self.path)
 
     def _lines(self) -> list[str]:
         try:
@@ -160,33 +166,6 @@ def load_array(path: Path, *, mapped: bool = False) -> Array:
     return array
 
 
-def reason_of(error: Exception) -> str:
-    """Why an array cannot be read, in a few words."""
-    if "allow_pickle" in str(error) or "Python objects" in str(error):
-        return "it holds Python objects, which are never unpickled; save texts or numbers"
-    return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _of_the_same_type(kind: np.dtype[Any], new: list[Label]) -> Array | None:
-    if kind.kind == "U":
-        return np.array([str(label) for label in new])
-    if kind.kind == "S":
-        return np.array([str(label).encode() for label in new])
-    if kind.kind == "b":
-        known = {"True": True, "False": False}
-        return np.array([known[str(v)] for v in new]) if all(str(v) in known for v in new) else None
-    try:
-        numbers = [float(label) for label in new]
-    except ValueError:
-        return None
-    if kind.kind == "f":
-        return np.array(numbers, dtype=kind)
-    if not all(number.is_integer() for number in numbers):
-        return np.array(numbers)
-    whole = [int(label) for label in numbers]
-    return np.array(whole, dtype=np.result_type(*(np.min_scalar_type(number) for number in whole)))
-
-
 def _numbers_if_all(texts: Array) -> Array:
     try:
         return texts.astype(np.int64)
@@ -196,12 +175,3 @@ def _numbers_if_all(texts: Array) -> Array:
         return np.where(texts == "", "nan", texts).astype(np.float64)
     except ValueError:
         return texts
-
-
-def _name(label: Any) -> str:
-    """A label as a text, empty if missing."""
-    if isinstance(label, (float, np.floating)):
-        if np.isnan(label):
-            return ""
-        return str(int(label)) if float(label).is_integer() else str(label)
-    return label.decode() if isinstance(label, bytes) else str(label)
