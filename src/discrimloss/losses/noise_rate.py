@@ -1,4 +1,4 @@
-"""The share of wrong labels that some methods must know: given by a person, or estimated."""
+"""The noise rate that some methods need: given, or estimated."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from torch import Tensor, nn
 from discrimloss.loss import DiscrimLoss
 
 FIRST_ESTIMATE, LAST_ESTIMATE = 0.15, 0.3
-"""Parts of the run after which the rate is estimated first and last. Before, the losses do not tell
-enough; after, a method that acts on the rate would only see its own doing."""
+"""Fractions of the run after which the rate is estimated first and last. Earlier the losses do not
+separate; later a method that acts on the rate would only see its own effect."""
 HIGHEST_ESTIMATE = 0.9
 
 
 class NoiseRate(nn.Module):
-    """A noise rate that is given, or estimated from the samples' loss history.
+    """A noise rate that is given, or estimated from the loss history of the samples.
 
-    The estimate is 0 at first, so a method trusts every label; then it is the one of the calibrated
+    The estimate is 0 at first, so a method trusts every label. Then it is the one of the calibrated
     verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while. Where the
-    method acts on it meanwhile, only downwards: it leaves samples out, these lose more for that,
-    and the next estimate would be higher without there being more noise, until nothing is learned.
+    method acts on it meanwhile, the estimate may only fall: samples that are left out have larger
+    losses for that, so the next estimate would be higher without more noise, until nothing is
+    learned.
 
     Args:
-        given: the share of wrong labels, in [0, 1); None to estimate it.
+        given: the fraction of wrong labels, in [0, 1); None to estimate it.
         epochs: length of the run.
         waits_for_last: whether the method acts on the last estimate only.
     """
@@ -39,7 +40,7 @@ class NoiseRate(nn.Module):
         self.may_rise = waits_for_last
         if given is not None and not 0.0 <= given < 1.0:
             raise ValueError(
-                f"noise_rate must be a share of the labels, at least 0 and below 1, not {given}"
+                f"noise_rate must be a fraction of the labels, at least 0 and below 1, not {given}"
             )
         self.is_given = given is not None
         self.first = 1 + math.ceil(FIRST_ESTIMATE * epochs)
@@ -49,7 +50,7 @@ class NoiseRate(nn.Module):
         self.register_buffer("estimated_in", torch.tensor(0))
 
     def begin_epoch(self, epoch: int, history: DiscrimLoss | None) -> None:
-        """Estimate the rate, if it is time; an epoch resumed half-way keeps its estimate."""
+        """Estimate the rate, if it is time; a resumed epoch keeps its estimate."""
         is_due = self.first <= epoch <= self.last and epoch > int(self.estimated_in)
         if self.is_given or history is None or not is_due:
             return
@@ -65,7 +66,7 @@ class NoiseRate(nn.Module):
         return float(self.value)
 
     def record(self) -> dict[str, Any]:
-        """The rate and where it is from, for the summary: None as long as nobody knows it."""
+        """The rate and its source, for the summary; None before the first estimate."""
         if self.is_given:
             return {"noise_rate": float(self), "noise_rate_source": "given"}
         if not bool(self.is_estimated):

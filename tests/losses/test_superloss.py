@@ -11,10 +11,9 @@ from flat_network import Flat
 from scipy.special import lambertw
 from torch import Tensor, nn
 
-from discrimloss.training.methods.base import Batch, Setting
-from discrimloss.training.methods.confidence import SuperLoss, log_confidences, super_losses
-from discrimloss.training.methods.superloss import SuperLossMethod
-from discrimloss.training.task_losses import cross_entropy, mse
+from discrimloss.losses import SuperLoss
+from discrimloss.losses.base import TaskLoss, cross_entropy
+from discrimloss.losses.superloss import log_confidences, super_losses
 
 LOG_2 = math.log(2.0)
 NUM_SAMPLES, CLASSES, EPOCHS = 12, 3, 3
@@ -75,20 +74,30 @@ def test_the_gradient_is_that_of_the_whole_value() -> None:
     assert (losses.grad[1:] - losses.grad[:-1] <= 0).all()  # the larger, the less it counts
 
 
-# The method, step by step.
+# The module, step by step.
 
 
-def network() -> nn.Module:
-    return nn.Linear(4, CLASSES)
-
-
-def setting(regression: bool = False) -> Setting:
+def task(regression: bool) -> tuple[nn.Module, TaskLoss, Tensor, int | None]:
+    """A network, its task loss, the targets and the number of classes."""
     generator = torch.Generator().manual_seed(2)
+    torch.manual_seed(0)
     if regression:
         target = 30.0 * torch.randn(NUM_SAMPLES, generator=generator)
-        return Setting(Flat, mse, NUM_SAMPLES, None, EPOCHS, target)
+        return Flat(), nn.MSELoss(reduction="none"), target, None
     target = torch.randint(CLASSES, (NUM_SAMPLES,), generator=generator)
-    return Setting(network, cross_entropy, NUM_SAMPLES, CLASSES, EPOCHS, target)
+    return nn.Linear(4, CLASSES), cross_entropy, target, CLASSES
+
+
+def of_losses(losses: Tensor, criterion: SuperLoss) -> Tensor:
+    """SuperLoss where the predictions are the task losses."""
+    values: Tensor = criterion(losses, torch.zeros(len(losses)))
+    return values
+
+
+def super_loss(num_classes: int | None = None, **options: Any) -> SuperLoss:
+    return SuperLoss(
+        num_classes=num_classes, task_loss=lambda losses, _: losses, reduction="none", **options
+    )
 
 
 def naive_confidence(loss: float, tau: float, regularization: float) -> float:
@@ -109,9 +118,8 @@ def naive_confidence(loss: float, tau: float, regularization: float) -> float:
     ],
 )
 def test_steps_by_a_loop(options: dict[str, Any], regression: bool) -> None:
-    task = setting(regression)
-    torch.manual_seed(0)
-    method = SuperLossMethod(task, **options)
+    network, task_loss, target, num_classes = task(regression)
+    criterion = SuperLoss(NUM_SAMPLES, num_classes, task_loss=task_loss, **options)
     generator = torch.Generator().manual_seed(3)
     inputs = torch.randn(NUM_SAMPLES, 4, generator=generator)
     tau_option = options.get("confidence_threshold", "ema" if regression else "log_classes")
@@ -119,10 +127,9 @@ def test_steps_by_a_loop(options: dict[str, Any], regression: bool) -> None:
     seen: list[float] = []
     distrust: list[list[float]] = [[] for _ in range(NUM_SAMPLES)]
     for epoch in range(1, EPOCHS + 1):
-        method.begin_epoch(epoch)
+        criterion.set_epoch(epoch)
         for index in torch.randperm(NUM_SAMPLES, generator=generator).split(5):
-            output = method.networks[0](inputs[index])
-            losses = task.task_losses(output, task.target[index])
+            losses = task_loss(network(inputs[index]), target[index])
             batch = losses.tolist()
             mean = sum(batch) / len(batch)
             if tau_option == "ema":
@@ -140,67 +147,69 @@ def test_steps_by_a_loop(options: dict[str, Any], regression: bool) -> None:
                 for loss, sigma in zip(batch, confidences, strict=True)
             ) / len(batch)
             weighed = (torch.tensor(confidences) * losses).mean()
-            gradient = torch.autograd.grad(weighed, list(method.parameters()))
+            gradient = torch.autograd.grad(weighed, list(network.parameters()))
 
-            result = method(Batch(inputs[index], task.target[index], index))
-            assert torch.equal(result.losses, losses.detach())
-            assert result.loss.item() == pytest.approx(value, rel=1e-4, abs=1e-5)
-            result.loss.backward()
+            loss = criterion(network(inputs[index]), target[index], index)
+            assert loss.item() == pytest.approx(value, rel=1e-4, abs=1e-5)
+            loss.backward()
             with torch.no_grad():
-                for parameter, expected in zip(method.parameters(), gradient, strict=True):
+                for parameter, expected in zip(network.parameters(), gradient, strict=True):
                     torch.testing.assert_close(parameter.grad, expected, rtol=1e-3, atol=1e-5)
                     parameter -= (1e-3 if regression else 0.5) * expected
                     parameter.grad = None
-    assert method.log_values()["confidence_threshold"] == pytest.approx(tau, rel=1e-5)
-    assert method.hyperparameters()["confidence_threshold"] == tau_option
-    assert method.hyperparameters()["confidence_regularization"] == pytest.approx(weight, rel=1e-5)
+    assert criterion.log_values()["confidence_threshold"] == pytest.approx(tau, rel=1e-5)
+    assert criterion.hyperparameters()["confidence_threshold"] == tau_option
+    assert criterion.hyperparameters()["confidence_regularization"] == pytest.approx(
+        weight, rel=1e-5
+    )
     means = torch.tensor([sum(values) / len(values) for values in distrust])
-    torch.testing.assert_close(method.sample_scores(), means, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(criterion.sample_scores(), means, rtol=1e-3, atol=1e-3)
 
 
 def test_scores_point_to_wrong_labels() -> None:
-    # The network answers class 0 firmly; the labels of samples 1 and 3 say otherwise.
+    # The network predicts class 0 firmly; the labels of samples 1 and 3 are others.
     target = torch.tensor([0, 1, 0, 2])
-    method = SuperLossMethod(Setting(network, cross_entropy, 4, CLASSES, EPOCHS, target))
-    nn.init.zeros_(method.networks[0].weight)
-    method.networks[0].bias.data.copy_(torch.tensor([4.0, 0.0, 0.0]))
-    method.begin_epoch(1)
+    criterion = SuperLoss(num_samples=4, num_classes=CLASSES)
     index = torch.tensor([0, 1, 3])
-    result = method(Batch(torch.zeros(3, 4), target[index], index))
-    scores = method.sample_scores()
+    logits = torch.tensor([4.0, 0.0, 0.0]).expand(3, CLASSES)
+    loss = criterion(logits, target[index], index)
+    scores = criterion.sample_scores()
+    assert scores is not None
     assert scores[0] == -1.0  # nothing is trusted more
     assert scores[2].isnan()
     # Wrong by 4 + log(1 + 2 exp(-4)), less log 3, is beta.
     expected = lambertw((4.0 + math.log1p(2.0 * math.exp(-4.0)) - math.log(3.0)) / 2.0).real
     assert scores[[1, 3]].tolist() == pytest.approx([expected] * 2, rel=1e-5)
-    assert result.loss < result.losses.mean()
+    assert loss < cross_entropy(logits, target[index]).mean()
 
 
 @pytest.mark.parametrize("threshold", ["ema", "mean"])
 def test_a_loss_that_is_not_finite_moves_no_threshold(threshold: Any) -> None:
-    superloss = SuperLoss(None, threshold)
-    superloss(torch.tensor([1.0, 3.0]))
-    values = superloss(torch.tensor([torch.nan, torch.inf])).values
+    criterion = super_loss(confidence_threshold=threshold)
+    of_losses(torch.tensor([1.0, 3.0]), criterion)
+    values = of_losses(torch.tensor([torch.nan, torch.inf]), criterion)
     assert not values.isfinite().any()  # a gradient scaler must see it
-    assert superloss.tau == 2.0
-    superloss(torch.tensor([torch.nan, 7.0]))
-    assert superloss.tau.item() == pytest.approx(2.5 if threshold == "ema" else 11.0 / 3.0)
+    assert criterion.tau == 2.0
+    of_losses(torch.tensor([torch.nan, 7.0]), criterion)
+    assert criterion.tau.item() == pytest.approx(2.5 if threshold == "ema" else 11.0 / 3.0)
 
 
 def test_the_unit_of_a_regression_does_not_matter() -> None:
     losses = torch.tensor([0.0, 0.5, 1.0, 2.0, 50.0])
-    metres, millimetres = SuperLoss(None)(losses), SuperLoss(None)(1e6 * losses)
-    torch.testing.assert_close(millimetres.log_confidence, metres.log_confidence)
-    torch.testing.assert_close(millimetres.values, 1e6 * metres.values)
-    assert SuperLoss(None)(torch.zeros(3)).values.tolist() == [0.0] * 3
+    metres, millimetres = super_loss(), super_loss()
+    values = of_losses(losses, metres)
+    torch.testing.assert_close(of_losses(1e6 * losses, millimetres), 1e6 * values)
+    log_confidence = metres.terms(losses).log_confidence
+    torch.testing.assert_close(millimetres.terms(1e6 * losses).log_confidence, log_confidence)
+    assert of_losses(torch.zeros(3), super_loss()).tolist() == [0.0] * 3
 
 
 def test_half_precision_losses_are_lifted() -> None:
     losses = torch.tensor([0.1, 2.0, 9.0], dtype=torch.float16)
-    values = SuperLoss(10)(losses).values
+    values = of_losses(losses, super_loss(10))
     assert values.dtype == torch.float32
-    torch.testing.assert_close(values, SuperLoss(10)(losses.float()).values)
-    assert SuperLoss(10).half().tau.dtype == torch.float32
+    torch.testing.assert_close(values, of_losses(losses.float(), super_loss(10)))
+    assert super_loss(10).half().tau.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -219,4 +228,4 @@ def test_values_that_make_no_sense(
     options: dict[str, Any], regression: bool, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
-        SuperLossMethod(setting(regression), **options)
+        SuperLoss(num_classes=None if regression else CLASSES, **options)

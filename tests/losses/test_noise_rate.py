@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from discrimloss.loss import DiscrimLoss
-from discrimloss.training.methods.noise_rate import HIGHEST_ESTIMATE, NoiseRate
+from discrimloss.losses.noise_rate import HIGHEST_ESTIMATE, NoiseRate
 
 NUM_SAMPLES = 400
 

@@ -1,4 +1,4 @@
-"""Early-learning regularisation against a naive loop over the paper's equations."""
+"""Early-learning regularization against a naive loop over the paper's equations."""
 
 from __future__ import annotations
 
@@ -7,32 +7,21 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from discrimloss.training.methods.base import Batch, Setting
-from discrimloss.training.methods.elr import Elr
-from discrimloss.training.task_losses import cross_entropy, mse
+from discrimloss.losses import EarlyLearningRegularization
 
 CLASSES, SAMPLES = 3, 4
 TARGET = torch.tensor([0, 2, 1, 1])
 
 
-def identity() -> nn.Module:
-    network = nn.Linear(CLASSES, CLASSES, bias=False)
-    nn.init.eye_(network.weight)
-    return network
+def elr(**options: Any) -> EarlyLearningRegularization:
+    return EarlyLearningRegularization(SAMPLES, CLASSES, **options)
 
 
-def elr(**options: Any) -> Elr:
-    method = Elr(Setting(identity, cross_entropy, SAMPLES, CLASSES, 5, TARGET), **options)
-    method.begin_epoch(1)
-    return method
-
-
-def batch(logits: Tensor, index: list[int]) -> Batch:
-    """The network passes `logits` on as they are."""
+def batch(logits: Tensor, index: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     rows = torch.tensor(index)
-    return Batch(logits, TARGET[rows], rows)
+    return logits, TARGET[rows], rows
 
 
 def naive_probabilities(logits: list[float]) -> list[float]:
@@ -42,12 +31,12 @@ def naive_probabilities(logits: list[float]) -> list[float]:
 
 @pytest.mark.parametrize(("strength", "beta"), [(3.0, 0.7), (7.0, 0.9), (0.0, 0.0)])
 def test_several_steps(strength: float, beta: float) -> None:
-    method = elr(regularization=strength, target_momentum=beta)
+    criterion = elr(regularization=strength, target_momentum=beta)
     targets = [[0.0] * CLASSES for _ in range(SAMPLES)]
     generator = torch.Generator().manual_seed(3)
     for index in ([0, 1, 2], [3, 1], [0, 1, 2, 3], [2]):
         logits = 3.0 * torch.randn(len(index), CLASSES, generator=generator)
-        result = method(batch(logits, index))
+        loss = criterion(*batch(logits, index))
         total = 0.0
         for row, sample in enumerate(index):
             p = naive_probabilities(logits[row].tolist())
@@ -57,17 +46,16 @@ def test_several_steps(strength: float, beta: float) -> None:
             agreement = sum(p[c] * t[c] for c in range(CLASSES))
             likelihood = math.exp(logits[row, TARGET[sample]]) / float(logits[row].exp().sum())
             total += -math.log(likelihood) + strength * math.log(1 - agreement)
-        assert float(result.loss.detach()) == pytest.approx(total / len(index), rel=1e-4, abs=1e-5)
-        torch.testing.assert_close(method.targets, torch.tensor(targets))
-        torch.testing.assert_close(result.losses, cross_entropy(logits, TARGET[index]))
+        assert float(loss.detach()) == pytest.approx(total / len(index), rel=1e-4, abs=1e-5)
+        torch.testing.assert_close(criterion.targets, torch.tensor(targets))
 
 
 def test_the_gradient_is_the_one_of_the_paper() -> None:
     # Lemma of the paper: p - y + lambda g, g_c = p_c / (1 - <p, t>) * sum_k (t_k - t_c) p_k
-    method = elr()
-    method.targets[0] = torch.tensor([0.1, 0.6, 0.2])
+    criterion = elr()
+    criterion.targets[0] = torch.tensor([0.1, 0.6, 0.2])
     logits = torch.tensor([[1.0, 0.5, -1.0]], requires_grad=True)
-    method(batch(logits, [0])).loss.backward()
+    criterion(*batch(logits, [0])).backward()
     p = torch.softmax(logits.detach()[0], 0)
     t = 0.7 * torch.tensor([0.1, 0.6, 0.2]) + 0.3 * p
     pull = torch.stack([((t - t[c]) * p).sum() for c in range(CLASSES)])
@@ -80,10 +68,10 @@ def test_it_holds_against_a_wrong_label() -> None:
     # The network has long answered 1, the label says 0: cross-entropy alone would raise logit 0.
     pulls = []
     for strength in (0.0, 3.0):
-        method = elr(regularization=strength)
-        method.targets[0] = torch.tensor([0.03, 0.94, 0.03])
+        criterion = elr(regularization=strength)
+        criterion.targets[0] = torch.tensor([0.03, 0.94, 0.03])
         logits = torch.tensor([[0.0, 2.0, 0.0]], requires_grad=True)
-        method(batch(logits, [0])).loss.backward()
+        criterion(*batch(logits, [0])).backward()
         assert logits.grad is not None
         pulls.append(-logits.grad[0])
     assert pulls[0][0] > 0 > pulls[0][1]
@@ -92,40 +80,40 @@ def test_it_holds_against_a_wrong_label() -> None:
 
 
 def test_certainty_stays_finite() -> None:
-    method = elr()
+    criterion = elr()
     logits = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
     for _ in range(60):  # until the target is as certain
-        result = method(batch(logits, [0]))
-    result.loss.backward()
+        loss = criterion(*batch(logits, [0]))
+    loss.backward()
     # <p, t> is (1 - 1e-4) t_y + 1e-4 (1 - t_y), with t_y = (1 - 1e-4) / (1 + 1e-4)
     own = (1 - 1e-4) / (1 + 1e-4)
     expected = 3.0 * math.log(1 - (1 - 1e-4) * own - 1e-4 * (1 - own))
-    assert float(result.loss.detach()) == pytest.approx(expected, rel=1e-3)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-3)
     assert logits.grad is not None
     assert logits.grad.tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_scores_are_high_where_answers_and_labels_differ() -> None:
-    method = elr()
+    criterion = elr()
     sure_of_zero = torch.tensor([[3.0, 0.0, 0.0]])
-    method(batch(sure_of_zero.repeat(2, 1), [0, 1]))  # labels 0 and 2
-    method(batch(sure_of_zero, [0]))
-    scores = method.sample_scores()
+    criterion(*batch(sure_of_zero.repeat(2, 1), [0, 1]))  # labels 0 and 2
+    criterion(*batch(sure_of_zero, [0]))
+    scores = criterion.sample_scores()
     # softmax(3, 0, 0) = e^3, 1, 1 over e^3 + 2, however many visits
     assert scores[0].item() == pytest.approx(2 / (math.exp(3) + 2), rel=1e-4)
     assert scores[1].item() == pytest.approx(1 - 1 / (math.exp(3) + 2), rel=1e-4)
     assert scores[2:].isnan().all()
     own, other = 1 - scores[0].item(), 1 - scores[1].item()
-    assert method.log_values() == {"target_agreement": pytest.approx((own + other) / SAMPLES)}
+    assert criterion.log_values() == {"target_agreement": pytest.approx((own + other) / SAMPLES)}
 
 
 def test_a_sample_that_is_twice_in_a_batch() -> None:
     logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
     results = []
     for order in ([0, 1, 2], [1, 2, 0]):
-        method = elr()
-        method(batch(logits[order], [[0, 0, 1][row] for row in order]))
-        results.append(method.targets.clone())
+        criterion = elr()
+        criterion(*batch(logits[order], [[0, 0, 1][row] for row in order]))
+        results.append(criterion.targets.clone())
     torch.testing.assert_close(results[0], results[1])
     mean = torch.softmax(logits[:2], 1).mean(0)
     torch.testing.assert_close(results[0][0], 0.3 * mean)
@@ -144,12 +132,6 @@ def test_a_sample_that_is_twice_in_a_batch() -> None:
 def test_refused(options: dict[str, float], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         elr(**options)
-
-
-def test_a_regression_is_refused() -> None:
-    setting = Setting(identity, mse, SAMPLES, None, 5, TARGET.float())
-    with pytest.raises(ValueError, match="'elr' does not fit a regression"):
-        Elr(setting)
 
 
 def test_hyperparameters() -> None:

@@ -1,4 +1,4 @@
-"""Backward correction: the losses of all classes, mixed such that noise evens out."""
+"""Backward correction: the losses of all classes, mixed so that the noise cancels on average."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.training.methods.base import Setting, methods
-from discrimloss.training.methods.loss_correction import LossCorrection
-from discrimloss.training.methods.transition import SMALLEST_PROBABILITY
+from discrimloss.functional import Reduction
+from discrimloss.losses.base import loss_classes
+from discrimloss.losses.loss_correction import LossCorrection
+from discrimloss.losses.transition import SMALLEST_PROBABILITY
 
 SINGULAR_CONDITION = 1e6
 """A given matrix with a condition number above it is refused."""
@@ -31,7 +32,7 @@ def backward_losses(
 
 
 def invertible(estimate: Tensor, largest_condition: float = LARGEST_CONDITION) -> Tensor:
-    """The matrix with as little of the identity as it takes, in per cent, to be inverted safely."""
+    """The matrix, mixed with the least percentage of the identity that makes it invertible."""
     identity = torch.eye(len(estimate), dtype=estimate.dtype, device=estimate.device)
     for percent in range(101):
         mixed = torch.lerp(estimate, identity, percent / 100)
@@ -40,7 +41,7 @@ def invertible(estimate: Tensor, largest_condition: float = LARGEST_CONDITION) -
     return identity
 
 
-@methods.register("backward")
+@loss_classes.register("backward")
 class BackwardCorrection(LossCorrection):
     """Backward loss correction with a known or estimated transition matrix (Patrini et al. 2017).
 
@@ -53,63 +54,76 @@ class BackwardCorrection(LossCorrection):
     suggest; by how little is ours. A given one is refused instead.
 
     Args:
-        setting: what may be known of the task.
-        transition: T, a row for each true class that adds up to 1; None, as in the paper's
-            experiments with an estimated T, if nobody knows it.
-        noise_rate: instead of T, the share of wrong labels where each wrong class is as likely: the
-            paper's symmetric noise, 1 - rate on the diagonal, the rest shared evenly.
-        anchor_percentile: as in `forward`: 97, the paper's (section 6); the likeliest sample for a
-            class of which more than half would be passed over.
-        warm_up_epochs: as in `forward`: plain training before the estimate; None for 15 % of the
-            run, ours.
-        smallest_probability: what probabilities are clipped to; 1e-7 as in the authors' code. It
-            bounds the loss: a larger one keeps the network from making much of negative losses.
+        num_samples: size of the training set.
+        num_classes: number of classes.
+        epochs: length of the run; needed where T is estimated.
+        transition: T, one row for each true class that sums to 1; None, as in the paper's
+            experiments with an estimated T, if it is not known.
+        noise_rate: instead of T, the fraction of wrong labels where each wrong class is as likely:
+            the paper's symmetric noise, 1 - rate on the diagonal, equal entries elsewhere.
+        anchor_percentile: as in `ForwardCorrection`: 97, the paper's (section 6); the likeliest
+            sample for a class of which more than half would be passed over.
+        warm_up_epochs: as in `ForwardCorrection`: epochs of cross-entropy before the estimate;
+            None for 15 % of the run, ours.
+        smallest_probability: probabilities are clipped to it; 1e-7 as in the authors' code. It
+            bounds the loss: a larger one limits what the network gains from negative losses.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
     inverse: Tensor
 
     def __init__(
         self,
-        setting: Setting,
+        num_samples: int,
+        num_classes: int,
+        epochs: int | None = None,
         *,
         transition: tuple[tuple[float, ...], ...] | None = None,
         noise_rate: float | None = None,
         anchor_percentile: float = 97.0,
         warm_up_epochs: int | None = None,
         smallest_probability: float = SMALLEST_PROBABILITY,
+        reduction: Reduction = "mean",
     ) -> None:
+        super().__init__(
+            num_samples,
+            num_classes,
+            epochs,
+            transition=transition,
+            noise_rate=noise_rate,
+            anchor_percentile=anchor_percentile,
+            warm_up_epochs=warm_up_epochs,
+            reduction=reduction,
+        )
         if not 0.0 < smallest_probability < 1.0:
             raise ValueError(
                 f"smallest_probability must be above 0 and below 1, not {smallest_probability}"
             )
-        super().__init__(
-            setting, "backward", transition, noise_rate, anchor_percentile, warm_up_epochs
-        )
         self.smallest_probability = smallest_probability
         self.register_buffer("inverse", torch.linalg.inv(self.transition), persistent=False)
 
     def check(self, transition: Tensor) -> None:
-        """Refuse a matrix without an inverse, or nearly so."""
+        """Raise a `ValueError` for a matrix without an inverse, or nearly so."""
         condition = float(torch.linalg.cond(transition))
         if not condition <= SINGULAR_CONDITION:
             raise ValueError(
-                "method 'backward' needs a transition matrix that can be inverted, this one has a "
-                f"condition number of {condition:.2g}; method 'forward' can do without"
+                "backward correction needs a transition matrix that can be inverted, this one has "
+                f"a condition number of {condition:.2g}; forward correction works with any"
             )
 
     def usable(self, estimate: Tensor) -> Tensor:
-        """The estimate, with some of the identity if need be."""
+        """The estimate, mixed with the identity if necessary."""
         return invertible(estimate)
 
     def corrected_losses(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
         """``(T^-1 l)_y``."""
         return backward_losses(log_probabilities, target, self.inverse, self.smallest_probability)
 
-    def begin_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: int) -> None:
         """Invert T, which may be a new one."""
-        super().begin_epoch(epoch)
+        super().set_epoch(epoch)
         self.inverse.copy_(torch.linalg.inv(self.transition))
 
     def hyperparameters(self) -> dict[str, Any]:
-        """T as it is inverted, once it is known, and where it is from."""
+        """T as it is inverted, once it is known, and its source."""
         return {**super().hyperparameters(), "smallest_probability": self.smallest_probability}

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from discrimloss.training.methods.base import Batch, Setting
-from discrimloss.training.methods.data_parameters import DataParameters, temperature_gradients
-from discrimloss.training.task_losses import cross_entropy, mse
+from discrimloss.losses import DataParameters
+from discrimloss.losses.base import cross_entropy
+from discrimloss.losses.data_parameters import temperature_gradients
 
 CLASSES, SAMPLES = 3, 5
 TARGET = torch.tensor([0, 2, 1, 1, 0])
@@ -19,23 +19,13 @@ LOWEST, HIGHEST = 0.7, 1.5
 Whose = Literal["class", "instance", "both"]
 
 
-def identity() -> nn.Module:
-    network = nn.Linear(CLASSES, CLASSES, bias=False)
-    nn.init.eye_(network.weight)
-    return network
-
-
 def data_parameters(**options: Any) -> DataParameters:
-    setting = Setting(identity, cross_entropy, SAMPLES, CLASSES, 5, TARGET)
-    method = DataParameters(setting, **options)
-    method.begin_epoch(1)
-    return method
+    return DataParameters(SAMPLES, CLASSES, **options)
 
 
-def batch(logits: Tensor, index: list[int]) -> Batch:
-    """The network passes `logits` on as they are."""
+def batch(logits: Tensor, index: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     rows = torch.tensor(index)
-    return Batch(logits, TARGET[rows], rows)
+    return logits, TARGET[rows], rows
 
 
 class Naive:
@@ -59,7 +49,7 @@ class Naive:
 @pytest.mark.parametrize("whose", ["class", "instance", "both"])
 def test_several_steps(whose: Whose) -> None:
     # Bounds so close, and steps so long, that some temperatures run into them.
-    method = data_parameters(
+    criterion = data_parameters(
         parameters=whose,
         instance_lr=1.5,
         instance_weight_decay=0.05,
@@ -73,7 +63,7 @@ def test_several_steps(whose: Whose) -> None:
     seen = set()
     for index in ([0, 1, 2], [3, 1], [0, 3, 2, 1], [2, 1, 3, 0], [1, 2]):
         logits = 2.0 * torch.randn(len(index), CLASSES, generator=generator)
-        result = method(batch(logits, index))
+        loss = criterion(*batch(logits, index))
         labels = TARGET[index].tolist()
         total, slopes = 0.0, []
         for row, (sample, label) in enumerate(zip(index, labels, strict=True)):
@@ -90,15 +80,14 @@ def test_several_steps(whose: Whose) -> None:
             slopes.append((z[label] - mean_logit) / sigma**2 / len(index))
         if whose != "instance":
             classes.move(labels, slopes)
-            actual = method.temperatures["class"].log_sigma
+            actual = criterion.temperatures["class"].log_sigma
             torch.testing.assert_close(actual, torch.tensor(classes.log))
         if whose != "class":
             instances.move(index, slopes)
-            actual = method.temperatures["instance"].log_sigma
+            actual = criterion.temperatures["instance"].log_sigma
             torch.testing.assert_close(actual, torch.tensor(instances.log))
             seen |= {round(math.exp(instances.log[sample]), 6) for sample in index}
-        assert float(result.loss.detach()) == pytest.approx(total / len(index), rel=1e-5)
-        torch.testing.assert_close(result.losses, cross_entropy(logits, TARGET[index]))
+        assert float(loss) == pytest.approx(total / len(index), rel=1e-5)
     if whose == "instance":
         assert {LOWEST, HIGHEST} < seen
 
@@ -119,49 +108,51 @@ def test_by_hand() -> None:
     # 2 - 2 p = 0.2384058440 and 0 - 2 p = -1.7615941560
     torch.testing.assert_close(slopes, torch.tensor([0.2384058440, -1.7615941560]))
 
-    method = data_parameters()
-    method(batch(logits, [0, 2]))  # labels 0 and 1
+    criterion = data_parameters()
+    criterion(*batch(logits, [0, 2]))  # labels 0 and 1
     # log sigma = -lr * slope / 2, with lr = 0.2
     expected = torch.tensor([-0.0238405844, 0.0, 0.1761594156, 0.0, 0.0])
-    torch.testing.assert_close(method.temperatures["instance"].log_sigma, expected)
+    torch.testing.assert_close(criterion.temperatures["instance"].log_sigma, expected)
 
 
 def test_only_what_is_in_the_batch_moves() -> None:
-    method = data_parameters(parameters="both", instance_weight_decay=0.1, class_weight_decay=0.1)
+    criterion = data_parameters(
+        parameters="both", instance_weight_decay=0.1, class_weight_decay=0.1
+    )
     logits = torch.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 0.0]])
-    method(batch(logits, [0, 1]))  # labels 0 and 2
-    before = {name: value.clone() for name, value in method.temperatures.state_dict().items()}
-    method(batch(logits[:1], [0]))
-    for name, value in method.temperatures.state_dict().items():
+    criterion(*batch(logits, [0, 1]))  # labels 0 and 2
+    before = {name: value.clone() for name, value in criterion.temperatures.state_dict().items()}
+    criterion(*batch(logits[:1], [0]))
+    for name, value in criterion.temperatures.state_dict().items():
         if name.endswith(("log_sigma", "velocity")):  # momentum and decay rest, too
             unmoved = [row for row in range(len(value)) if row != 0]
             assert torch.equal(value[unmoved], before[name][unmoved]), name
-    assert not torch.equal(method.temperatures["class"].velocity, before["class.velocity"])
+    assert not torch.equal(criterion.temperatures["class"].velocity, before["class.velocity"])
 
 
 def test_the_network_learns_less_from_a_hot_sample() -> None:
     logits = torch.tensor([[0.0, 2.0, 0.0]])  # the label is 0
     gradients = []
     for log_sigma in (0.0, math.log(10.0)):
-        method = data_parameters()
-        method.temperatures["instance"].log_sigma[0] = log_sigma
+        criterion = data_parameters()
+        criterion.temperatures["instance"].log_sigma[0] = log_sigma
         inputs = logits.clone().requires_grad_()
-        method(batch(inputs, [0])).loss.backward()
+        criterion(*batch(inputs, [0])).backward()
         assert inputs.grad is not None
         gradients.append(inputs.grad.norm())
     assert gradients[1] < gradients[0] / 5
 
 
 def test_the_score_is_the_instance_temperature() -> None:
-    method = data_parameters()
+    criterion = data_parameters()
     answers = torch.tensor([[3.0, 0.0, 0.0], [3.0, 0.0, 0.0]])
     for _ in range(5):
-        method(batch(answers, [0, 1]))  # right about label 0, wrong about label 2
-    scores = method.sample_scores()
+        criterion(*batch(answers, [0, 1]))  # right about label 0, wrong about label 2
+    scores = criterion.sample_scores()
     assert scores is not None
     assert scores[0] < 1.0 < scores[1]
     assert scores[2:].isnan().all()
-    log_values = method.log_values()
+    log_values = criterion.log_values()
     assert log_values["highest_instance_temperature"] == scores[1].item()
     assert log_values["mean_instance_temperature"] == pytest.approx(
         (scores[0].item() + scores[1].item() + 3.0) / 5
@@ -170,11 +161,11 @@ def test_the_score_is_the_instance_temperature() -> None:
 
 
 def test_a_sample_that_is_twice_in_a_batch_moves_by_both() -> None:
-    method = data_parameters(instance_lr=1.0)
+    criterion = data_parameters(instance_lr=1.0)
     logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    method(batch(logits, [4, 4]))
+    criterion(*batch(logits, [4, 4]))
     slopes = temperature_gradients(logits, TARGET[[4, 4]], torch.ones(2))
-    moved = method.temperatures["instance"].log_sigma[4]
+    moved = criterion.temperatures["instance"].log_sigma[4]
     torch.testing.assert_close(moved, -slopes.sum() / 2)
 
 
@@ -195,10 +186,13 @@ def test_refused(options: dict[str, Any], word: str) -> None:
         data_parameters(**options)
 
 
-def test_a_regression_is_refused() -> None:
-    setting = Setting(identity, mse, SAMPLES, None, 5, TARGET.float())
-    with pytest.raises(ValueError, match="'data_parameters' does not fit a regression"):
-        DataParameters(setting)
+def test_it_says_which_size_it_needs() -> None:
+    with pytest.raises(ValueError, match="need num_samples"):
+        DataParameters(num_classes=CLASSES)
+    with pytest.raises(ValueError, match="need num_classes"):
+        DataParameters(SAMPLES, parameters="both")
+    of_classes = DataParameters(num_classes=CLASSES, parameters="class")
+    assert of_classes(torch.zeros(2, CLASSES), TARGET[:2]).isfinite()  # without an index
 
 
 def test_hyperparameters() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.special import lambertw
 
-from discrimloss.training.methods.lambert_w import BRANCH_POINT, lambert_w
+from discrimloss.losses.lambert_w import BRANCH_POINT, lambert_w
 
 DTYPES = [torch.float32, torch.float64]
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
-from discrimloss.training.methods.backward import BackwardCorrection, backward_losses, invertible
-from discrimloss.training.methods.base import Batch, Setting
-from discrimloss.training.task_losses import cross_entropy
+from discrimloss.losses import BackwardCorrection
+from discrimloss.losses.backward_correction import backward_losses, invertible
+from discrimloss.losses.base import cross_entropy
 
 T = ((0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 INVERSE = [[2.0, -1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -21,45 +20,33 @@ INDEX = torch.arange(2)
 LOG2 = math.log(2.0)
 
 
-class Answer(nn.Module):
-    def __init__(self, log_probabilities: Tensor) -> None:
-        super().__init__()
-        self.table = nn.Parameter(log_probabilities.clone())
-
-    def forward(self, index: Tensor) -> Tensor:
-        return self.table[index]
-
-
-def backward(epochs: int = 4, probabilities: Tensor = P, **options: Any) -> BackwardCorrection:
-    setting = Setting(lambda: Answer(probabilities.log()), cross_entropy, 2, 3, epochs, TARGET)
-    return BackwardCorrection(setting, **options)
+def backward(**options: Any) -> BackwardCorrection:
+    criterion = BackwardCorrection(num_samples=2, num_classes=3, epochs=4, **options)
+    criterion.set_targets(TARGET)
+    return criterion
 
 
 def test_losses_by_hand() -> None:
-    method = backward(transition=T)
-    method.begin_epoch(1)
-    result = method(Batch(INDEX, TARGET, INDEX))
+    criterion = backward(transition=T, reduction="none")
+    losses = criterion(P.log(), TARGET, INDEX)
     # 2 * log 2 - 1 * log 4 = 0 for the first, 1 * log 2 for the second
-    torch.testing.assert_close(result.loss, torch.tensor(LOG2 / 2))
-    torch.testing.assert_close(result.losses, torch.tensor([LOG2, LOG2]))
+    torch.testing.assert_close(losses, torch.tensor([0.0, LOG2]))
     # the label 0 is always right; of the label 1, 0.5 / (0.5 * 0.25 + 0.5) is
-    torch.testing.assert_close(method.sample_scores(), torch.tensor([0.0, 1 - 0.5 / 0.625]))
+    torch.testing.assert_close(criterion.sample_scores(), torch.tensor([0.0, 1 - 0.5 / 0.625]))
 
 
 def test_the_gradient_by_hand() -> None:
-    method = backward(transition=T)
-    method.begin_epoch(1)
-    method(Batch(INDEX[:1], TARGET[:1], INDEX[:1])).loss.backward()
+    logits = P[:1].log().requires_grad_()
+    backward(transition=T)(logits, TARGET[:1], INDEX[:1]).backward()
     # rows of the inverse add up to 1, so d/dz is p - row y of the inverse
     expected = P[0] - torch.tensor(INVERSE[0])
-    torch.testing.assert_close(method.networks[0].table.grad[0], expected)
+    assert logits.grad is not None
+    torch.testing.assert_close(logits.grad[0], expected)
 
 
 def test_without_noise_it_is_plain() -> None:
-    method = backward(noise_rate=0.0)
-    method.begin_epoch(1)
-    result = method(Batch(INDEX, TARGET, INDEX))
-    torch.testing.assert_close(result.loss.detach(), result.losses.mean(), rtol=0, atol=0)
+    loss = backward(noise_rate=0.0)(P.log(), TARGET, INDEX)
+    torch.testing.assert_close(loss, cross_entropy(P.log(), TARGET).mean(), rtol=0, atol=0)
 
 
 def test_on_average_over_the_noise_it_is_the_loss_of_the_true_class() -> None:
@@ -108,16 +95,16 @@ def test_an_estimate_is_mixed_with_as_little_of_the_identity_as_it_takes() -> No
 
 def test_an_estimated_matrix_is_inverted_from_the_next_epoch_on() -> None:
     probabilities = torch.tensor([[0.8, 0.1, 0.1], [0.3, 0.4, 0.3]])
-    method = backward(probabilities=probabilities, anchor_percentile=100.0)
-    method.begin_epoch(1)
-    method(Batch(INDEX, TARGET, INDEX))
-    assert torch.equal(method.inverse, torch.eye(3).double())
-    method.begin_epoch(2)
+    criterion = backward(anchor_percentile=100.0)
+    criterion.set_epoch(1)
+    criterion(probabilities.log(), TARGET, INDEX)
+    assert torch.equal(criterion.inverse, torch.eye(3).double())
+    criterion.set_epoch(2)
     # the third class is the likeliest in the second row: T is singular, and mixed
     rows = torch.tensor([[0.8, 0.1, 0.1], [0.3, 0.4, 0.3], [0.3, 0.4, 0.3]]).double()
-    assert float(torch.linalg.cond(method.transition)) <= 100
-    torch.testing.assert_close(method.transition, invertible(rows), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(method.inverse @ method.transition, torch.eye(3).double())
-    result = method(Batch(INDEX, TARGET, INDEX))
-    expected = (method.inverse.float()[TARGET] * -probabilities.log()).sum(1).mean()
-    torch.testing.assert_close(result.loss.detach(), expected)
+    assert float(torch.linalg.cond(criterion.transition)) <= 100
+    torch.testing.assert_close(criterion.transition, invertible(rows), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(criterion.inverse @ criterion.transition, torch.eye(3).double())
+    loss = criterion(probabilities.log(), TARGET, INDEX)
+    expected = (criterion.inverse.float()[TARGET] * -probabilities.log()).sum(1).mean()
+    torch.testing.assert_close(loss, expected)

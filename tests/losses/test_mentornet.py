@@ -6,44 +6,38 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from discrimloss.training.methods import mentor as mentor_module
-from discrimloss.training.methods.base import Batch, Setting
-from discrimloss.training.methods.mentor import (
+from discrimloss.losses import MentorNet
+from discrimloss.losses import mentor as mentor_module
+from discrimloss.losses.base import cross_entropy
+from discrimloss.losses.mentor import (
     WIDEST_DIFFERENCE,
     predefined_curriculum,
     ramp_at,
     synthetic_samples,
     trained_mentor,
 )
-from discrimloss.training.methods.mentornet import MentorNet, moved_percentile
-from discrimloss.training.task_losses import cross_entropy, mse
+from discrimloss.losses.mentornet import moved_percentile
 
 EPOCHS = 10
 RAMP, RAMP_FROM = 1.0, 0.9  # the defaults
 TARGET = torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 1, 1])
-# Answers z to labels y: the loss is log(1 + exp(-z)) for y = 0 and log(1 + exp(z)) for y = 1.
+# Logits z for labels y: the loss is log(1 + exp(-z)) for y = 0 and log(1 + exp(z)) for y = 1.
 MARGINS = torch.tensor([3.0, 3.5, 4.0, 2.5, 3.0, 2.8, 3.2, 1.5, 4.0, 6.0])
 # 0.0486, 0.0298, 0.0181, 0.0789, 0.0486, 0.0590, 0.0399, 1.7014, 4.0182, 6.0025
 LOSSES = torch.where(TARGET == 0, (-MARGINS).exp(), MARGINS.exp()).log1p()
 INPUTS = torch.stack([MARGINS, torch.zeros(10)], dim=1)
 
 
-def identity() -> nn.Module:
-    network = nn.Linear(2, 2, bias=False)
-    nn.init.eye_(network.weight)
-    return network
-
-
-def method(seed: int = 0, epochs: int = EPOCHS, **options: Any) -> MentorNet:
+def mentornet(seed: int = 0, **options: Any) -> MentorNet:
     torch.manual_seed(seed)
-    return MentorNet(Setting(identity, cross_entropy, 10, 2, epochs, TARGET), **options)
+    return MentorNet(num_samples=10, num_classes=2, epochs=EPOCHS, **options)
 
 
-def batch(rows: Tensor | None = None) -> Batch:
-    rows = torch.arange(10) if rows is None else rows
-    return Batch(INPUTS[rows], TARGET[rows], rows)
+def losses_of(criterion: MentorNet, logits: Tensor = INPUTS) -> Tensor:
+    loss: Tensor = criterion(logits, TARGET, torch.arange(10))
+    return loss
 
 
 def test_the_curriculum_by_hand() -> None:
@@ -120,12 +114,12 @@ class TestMentor:
         torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
 
     def test_everyone_gets_a_copy_that_does_not_learn(self) -> None:
-        one, other = method(), method(seed=1)
+        one, other = mentornet(), mentornet(seed=1)
         assert {name for name in one.state_dict() if name.startswith("mentor.lstm.")}
         assert not any(parameter.requires_grad for parameter in one.mentor.parameters())
         one.mentor.answer.bias.zero_()
         assert float(other.mentor.answer.bias) != 0.0
-        assert float(method().mentor.answer.bias) != 0.0
+        assert float(mentornet().mentor.answer.bias) != 0.0
 
 
 def test_the_moving_percentile_by_a_loop() -> None:
@@ -143,30 +137,30 @@ def test_the_moving_percentile_by_a_loop() -> None:
 
 
 def test_in_the_burn_in_samples_are_left_out_at_random_and_weigh_1_otherwise() -> None:
-    net = method(burn_in=0.4, burn_in_drop_rate=0.5, percentile=0.7)
+    net = mentornet(burn_in=0.4, burn_in_drop_rate=0.5, percentile=0.7)
     kept_in_epochs = []
     for epoch in (1, 2, 3, 4):
-        net.begin_epoch(epoch)
+        net.set_epoch(epoch)
         kept = torch.rand(10, generator=net.draws.generator(epoch)) >= 0.5
         kept_in_epochs.append(kept)
-        result = net(batch())
-        torch.testing.assert_close(result.losses, LOSSES)
-        torch.testing.assert_close(result.loss, (LOSSES * kept).sum() / 10)
-        assert net.sample_scores().isnan().all()
+        torch.testing.assert_close(losses_of(net), (LOSSES * kept).sum() / 10)
+        scores = net.sample_scores()
+        assert scores is not None
+        assert scores.isnan().all()
     kept = torch.stack(kept_in_epochs)
     assert 0.2 < float(kept.float().mean()) < 0.8
     assert (kept != kept[0]).any()
 
 
 def test_then_the_mentor_weighs() -> None:
-    net = method(burn_in=0.2, drop_rate=0.3, percentile=0.75, percentile_decay=0.5)
+    net = mentornet(burn_in=0.2, drop_rate=0.3, percentile=0.75, percentile_decay=0.5)
     # The 75 % of ten losses: 0.75 * 9 = 6.75, the 7th from 0 of the ordered: 1.7014. It is the same
     # in every step, so lambda1 stays. 0.1 more for the sample that lies on it: clear of the jump.
     assert float(LOSSES.sort().values[7]) == pytest.approx(1.7014, abs=1e-4)
     for epoch in range(1, EPOCHS + 1):
-        net.begin_epoch(epoch)
+        net.set_epoch(epoch)
         net.moving_percentile += 0.2  # lambda1 = 0.5 * (1.7014 + 0.2) + 0.5 * 1.7014
-        result = net(batch())
+        loss = losses_of(net)
         threshold = float(net.moving_percentile)
         if epoch <= 2:
             continue
@@ -175,20 +169,20 @@ def test_then_the_mentor_weighs() -> None:
         weights = torch.tensor([1.0] * 8 + [0.0] * 2)
         kept = torch.rand(10, generator=net.draws.generator(epoch)) >= 0.3
         expected = (weights * kept * LOSSES).sum() / 10
-        torch.testing.assert_close(result.loss, expected, atol=0.02, rtol=0)
+        torch.testing.assert_close(loss, expected, atol=0.02, rtol=0)
     scores = net.sample_scores()
     torch.testing.assert_close(scores, torch.tensor([0.0] * 8 + [1.0] * 2), atol=0.02, rtol=0)
 
 
 def test_at_the_end_the_weights_fall_linearly() -> None:
     # lambda1 is the loss at 0.55 * 9 = 4.95, the 5th from 0: 0.0590. One at 0.5590 weighs 1 - 0.5.
-    net = method(percentile=0.55, drop_rate=0.0)
-    inputs, target = INPUTS.clone(), TARGET
+    net = mentornet(percentile=0.55, drop_rate=0.0)
+    inputs = INPUTS.clone()
     inputs[7, 0] = torch.tensor(0.5590).expm1().log()
     weights = {}
     for epoch in (EPOCHS - 1, EPOCHS):
-        net.begin_epoch(epoch)
-        net(Batch(inputs, target, torch.arange(10)))
+        net.set_epoch(epoch)
+        losses_of(net, inputs)
         weights[epoch] = 1.0 - float(net.distrust.total[7])
         net.distrust.total.zero_()
     assert float(net.moving_percentile) == pytest.approx(0.0590, abs=1e-4)
@@ -197,29 +191,29 @@ def test_at_the_end_the_weights_fall_linearly() -> None:
 
 
 def test_the_weights_are_held_constant() -> None:
-    net = method(percentile=0.6, drop_rate=0.0)
-    net.begin_epoch(5)
-    net(batch()).loss.backward()
+    net = mentornet(percentile=0.6, drop_rate=0.0)
+    net.set_epoch(5)
+    logits, reference = INPUTS.clone().requires_grad_(), INPUTS.clone().requires_grad_()
+    losses_of(net, logits).backward()
     weights = net.mentor(LOSSES, net.moving_percentile, TARGET, torch.full((10,), 40))
-    reference = identity()
-    (weights * cross_entropy(reference(INPUTS), TARGET)).mean().backward()
-    torch.testing.assert_close(net.networks[0].weight.grad, reference.weight.grad)
+    (weights * cross_entropy(reference, TARGET)).mean().backward()
+    torch.testing.assert_close(logits.grad, reference.grad)
 
 
 def test_the_percentile_follows_from_the_noise_rate() -> None:
-    net = method(noise_rate=0.2)
-    net.begin_epoch(1)
-    net(batch())
+    net = mentornet(noise_rate=0.2)
+    net.set_epoch(1)
+    losses_of(net)
     # 0.8 of 9 is 7.2: the 7th from 0
     assert float(net.moving_percentile) == pytest.approx(1.7014, abs=1e-4)
     assert net.hyperparameters()["percentile"] == pytest.approx(0.8)
     assert net.hyperparameters()["noise_rate_source"] == "given"
     assert net.log_values()["noise_rate"] == pytest.approx(0.2)
-    estimating = method()
-    estimating.begin_epoch(1)  # too early for an estimate: every label is trusted
-    estimating(batch())
+    estimating = mentornet()
+    estimating.set_epoch(1)  # too early for an estimate: every label is trusted
+    losses_of(estimating)
     assert float(estimating.moving_percentile) == pytest.approx(6.0025, abs=1e-4)
-    assert "noise_rate" not in method(percentile=0.7).log_values()
+    assert "noise_rate" not in mentornet(percentile=0.7).log_values()
 
 
 @pytest.mark.parametrize(
@@ -240,10 +234,13 @@ def test_the_percentile_follows_from_the_noise_rate() -> None:
 )
 def test_what_is_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        method(**options)
+        mentornet(**options)
 
 
-def test_a_regression_is_refused() -> None:
-    setting = Setting(identity, mse, 10, None, EPOCHS, torch.zeros(10))
-    with pytest.raises(ValueError, match=r"mentornet.*regression.*embeds the label"):
-        MentorNet(setting)
+def test_the_history_is_kept_where_the_rate_is_estimated() -> None:
+    net = mentornet()
+    losses_of(net)
+    assert net.history is not None
+    torch.testing.assert_close(net.history.average_losses, LOSSES)
+    assert mentornet(noise_rate=0.2).history is None
+    assert mentornet(percentile=0.7).history is None

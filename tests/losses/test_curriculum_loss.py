@@ -9,23 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
-from discrimloss.training.methods.base import Batch, Setting, methods
-from discrimloss.training.methods.curriculum_loss import (
-    CurriculumLoss,
-    hard_hinge,
-    margins,
-    selection,
-    soft_hinge,
-)
-from discrimloss.training.task_losses import cross_entropy, mse
+from discrimloss.losses import CurriculumLoss
+from discrimloss.losses.curriculum_loss import hard_hinge, margins, selection, soft_hinge
 
 LOGITS = torch.tensor([[3.0, 0.0, 1.0], [0.5, 0.0, 0.2], [0.0, 1.0, 0.0], [2.0, -1.0, 5.0]])
 TARGET = torch.tensor([0, 0, 2, 0])
 MARGINS = [2.0, 0.3, -1.0, -3.0]
 HARD = [0.0, 0.7, 2.0, 4.0]
-# 1 + cross-entropy where the label is not the answer:
+# 1 + cross-entropy where the prediction is wrong:
 # log(1 + e + 1) - 0, and log(e^2 + e^-1 + e^5) - 2
 SOFT = [0.0, 0.7, 1.0 + 1.5514447140, 1.0 + 3.0509457307]
 
@@ -82,19 +74,8 @@ def test_the_selection_by_hand() -> None:
     assert selection(torch.tensor(MARGINS), 0.8).tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
-def identity() -> nn.Module:
-    network = nn.Linear(3, 3, bias=False)
-    nn.init.eye_(network.weight)
-    return network
-
-
-def method(**options: Any) -> CurriculumLoss:
-    setting = Setting(identity, cross_entropy, 4, 3, 20, TARGET)
-    return CurriculumLoss(setting, **options)
-
-
-def gradient_of(expected: Tensor, network: nn.Module) -> Tensor:
-    return torch.autograd.grad(expected, list(network.parameters()))[0]
+def curriculum_loss(**options: Any) -> CurriculumLoss:
+    return CurriculumLoss(num_samples=4, epochs=20, **options)
 
 
 @pytest.mark.parametrize(
@@ -109,49 +90,48 @@ def gradient_of(expected: Tensor, network: nn.Module) -> Tensor:
 def test_the_loss_is_that_of_the_selected_over_the_whole_batch(
     options: dict[str, Any], rows: list[int], values: list[float]
 ) -> None:
-    trained = method(**options, warmup=0.1)
-    trained.begin_epoch(3)
-    result = trained(Batch(LOGITS, TARGET, torch.arange(4)))
-    assert float(result.loss.detach()) == pytest.approx(sum(values[row] for row in rows) / 4)
-    torch.testing.assert_close(result.losses, cross_entropy(LOGITS, TARGET))
-    result.loss.backward()
-
-    reference = identity()
-    output = reference(LOGITS)[rows]
+    criterion = curriculum_loss(**options, warmup=0.1)
+    criterion.set_epoch(3)
+    logits, reference = LOGITS.clone().requires_grad_(), LOGITS.clone().requires_grad_()
+    loss = criterion(logits, TARGET, torch.arange(4))
+    assert float(loss.detach()) == pytest.approx(sum(values[row] for row in rows) / 4)
+    loss.backward()
     if values is SOFT:
-        hinges = soft_hinge(output, TARGET[rows])
+        hinges = soft_hinge(reference[rows], TARGET[rows])
     else:
-        hinges = hard_hinge(margins(output, TARGET[rows]))
-    torch.testing.assert_close(
-        trained.networks[0].weight.grad, gradient_of(hinges.sum() / 4, reference)
-    )
+        hinges = hard_hinge(margins(reference[rows], TARGET[rows]))
+    (hinges.sum() / 4).backward()
+    torch.testing.assert_close(logits.grad, reference.grad)
 
 
 def test_at_first_all_are_selected_then_the_score_tells_the_worst() -> None:
-    trained = method(noise_rate=0.5, warmup=0.1)
-    assert trained.hyperparameters()["warmup_epochs"] == 2
+    criterion = curriculum_loss(noise_rate=0.5, warmup=0.1)
+    assert criterion.hyperparameters()["warmup_epochs"] == 2
     for epoch in (1, 2):
-        trained.begin_epoch(epoch)
-        result = trained(Batch(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3])))
-        assert float(result.loss.detach()) == pytest.approx(sum(SOFT[1:]) / 3)
+        criterion.set_epoch(epoch)
+        loss = criterion(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3]))
+        assert float(loss) == pytest.approx(sum(SOFT[1:]) / 3)
     for _ in range(2):
-        trained.begin_epoch(3)
+        criterion.set_epoch(3)
         # C = 0.25 * 3 + 0.5 * 2 = 1.75: sums 0.7, 2.7, 6.7 against 1.75, 0.75, -0.25
-        result = trained(Batch(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3])))
-        assert float(result.loss.detach()) == pytest.approx(SOFT[1] / 3)
-    scores = trained.sample_scores()
+        loss = criterion(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3]))
+        assert float(loss) == pytest.approx(SOFT[1] / 3)
+    scores = criterion.sample_scores()
+    assert scores is not None
     assert scores[1:].tolist() == [0.0, 0.5, 0.5]
     assert math.isnan(scores[0])
 
 
 def test_where_nothing_is_selected_nothing_moves() -> None:
-    trained = method(noise_rate=0.0)
-    trained.begin_epoch(4)
+    criterion = curriculum_loss(noise_rate=0.0)
+    criterion.set_epoch(4)
     # C = 1 + 1, below the loss of 4
-    result = trained(Batch(LOGITS[3:], TARGET[3:], torch.tensor([3])))
-    result.loss.backward()
-    assert float(result.loss.detach()) == 0.0
-    assert not trained.networks[0].weight.grad.any()
+    logits = LOGITS[3:].clone().requires_grad_()
+    loss = criterion(logits, TARGET[3:], torch.tensor([3]))
+    loss.backward()
+    assert float(loss.detach()) == 0.0
+    assert logits.grad is not None
+    assert not logits.grad.any()
 
 
 @pytest.mark.parametrize(
@@ -164,63 +144,57 @@ def test_where_nothing_is_selected_nothing_moves() -> None:
 def test_the_rate_is_estimated_until_the_selection_follows_it(
     warmup: float, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = method(warmup=warmup)
+    criterion = curriculum_loss(warmup=warmup)
     rates = []
     for epoch in range(3, 8):
         estimate = SimpleNamespace(noise_rate=epoch / 10)
-        monkeypatch.setattr(trained.hinge_history, "verdicts", lambda said=estimate: said)
-        trained.begin_epoch(epoch)
-        rates.append(trained.log_values()["noise_rate"])
+        monkeypatch.setattr(criterion.hinge_history, "verdicts", lambda said=estimate: said)
+        criterion.set_epoch(epoch)
+        rates.append(criterion.log_values()["noise_rate"])
     assert rates == expected
     # All are learned from until the last estimate.
-    assert trained.hyperparameters()["warmup_epochs"] == max(5, 20 * warmup)
-    assert trained.hyperparameters()["noise_rate_source"] == "estimated"
+    assert criterion.hyperparameters()["warmup_epochs"] == max(5, 20 * warmup)
+    assert criterion.hyperparameters()["noise_rate_source"] == "estimated"
 
 
 def test_what_is_estimated_from_are_the_hinge_losses() -> None:
-    trained = method()
-    trained.begin_epoch(1)
-    trained(Batch(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3])))
-    assert trained.hinge_history is not None
-    torch.testing.assert_close(trained.hinge_history.average_losses[1:], torch.tensor(SOFT[1:]))
-    assert trained.hinge_history.average_losses[0].isnan()
-    assert method(noise_rate=0.2).hinge_history is None
+    criterion = curriculum_loss()
+    criterion.set_epoch(1)
+    criterion(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3]))
+    assert criterion.hinge_history is not None
+    torch.testing.assert_close(criterion.hinge_history.average_losses[1:], torch.tensor(SOFT[1:]))
+    assert criterion.hinge_history.average_losses[0].isnan()
+    assert curriculum_loss(noise_rate=0.2).hinge_history is None
 
 
 def test_a_rate_that_was_estimated_before_a_resume_counts() -> None:
-    trained = method()
-    trained.noise_rate.value.fill_(0.5)
-    trained.noise_rate.estimated_in.fill_(6)
-    resumed = method()
-    resumed.load_state_dict(trained.state_dict())
-    resumed.begin_epoch(6)
-    result = resumed(Batch(LOGITS, TARGET, torch.arange(4)))
-    assert float(result.loss.detach()) == pytest.approx((SOFT[0] + SOFT[1]) / 4)
+    criterion = curriculum_loss()
+    criterion.noise_rate.value.fill_(0.5)
+    criterion.noise_rate.estimated_in.fill_(6)
+    resumed = curriculum_loss()
+    resumed.load_state_dict(criterion.state_dict())
+    resumed.set_epoch(6)
+    loss = resumed(LOGITS, TARGET, torch.arange(4))
+    assert float(loss) == pytest.approx((SOFT[0] + SOFT[1]) / 4)
 
 
 def test_losses_of_half_precision_are_taken_in_single() -> None:
-    trained = method(noise_rate=0.0).to(torch.bfloat16)
-    trained.begin_epoch(4)
-    result = trained(Batch(LOGITS.bfloat16(), TARGET, torch.arange(4)))
-    assert result.loss.dtype == torch.float32
-    assert float(result.loss.detach()) == pytest.approx(sum(SOFT[:3]) / 4, rel=1e-2)
-
-
-def test_a_regression_is_refused() -> None:
-    setting = Setting(identity, mse, 4, None, 20, torch.zeros(4))
-    with pytest.raises(ValueError, match="'curriculum_loss' does not fit a regression"):
-        methods.get("curriculum_loss")(setting)
+    criterion = curriculum_loss(noise_rate=0.0).to(torch.bfloat16)
+    criterion.set_epoch(4)
+    loss = criterion(LOGITS.bfloat16(), TARGET, torch.arange(4))
+    assert loss.dtype == torch.float32
+    assert float(loss) == pytest.approx(sum(SOFT[:3]) / 4, rel=1e-2)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"noise_rate": 1.0}, "noise_rate must be"),
-        ({"warmup": -0.1}, "warmup must be a part"),
-        ({"warmup": 1.1}, "warmup must be a part"),
+        ({"warmup": -0.1}, "warmup must be a fraction"),
+        ({"warmup": 1.1}, "warmup must be a fraction"),
         ({"hinge": "square"}, "hinge must be 'soft' or 'hard'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        method(**options)
+        curriculum_loss(**options)

@@ -1,4 +1,4 @@
-"""SuperLoss on top of unreduced losses: pure functions, and a module that knows ``tau``.
+"""SuperLoss: each task loss weighted by a confidence that follows from the loss itself.
 
 ``SL(l, sigma) = (l - tau) sigma + lambda (log sigma)^2`` (Castells et al. 2020), with the
 confidence ``sigma`` that minimises it.
@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from discrimloss.functional import at_least_float32
+from discrimloss.functional import Reduction, at_least_float32
+from discrimloss.losses.base import IndexedLoss, TaskLoss, cross_entropy, loss_classes
+from discrimloss.losses.lambert_w import BRANCH_POINT, lambert_w
+from discrimloss.losses.sample_state import SampleMean
 from discrimloss.state.gathering import gather_rows
-from discrimloss.state.table import FixedDtypeModule
-from discrimloss.training.methods.lambert_w import BRANCH_POINT, lambert_w
 
 Threshold = Literal["log_classes", "ema", "mean"] | float
 
@@ -57,19 +58,34 @@ class SuperLossTerms(NamedTuple):
     """SuperLoss of a batch."""
 
     values: Tensor
-    """Shape (batch,). Their derivative by the task loss is the confidence: it minimises the value,
-    so it counts as a constant; and where it is clamped, it is one."""
+    """Shape (batch,). Their derivative in the task loss is the confidence: it minimises the value,
+    so it counts as a constant, and where it is clamped, it is one."""
     log_confidence: Tensor
     """Shape (batch,), at most 1, without gradient."""
 
 
-class SuperLoss(FixedDtypeModule):
-    """SuperLoss of unreduced task losses. Its state is ``tau``, where that moves.
+@loss_classes.register("superloss")
+class SuperLoss(IndexedLoss):
+    """SuperLoss: a confidence for every loss, in closed form by Lambert W (Castells et al. 2020).
+
+    The confidence is above 1, at most e, for losses below a threshold, and falls towards 0 for
+    losses far above it. It fits any task loss. The state is ``tau``, where that moves.
 
     Args:
-        num_classes: None for a regression.
-        threshold: ``tau``; None is ``"log_classes"`` or, for a regression, ``"ema"``.
-        regularization: ``lambda``; None is 1 or, for a regression, ``tau / log 10``.
+        num_samples: size of the training set; needed for `sample_scores`.
+        num_classes: number of classes; None for a regression.
+        confidence_threshold: ``tau``, which divides easy from hard. ``"log_classes"``: log C, the
+            loss of a uniform prediction; ``"ema"``: moving average of the batch mean with their
+            decay 0.9; ``"mean"``: mean of all losses seen; or a number. None is ``"log_classes"``,
+            as in the classification experiments of their paper (section 4), and for a regression,
+            where there is no such constant, ``"ema"``, one of the two averages it offers
+            (section 3).
+        confidence_regularization: ``lambda``: the larger, the nearer all confidences are to 1. None
+            is 1, what their paper takes for CIFAR-10 (section 4; for CIFAR-100 it takes 0.25). For
+            a regression None is ``tau / log 10``, ours: lambda has the unit of the loss, so that no
+            constant fits every task; this is its ratio to tau on CIFAR-10.
+        task_loss: ``(logits, target)`` to losses of shape (batch,).
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
     tau: Tensor
@@ -77,11 +93,16 @@ class SuperLoss(FixedDtypeModule):
 
     def __init__(
         self,
-        num_classes: int | None,
-        threshold: Threshold | None = None,
-        regularization: float | None = None,
+        num_samples: int | None = None,
+        num_classes: int | None = None,
+        *,
+        confidence_threshold: Literal["log_classes", "ema", "mean"] | float | None = None,
+        confidence_regularization: float | None = None,
+        task_loss: TaskLoss = cross_entropy,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
+        super().__init__(num_samples, num_classes, task_loss=task_loss, reduction=reduction)
+        threshold, regularization = confidence_threshold, confidence_regularization
         if threshold is None:
             threshold = "ema" if num_classes is None else "log_classes"
         if regularization is None and num_classes is not None:
@@ -92,15 +113,19 @@ class SuperLoss(FixedDtypeModule):
         self.regularization = regularization
         self.register_buffer("tau", torch.tensor(start, dtype=torch.float32))
         self.register_buffer("seen", torch.tensor(0))
+        self.distrust = SampleMean(num_samples)
 
-    def forward(self, losses: Tensor) -> SuperLossTerms:
-        """Of this process's task losses, after ``tau`` has followed those of all processes."""
+    def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """SuperLoss, after ``tau`` has followed the task losses of all processes."""
+        losses = self.task_losses(logits, target)
         if self.threshold in ("ema", "mean"):
             self._follow(gather_rows(losses.detach()).float())
-        return self.terms(losses)
+        terms = self.terms(losses)
+        self.distrust.add(-terms.log_confidence, index)
+        return terms.values
 
     def terms(self, losses: Tensor) -> SuperLossTerms:
-        """With ``tau`` as it stands; float32 at least."""
+        """SuperLoss of some task losses with the current ``tau``; float32 at least."""
         losses = at_least_float32(losses)
         tau, regularization = self.tau.to(losses), self.regularization_now.to(losses)
         log_confidence = log_confidences(losses, tau, regularization)
@@ -116,18 +141,22 @@ class SuperLoss(FixedDtypeModule):
 
     @torch.no_grad()
     def _follow(self, losses: Tensor) -> None:
-        finite = losses.isfinite()  # one bad loss must not spoil all that come after it
+        finite = losses.isfinite()  # one bad loss must not spoil all later ones
         number = finite.sum()
         mean = torch.where(finite, losses, 0.0).sum() / number.clamp(min=1)
-        share = number / (self.seen + number).clamp(min=1)
-        if self.threshold == "ema":  # which starts at the first batch's mean
-            share = torch.where(self.seen == 0, 1.0, 1.0 - THRESHOLD_DECAY)
-        tau = torch.lerp(self.tau, mean, share.to(self.tau))
+        weight = number / (self.seen + number).clamp(min=1)
+        if self.threshold == "ema":  # which starts at the mean of the first batch
+            weight = torch.where(self.seen == 0, 1.0, 1.0 - THRESHOLD_DECAY)
+        tau = torch.lerp(self.tau, mean, weight.to(self.tau))
         self.tau.copy_(torch.where(number == 0, self.tau, tau))
         self.seen += number
 
+    def sample_scores(self) -> Tensor | None:
+        """The mean of ``-log sigma`` over the visits: -1 is trusted most."""
+        return self.distrust.values()
+
     def hyperparameters(self) -> dict[str, Any]:
-        """What is in use, under the names that methods have for it."""
+        """``tau`` and ``lambda``."""
         regularization = self.regularization
         if regularization is None:
             regularization = float(self.regularization_now)
@@ -135,6 +164,10 @@ class SuperLoss(FixedDtypeModule):
             "confidence_threshold": self.threshold,
             "confidence_regularization": regularization,
         }
+
+    def log_values(self) -> dict[str, float]:
+        """``tau``."""
+        return {"confidence_threshold": float(self.tau)}
 
 
 def _threshold_at_start(threshold: Threshold, num_classes: int | None) -> float:
