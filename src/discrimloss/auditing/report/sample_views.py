@@ -1,4 +1,4 @@
-"""What a person is shown of a training sample: pictures, texts or numbers of the dataset."""
+"""Views of training samples for a gallery: pictures, texts or values of the dataset."""
 
 from __future__ import annotations
 
