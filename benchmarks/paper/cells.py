@@ -13,7 +13,7 @@ from torch import nn
 
 from benchmarks.paper.table_file import Column, PaperTable, TableRow
 from discrimloss.data.base import datasets
-from discrimloss.data.obtain import BuiltIn, how_obtained
+from discrimloss.data.published_files import BuiltIn, how_obtained
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig

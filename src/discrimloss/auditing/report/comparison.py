@@ -8,18 +8,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from discrimloss.auditing.report.chart import Chart, ChartView, epoch_axes, line, plain
+from discrimloss.auditing.report.chart import (
+    Chart,
+    ChartView,
+    Group,
+    Spec,
+    column_rows,
+    lines_view,
+    short,
+)
 from discrimloss.auditing.report.colours import RUN_COLOURS, RUN_DASHES
 from discrimloss.auditing.report.contents import ReportRun
 from discrimloss.training.evaluation import is_better
 
-UNTOLD = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
-"""Settings that make no other method: how and where it ran, and what has a column of its own."""
+IGNORED = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
+"""Settings by which methods do not differ: how and where a run ran."""
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that are the same but for the seed."""
+    """Runs that differ in the seed only."""
 
     label: str
     runs: tuple[ReportRun, ...]
@@ -34,23 +42,25 @@ class ComparisonTable:
 
 
 def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
-    """Runs that share all but the seed together, in the order in which they were named."""
+    """Group runs that differ in the seed only, in the order in which they were given."""
     grouped: dict[str, list[ReportRun]] = {}
     for run in runs:
-        grouped.setdefault(repr(sorted(_telling(run).items())), []).append(run)
+        grouped.setdefault(repr(sorted(_settings_of(run).items())), []).append(run)
     members = list(grouped.values())
-    told = [{"method": _method(group[0]), **_telling(group[0])} for group in members]
-    names = sorted({name for settings in told for name in settings})
-    differing = [name for name in names if len({repr(settings.get(name)) for settings in told}) > 1]
+    found = [{"method": _method(group[0]), **_settings_of(group[0])} for group in members]
+    names = sorted({name for settings in found for name in settings})
+    differing = [
+        name for name in names if len({repr(settings.get(name)) for settings in found}) > 1
+    ]
     groups = []
-    for settings, group in zip(told, members, strict=True):
+    for settings, group in zip(found, members, strict=True):
         details = [
             f"{name}={settings[name]}"
             for name in differing
             # Options of different methods differ anyway.
             if name in settings and name != "method" and not name.startswith("options.")
         ]
-        same_method = [other for other in told if other["method"] == settings["method"]]
+        same_method = [other for other in found if other["method"] == settings["method"]]
         details += [
             f"{name}={settings[name]}"
             for name in differing
@@ -62,12 +72,12 @@ def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
     return groups
 
 
-def _telling(run: ReportRun) -> dict[str, Any]:
-    """The settings by which methods differ; a run without any is like no other."""
+def _settings_of(run: ReportRun) -> dict[str, Any]:
+    """The settings by which methods differ; a run without settings has a group of its own."""
     if not run.settings:
         return {"name": run.name}
     return {"method": _method(run)} | {
-        name: value for name, value in run.settings.items() if name not in UNTOLD
+        name: value for name, value in run.settings.items() if name not in IGNORED
     }
 
 
@@ -111,7 +121,7 @@ def comparison_table(groups: Sequence[RunGroup]) -> ComparisonTable:
                 count,
                 mean_and_spread([last for last, _ in tests], unit),
                 mean_and_spread([best for _, best in tests], unit),
-                *(_figure(group, name, 100.0, " %") for name in SHARES),
+                *(_figure(group, name, 100.0, " %") for name in FRACTIONS),
                 _figure(group, "auroc", 1.0, "", 3),
             )
         )
@@ -126,7 +136,7 @@ def comparison_table(groups: Sequence[RunGroup]) -> ComparisonTable:
     )
 
 
-SHARES = ("noise_estimated", "noise_true", "precision", "recall")
+FRACTIONS = ("noise_estimated", "noise_true", "precision", "recall")
 
 
 def _figure(group: RunGroup, name: str, scale: float, unit: str, digits: int = 1) -> str:
@@ -149,34 +159,34 @@ def comparison_curves(groups: Sequence[RunGroup]) -> Chart:
     """The curves of all runs: one colour for each method."""
     metrics = list(dict.fromkeys(run.metric for group in groups for run in group.runs))
     words = {"accuracy": "accuracy, %", "mae": "mean absolute error", "loss": "loss"}
-    wanted = [(part, metric) for metric in metrics for part in ("test", "validation", "train")]
+    wanted = [(split, metric) for metric in metrics for split in ("test", "validation", "train")]
     views = [
         view
-        for part, name in [*wanted, ("train", "loss")]
-        if (view := _view(groups, f"{part}_{name}", part, words[name])) is not None
+        for split, name in [*wanted, ("train", "loss")]
+        if (view := _view(groups, f"{split}_{name}", split, words[name])) is not None
     ]
     title = "Curves side by side"
     if not views:
         return Chart("comparison", title, left_out="Left out: no run has ended an epoch.")
     caption = (
-        "Each line is a run, each colour a method; lines of one colour are the same but for the "
-        "seed, so the gap between them is chance."
+        "Each line is a run, each colour a method. Lines of one colour differ in the seed only, so "
+        "the gap between them is chance."
     )
     return Chart("comparison", title, caption, tuple(views), wide=True)
 
 
-def _view(groups: Sequence[RunGroup], column: str, part: str, words: str) -> ChartView | None:
-    data = []
-    for number, group in enumerate(groups):
-        colour = RUN_COLOURS[number % len(RUN_COLOURS)]
-        dash = RUN_DASHES[number // len(RUN_COLOURS) % len(RUN_DASHES)]
-        drawn = [run for run in group.runs if any(column in row for row in run.history)]
-        for place, run in enumerate(drawn):
-            trace = line(run.history, column, plain(group.label, 48), colour, dash)
-            trace |= {"legendgroup": str(number), "showlegend": place == 0}
-            trace |= {"hovertemplate": "epoch %{x}: %{y}", "line": trace["line"] | {"width": 1.8}}
-            data.append(trace)
-    if not data:
+def _view(groups: Sequence[RunGroup], column: str, split: str, words: str) -> ChartView | None:
+    rows: list[Spec] = []
+    styles: list[Group] = []
+    for place, group in enumerate(groups):
+        colour = RUN_COLOURS[place % len(RUN_COLOURS)]
+        dash = RUN_DASHES[place // len(RUN_COLOURS) % len(RUN_DASHES)]
+        style = Group(short(group.label, 48), colour, dash)
+        curves = [column_rows(run.history, column, style.label) for run in group.runs]
+        drawn = [row | {"line": line} for line, curve in enumerate(curves) for row in curve]
+        if drawn:
+            rows += drawn
+            styles.append(style)
+    if not rows:
         return None
-    longest = max(len(trace["x"]) for trace in data)
-    return ChartView(f"{part.capitalize()}: {words}", data, epoch_axes(longest, words))
+    return lines_view(f"{split.capitalize()}: {words}", rows, styles, words)
