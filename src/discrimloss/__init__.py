@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from discrimloss.errors import DiscrimLossError
     from discrimloss.indexed_dataset import IndexedDataset
     from discrimloss.judging.criterion import judge_criterion as judge_criterion
+    from discrimloss.judging.find_label_errors import find_label_errors
     from discrimloss.judging.verdicts import Verdicts
     from discrimloss.loss import DiscrimLoss
     from discrimloss.state.sample_ids import SampleIds
@@ -23,6 +24,7 @@ __all__ = [
     "SampleIds",
     "Verdicts",
     "__version__",
+    "find_label_errors",
 ]
 
 _MODULES = {
@@ -30,6 +32,7 @@ _MODULES = {
     "DiscrimLossError": "errors",
     "IndexedDataset": "indexed_dataset",
     "SampleIds": "state.sample_ids",
+    "find_label_errors": "judging.find_label_errors",
     "judge_criterion": "judging.criterion",
     "Verdicts": "judging.verdicts",
 }

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from discrimloss.auditing.sources.base import SourceError
 from discrimloss.files.atomic_write import atomic_write
-from discrimloss.judging.label_judgement import LabelJudgement
-from discrimloss.judging.noise_model import judge_classes
-from discrimloss.judging.regression_noise import judge_numbers
+from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
+from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.loss import DiscrimLoss
 from discrimloss.training.methods.base import Method, StepResult
 
@@ -91,7 +90,7 @@ class PredictionRecord:
         with atomic_write(self.directory / JUDGEMENT) as unfinished:
             save_file({name: column.contiguous() for name, column in columns.items()}, unfinished)
 
-    def judge(self, is_held_out: Tensor | None) -> LabelJudgement:
+    def judge(self, is_held_out: Tensor | None) -> LabelErrors:
         """What is thought of every label by now.
 
         Args:
@@ -101,8 +100,8 @@ class PredictionRecord:
         if is_held_out is None:
             is_held_out = torch.zeros(len(mean), dtype=torch.bool)
         if self.num_classes is None:
-            return judge_numbers(mean[:, 0], self.target, is_held_out.cpu())
-        return judge_classes(mean, self.target, is_held_out.cpu())
+            return estimate_target_errors(mean[:, 0], self.target, is_held_out.cpu())
+        return estimate_class_errors(mean, self.target, is_held_out.cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """All that was taken."""

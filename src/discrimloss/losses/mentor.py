@@ -25,7 +25,8 @@ TRAINING_SEED, TRAINING_STEPS, TRAINING_BATCH, LEARNING_RATE = 2018, 400, 512, 0
 def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Tensor:
     """Weights in [0, 1] that minimise the weighted loss plus the regulariser G (section 3).
 
-    ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2``, clipped to [0, 1].
+    ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2``, clipped to
+    [0, 1].
 
     Args:
         losses: l, shape (batch,).
@@ -100,8 +101,8 @@ def synthetic_samples(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Losses, thresholds, labels and percentages that cover what may occur in a run.
 
-    Losses and thresholds are uniform, or uniform in their logarithm from 1e-4 on. Half of the losses
-    are drawn independently, half by their distance from the threshold.
+    Losses and thresholds are uniform, or uniform in their logarithm from 1e-4 on. Half of the
+    losses are drawn independently, half by their distance from the threshold.
     """
 
     def spread() -> Tensor:

@@ -47,8 +47,8 @@ class BabySteps(Plain):
     """Baby steps: growing buckets by difficulty, the easiest first (Spitkovsky et al. 2010).
 
     Training starts on the easiest bucket; stage by stage the next one joins, the earlier ones stay.
-    The difficulty is that of the dataset if it has one (the length of a sequence, as in Cirik et al.
-    2016 for Digit Sum). Otherwise (ours, "self-taught") it is the average loss of the sample
+    The difficulty is that of the dataset if it has one (the length of a sequence, as in Cirik et
+    al. 2016 for Digit Sum). Otherwise (ours, "self-taught") it is the average loss of the sample
     after some epochs on all samples; the network continues from there.
 
     Where we depart from both papers: they train in each stage until nothing improves, for as many
@@ -84,8 +84,8 @@ class BabySteps(Plain):
             raise ValueError(f"most_buckets must be 1 or more, not {most_buckets}")
         if not 0.0 < warmup <= growing <= 1.0:
             raise ValueError(
-                "growing and warmup must be fractions of the run, above 0 and at most 1, warmup not "
-                f"after growing, not {growing} and {warmup}"
+                "growing and warmup must be fractions of the run, above 0 and at most 1, warmup "
+                f"not after growing, not {growing} and {warmup}"
             )
         super().__init__(setting)
         self.most_buckets = most_buckets
@@ -107,11 +107,11 @@ class BabySteps(Plain):
             self.is_sorted.fill_(True)
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """The open buckets, shuffled, pass after pass until there are as many samples as in the data.
+        """The open buckets, shuffled, in as many passes as it takes to visit `num_samples` samples.
 
-        The open buckets follow from the current epoch (`begin_epoch`) and not from `epoch`, which is
-        the number of a pass: the two differ in a run with ``steps_per_epoch``. Every pass has the
-        same length.
+        The open buckets follow from the current epoch (`begin_epoch`) and not from `epoch`, which
+        is the number of a pass: the two differ in a run with ``steps_per_epoch``. Every pass has
+        the same length.
         """
         pool = (self.bucket.cpu() < self._open_buckets).nonzero().flatten()
         samples = self.setting.num_samples

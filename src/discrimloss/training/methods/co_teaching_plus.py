@@ -36,11 +36,12 @@ class CoTeachingPlus(SmallLossMethod):
 
     After a warm-up of plain co-teaching, a batch shrinks to the rows for which the two networks
     predict different classes. Each network learns from those among them that have the smallest
-    losses of the other network. The paper does not say what to do if no row is left. The authors' code then takes
-    the mean over the whole batch early on and changes nothing later; so do we, and "early" is as
-    long as the forget rate still rises (theirs is a number of steps that comes to about that on
-    MNIST). Their code also puts the softmax through a second softmax and divides twice by the
-    number of rows, which the paper does not; nor do we. The first network is evaluated.
+    losses of the other network. The paper does not say what to do if no row is left. The authors'
+    code then takes the mean over the whole batch early on and changes nothing later; so do we, and
+    "early" is as long as the forget rate still rises (theirs is a number of steps that comes to
+    about that on MNIST). Their code also puts the softmax through a second softmax and divides
+    twice by the number of rows, which the paper does not; nor do we. The first network is
+    evaluated.
 
     Where we depart: as long as nothing is forgotten, all rows are used. Disagreement is there to
     keep the networks from confirming each other's selection. Without noise there is no selection,
@@ -48,11 +49,12 @@ class CoTeachingPlus(SmallLossMethod):
 
     Args:
         setting: what is known of the task; classification only.
-        noise_rate: tau, the fraction of labels to forget. The paper takes the true noise rate; None,
-            our default, estimates it from the losses. Until there is an estimate nothing is
+        noise_rate: tau, the fraction of labels to forget. The paper takes the true noise rate;
+            None, our default, estimates it from the losses. Until there is an estimate nothing is
             forgotten.
-        gradual_epochs: E_k, epochs until the forget rate has risen to tau: 10 of the paper's 200. None,
-            our default, is 10, but at most a quarter of the run, because our runs are shorter.
+        gradual_epochs: E_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
+            None, our default, is 10, but at most a quarter of the run, because our runs are
+            shorter.
         warmup_epochs: epochs of co-teaching at the start. The authors' code has 0 for MNIST and
             News, 5 for CIFAR-100, 20 for CIFAR-10 and 100 for Tiny-ImageNet, of 200; None, our
             default, is a tenth of the run, which is CIFAR-10's. If the noise rate is estimated, it

@@ -38,11 +38,12 @@ class JoCoR(SmallLossMethod):
 
     Args:
         setting: what is known of the task; classification only.
-        noise_rate: tau, the fraction of labels to forget in the end. The paper takes the noise rate as
-            known (section 3, after co-teaching); None, our default, estimates it from the losses.
-            Until there is an estimate nothing is forgotten.
-        gradual_epochs: T_k, epochs until the forget rate has risen to tau: 10 of the paper's 200. None,
-            our default, is 10, but at most a quarter of the run, because our runs are shorter.
+        noise_rate: tau, the fraction of labels to forget in the end. The paper takes the noise rate
+            as known (section 3, after co-teaching); None, our default, estimates it from the
+            losses. Until there is an estimate nothing is forgotten.
+        gradual_epochs: T_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
+            None, our default, is 10, but at most a quarter of the run, because our runs are
+            shorter.
         co_regularization: lambda, the weight of the divergences. The authors search it for each
             dataset on validation data: 0.9 for MNIST and CIFAR-10, 0.85 for CIFAR-100 and
             Clothing1M, with Adam; the page of their code says that it depends on data, noise and
