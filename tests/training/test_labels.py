@@ -159,7 +159,7 @@ def test_clean_labels_are_out_of_reach_of_training(method: str) -> None:
     clean = prepared.labels.clean_target
     assert prepared.labels.is_wrong.all()
     reached = list(
-        tensors_within([prepared.method, prepared.method.setting, prepared.parts], set())
+        tensors_within([prepared.method, prepared.method.setting, prepared.splits], set())
     )
     assert any(torch.equal(tensor, prepared.labels.target) for tensor in reached)
     for tensor in [*reached, *prepared.method.state_dict().values()]:

@@ -46,15 +46,15 @@ def test_the_split_is_all_samples_once_and_follows_from_the_seed() -> None:
 
 def test_what_is_held_out_keeps_the_labels_it_would_have_been_trained_on() -> None:
     whole, split = prepared(), prepared("noisy_validation=0.25")
-    validation = split.parts.validation
+    validation = split.splits.validation
     assert validation is not None
     learned, held = split_rows(200, 0.25, seed=3)
     assert torch.equal(validation.target, whole.labels.target[held])
-    assert torch.equal(split.parts.train.target, whole.labels.target[learned])
+    assert torch.equal(split.splits.train.target, whole.labels.target[learned])
     assert torch.equal(split.labels.clean_target, whole.labels.clean_target[learned])
     assert 0.2 < float(whole.labels.is_wrong[held].double().mean()) < 0.6  # 0.4 of all
-    inputs = whole.parts.train.inputs.rows(torch.arange(200))
-    seen = split.parts.train.inputs.rows(torch.arange(150))
+    inputs = whole.splits.train.inputs.rows(torch.arange(200))
+    seen = split.splits.train.inputs.rows(torch.arange(150))
     unseen = validation.inputs.rows(torch.arange(50))
     assert rows_of(seen, inputs) == learned.tolist()
     assert rows_of(unseen, inputs) == held.tolist()
@@ -78,17 +78,17 @@ def test_difficulty_and_place_go_with_the_samples() -> None:
     assert split.method.setting.difficulty.tolist() == chosen.tolist()
     inputs = load_digits(Path()).train.inputs
     everyone = torch.arange(150)
-    assert torch.equal(split.parts.train.inputs.rows(everyone), inputs.rows(chosen))
+    assert torch.equal(split.splits.train.inputs.rows(everyone), inputs.rows(chosen))
 
 
 def test_it_takes_the_place_of_the_dataset_s_own_validation_part() -> None:
     task = load_digits(Path())
     assert task.test is not None
     task = replace(task, validation=task.test)
-    assert prepare_run(digits_config(), Path(), task=task).parts.validation is task.test
+    assert prepare_run(digits_config(), Path(), task=task).splits.validation is task.test
     split = prepare_run(digits_config("noisy_validation=0.25"), Path(), task=task)
-    assert split.parts.validation is not None
-    assert len(split.parts.validation) == 50
+    assert split.splits.validation is not None
+    assert len(split.splits.validation) == 50
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import os
 import platform
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from optuna import Trial, TrialPruned
@@ -18,7 +17,7 @@ from discrimloss.training.interruption import Interrupted, stop_on_signals
 from discrimloss.training.loop import NonFiniteLossError, TrainingLoop
 from discrimloss.training.records import Row
 from discrimloss.training.run import build_accelerator, prepare_run
-from discrimloss.training.run_directory import RunDirectory
+from discrimloss.training.run_directory import NoDirectory
 from discrimloss.tuning.criterion import epoch_score, oracle_figure, trial_score
 from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.search_space import with_values
@@ -38,8 +37,7 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
     config = replace(with_values(request.config, values), tensorboard=False, traced_samples=0)
     watcher = _Watcher(trial, config.epochs, task.is_regression)
     try:
-        with TemporaryDirectory(prefix="discrimloss-trial-") as place:
-            history = _train(config, request.data, Path(place), task, watcher)
+        history = _train(config, request.data, task, watcher)
     except NonFiniteLossError as error:
         trial.set_user_attr(WHY, str(error))
         raise TrialPruned(str(error)) from error
@@ -49,18 +47,15 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
     return trial_score(history, task.is_regression)
 
 
-def _train(
-    config: RunConfig, data: Path, place: Path, task: TaskData, watcher: _Watcher
-) -> list[Row]:
+def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> list[Row]:
     """Only the epochs of a run: nobody asks for verdicts, which take longer than small runs."""
     if config.threads > 0:
         torch.set_num_threads(config.threads)
     accelerator = build_accelerator(config)
     prepared = prepare_run(config, data, task=task)
-    directory = RunDirectory(place)
     with stop_on_signals() as stop:
         loop = TrainingLoop(
-            config, prepared.method, prepared.splits, accelerator, directory, stop, watcher
+            config, prepared.method, prepared.splits, accelerator, NoDirectory(), stop, watcher
         )
         return loop.run()
 
