@@ -250,7 +250,7 @@ def judge(criterion: DiscrimLoss, is_wrong: np.ndarray) -> dict[str, float]:
     flagged = verdicts.label == "incorrect"
     record = {
         "noise_true": float(is_wrong.mean()),
-        "noise_estimated": verdicts.estimated_noise_rate,
+        "noise_estimated": verdicts.noise_rate,
         "flagged": float(flagged.mean()),
         "loss_scale": float(criterion.loss_scale),
     }

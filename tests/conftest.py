@@ -26,7 +26,7 @@ settings.load_profile("suite")
 @pytest.fixture
 def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calibration takes longer than the runs of most tests."""
-    monkeypatch.setattr("discrimloss.judging.verdicts.calibrate", quick_calibration)
+    monkeypatch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from discrimloss.options import Option, check_options, did_you_mean
+from discrimloss.options import Option, OptionError, check_options, did_you_mean
 
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 
@@ -51,10 +51,10 @@ class Registry(Generic[Entry]):
         return sorted(self._known)
 
     def get(self, name: str) -> Entry:
-        """The entry of this name; a `ValueError` says which names there are."""
+        """The entry of this name; an `OptionError` says which names there are."""
         self._import_modules()
         if name not in self._known:
-            raise ValueError(f"unknown {self.kind} {name!r}: {did_you_mean(name, self.names())}")
+            raise OptionError(f"unknown {self.kind} {name!r}: {did_you_mean(name, self.names())}")
         return self._known[name]
 
     def summary(self, name: str) -> str:

@@ -383,9 +383,13 @@ def test_without_a_command_it_prints_help(capsys: pytest.CaptureFixture[str]) ->
         (
             "typer",
             ("--version",),
-            "the command line needs an extra: pip install 'discrimloss[cli]'",
+            "the command line needs an extra (typer is missing): pip install 'discrimloss[cli]'",
         ),
-        ("rich", ("demo",), "the command line needs an extra: pip install 'discrimloss[cli]'"),
+        (
+            "rich",
+            ("demo",),
+            "the command line needs an extra (rich is missing): pip install 'discrimloss[cli]'",
+        ),
         ("sklearn", ("demo",), "the demo needs an extra: pip install 'discrimloss[demo]'"),
         ("matplotlib", ("demo",), "the demo needs an extra: pip install 'discrimloss[demo]'"),
     ],

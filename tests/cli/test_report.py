@@ -30,7 +30,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(out: Path, *arguments: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discrimloss.judging.verdicts.calibrate", quick_calibration)
+        patch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
         assert main(["train", *arguments, *COMMON, "--out", str(out)]) == 0
     return out
 

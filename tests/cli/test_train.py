@@ -245,7 +245,7 @@ def test_a_file_that_cannot_be_read_is_not_blamed_on_the_output(
     out = tmp_path / "out"
     monkeypatch.setattr("discrimloss.training.run.run_training", lambda *_: fail("some/image"))
     sentence = refused(capsys, "train", *SMALL, "--out", str(out))
-    assert sentence == "cannot read some/image (permission denied)"
+    assert sentence == "cannot read or write some/image (permission denied)"
     monkeypatch.setattr("discrimloss.training.run.run_training", lambda *_: fail(str(out / "x")))
     sentence = refused(capsys, "train", *SMALL, "--out", str(out))
     assert sentence.startswith(f"cannot write to --out {out} (permission denied)")
@@ -274,16 +274,16 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
         if (epoch, step) == (2, 1):
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr("discrimloss.cli.train_display.TrainDisplay.on_step", on_step)
+    monkeypatch.setattr("discrimloss.cli.displays.TrainDisplay.on_step", on_step)
 
 
 STOPPED = """
 import os, signal, sys
-from discrimloss.cli import main, train_display
+from discrimloss.cli import displays, main
 def on_step(self, epoch, step, steps, samples):
     if (epoch, step) == (2, 1):
         os.kill(os.getpid(), signal.SIGINT)
-train_display.TrainDisplay.on_step = on_step
+displays.TrainDisplay.on_step = on_step
 sys.exit(main())
 """
 
@@ -354,7 +354,7 @@ def test_a_second_request_does_not_wait(
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("discrimloss.cli.train_display.TrainDisplay.on_step", on_step)
+    monkeypatch.setattr("discrimloss.cli.displays.TrainDisplay.on_step", on_step)
     out = str(tmp_path / "out")
     sentence = refused(capsys, "train", *SMALL, "--out", out, code=130)
     assert sentence.startswith("stopped at once; go on with: discrimloss train digits ")

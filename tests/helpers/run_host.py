@@ -15,6 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 FORKED_PROCESSES = hasattr(os, "fork")
@@ -199,18 +200,18 @@ class SendsItselfSignals:
 
 def quick_calibration(averages: Any, loss_scale: float, shards: Any = None) -> Any:
     """Stands in for the calibration, which takes longer than these runs."""
-    return lambda average: (average / (4 * loss_scale)).clamp(0, 1)
+    return SimpleNamespace(log_odds=lambda average: (average / (4 * loss_scale)).logit(1e-7))
 
 
 def live(request: dict[str, Any]) -> dict[str, Any]:
     """One run, in the forked process."""
     from lively_task import lively_config
 
-    from discrimloss.judging import verdicts
+    from discrimloss.judging import criterion
     from discrimloss.training.run import RunRequest, run_training
 
     if not request.get("real_verdicts"):
-        verdicts.calibrate = quick_calibration
+        criterion.calibrate = quick_calibration
     if "largest_file" in request:
         import resource
 

@@ -37,12 +37,12 @@ class AsksToStop:
 
 
 def every_method(train: Callable[..., None], directory: Path) -> None:
-    from discrimloss.judging import calibration, verdicts
+    from discrimloss.judging import calibration, criterion
     from discrimloss.training.methods import methods
 
     for name in methods.names():
         train(name, f"method={name}")
-    verdicts.calibrate = calibration.calibrate  # by which this one learns
+    criterion.calibrate = calibration.calibrate  # by which this one learns
     train("predictions", *PREDICTIONS)
 
 
@@ -70,11 +70,11 @@ def the_loop(train: Callable[..., None], directory: Path) -> None:
 def main(scenario: str, directory: Path) -> None:
     from run_host import quick_calibration
 
-    from discrimloss.judging import verdicts
+    from discrimloss.judging import criterion
     from discrimloss.recipes import load_recipe
     from discrimloss.training import run
 
-    verdicts.calibrate = quick_calibration
+    criterion.calibrate = quick_calibration
     loops: list[Any] = []
 
     class RememberedLoop(run.TrainingLoop):

@@ -14,7 +14,7 @@ from run_host import quick_calibration
 from tiny_transformers import CLASSES, arguments, bert, texts
 from transformers import BertForTokenClassification
 
-import discrimloss.judging.verdicts
+import discrimloss.judging.criterion
 from discrimloss.integrations.transformers import DiscrimTrainer
 
 SAMPLES = 24
@@ -68,5 +68,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    discrimloss.judging.verdicts.calibrate = quick_calibration
+    discrimloss.judging.criterion.calibrate = quick_calibration
     main()

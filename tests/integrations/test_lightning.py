@@ -150,7 +150,7 @@ def test_what_is_logged() -> None:
     verdicts = callback.verdicts()
     expected = {
         "discrimloss/k_dyn": callback.criterion.k_dyn,
-        "discrimloss/noise_estimate": verdicts.estimated_noise_rate,
+        "discrimloss/noise_estimate": verdicts.noise_rate,
         **{f"discrimloss/share_{k}": n / SAMPLES for k, n in verdicts.counts.items()},
     }
     assert trainer.logged_metrics == pytest.approx(expected)

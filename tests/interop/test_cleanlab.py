@@ -190,7 +190,7 @@ def test_datalab_reports_it(
     pandas.testing.assert_frame_equal(lab.get_issues("label"), frame)
     summary = lab.get_issue_summary("label")
     assert summary["num_issues"].tolist() == [digits.verdicts.counts["incorrect"]]
-    assert summary["score"].item() == pytest.approx(1.0 - digits.verdicts.estimated_noise_rate)
+    assert summary["score"].item() == pytest.approx(1.0 - digits.verdicts.noise_rate)
     lab.report(num_examples=3)
     report = capsys.readouterr().out
     assert f"Number of examples with this issue: {digits.verdicts.counts['incorrect']}" in report

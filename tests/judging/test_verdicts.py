@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from made_verdicts import NAN, assert_same_verdicts, make_verdicts, one_of_each
 from state_comparison import assert_same_state, state_of
 
 from discrimloss import DiscrimLoss
-from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, LABELS, UNSEEN, judge_samples
+from discrimloss.judging.criterion import judge_samples
+from discrimloss.judging.frames import COLUMNS
+from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, LABELS, UNSEEN, Verdicts
 
 both_rules = pytest.mark.parametrize("rule", ["calibrated", "threshold"])
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
@@ -92,7 +95,8 @@ def test_a_sample_that_was_in_no_batch_is_unseen() -> None:
 def test_before_training_everything_is_unseen(rule: Any) -> None:
     verdicts = DiscrimLoss(4, epochs=3).verdicts(rule=rule)
     assert verdicts.label.tolist() == ["unseen"] * 4
-    assert np.isnan(verdicts.estimated_noise_rate)
+    assert verdicts.noise_rate is None
+    assert "noise rate not known" in repr(verdicts)
     assert "4 unseen" in repr(verdicts)
 
 
@@ -188,7 +192,7 @@ def test_calibrated_verdicts_follow_the_probability_and_stage_1() -> None:
     criterion = trained_on_noisy_losses()
     verdicts = criterion.verdicts()
     assert verdicts.rule == "calibrated"
-    assert verdicts.estimated_noise_rate == pytest.approx(0.25, abs=0.04)
+    assert verdicts.noise_rate == pytest.approx(0.25, abs=0.04)
 
     label, sample = verdicts.label[:NUM_SEEN], np.arange(NUM_SEEN)
     np.testing.assert_array_equal(label == "incorrect", verdicts.p_incorrect[:NUM_SEEN] > 0.5)
@@ -306,8 +310,8 @@ def test_length_counts_and_labels() -> None:
 
 
 def test_the_noise_rate_is_that_of_the_samples_seen() -> None:
-    assert one_of_each().estimated_noise_rate == pytest.approx(0.25)
-    assert np.isnan(make_verdicts(["unseen"], [NAN]).estimated_noise_rate)
+    assert one_of_each().noise_rate == pytest.approx(0.25)
+    assert make_verdicts(["unseen"], [NAN]).noise_rate is None
 
 
 def test_repr_shows_counts_and_noise_rate() -> None:
@@ -316,6 +320,60 @@ def test_repr_shows_counts_and_noise_rate() -> None:
         "1 unseen (20.0%); estimated noise rate 25.0%; rule='calibrated')"
     )
     assert "unseen" not in repr(make_verdicts(["easy"], [0.0]))
+
+
+def test_the_noise_rate_under_its_old_name() -> None:
+    with pytest.warns(DeprecationWarning, match="is now noise_rate"):
+        assert one_of_each().estimated_noise_rate == pytest.approx(0.25)
+    with pytest.warns(DeprecationWarning, match="goes with discrimloss 0.3"):
+        assert np.isnan(make_verdicts(["unseen"], [NAN]).estimated_noise_rate)
+
+
+def test_repr_shows_the_interval_and_the_notes() -> None:
+    verdicts = replace(one_of_each(), noise_interval=(0.1, 0.456), notes=("Too short a run.",))
+    assert "noise rate 25.0% (10.0% to 45.6%)" in repr(verdicts)
+    assert "note: Too short a run." in repr(verdicts)
+
+
+@pytest.mark.parametrize(
+    "name", ["score", "weight", "average_loss", "given_label", "suggested_label", "ids"]
+)
+def test_every_column_has_one_entry_per_sample(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} has 2 entries for 5 samples"):
+        replace(one_of_each(), **{name: np.zeros(2, dtype=np.float32)})
+
+
+def test_labels_keep_their_kind() -> None:
+    for given, dtype in (
+        (["ant", "bee"], object),
+        (np.array([3, 1], dtype=np.int8), np.int64),
+        (np.array([0.5, 1.0], dtype=np.float32), np.float64),
+    ):
+        verdicts = replace(make_verdicts(["easy", "easy"], [0.0, 0.0]), given_label=given)
+        assert isinstance(verdicts, Verdicts)
+        assert verdicts.given_label is not None
+        assert verdicts.given_label.dtype == dtype
+        assert verdicts.given_label.tolist() == list(given)
+
+
+def test_the_score_ranks_probabilities_that_round() -> None:
+    verdicts = trained_on_noisy_losses().verdicts()
+    assert np.isfinite(verdicts.score[:NUM_SEEN]).all()
+    assert np.isnan(verdicts.score[NUM_SEEN:]).all()
+    certain = verdicts.p_incorrect == 1.0
+    assert certain.sum() > 5
+    assert len(np.unique(verdicts.score[certain])) > 5
+    at_all = verdicts.p_incorrect[:NUM_SEEN] > 0
+    expected = 1 / (1 + np.exp(-verdicts.score[:NUM_SEEN].astype(np.float64)))
+    np.testing.assert_allclose(verdicts.p_incorrect[:NUM_SEEN][at_all], expected[at_all], 1e-4)
+
+
+def test_the_order_has_everyone_worst_first_and_unseen_last() -> None:
+    verdicts = make_verdicts(
+        ["easy", "unseen", "incorrect", "unseen", "incorrect"], [0.1, NAN, 0.8, NAN, 0.9]
+    )
+    assert verdicts.order.tolist() == [4, 2, 0, 1, 3]
+    assert verdicts.order.dtype == np.int64
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5, 6, 7, 100])
@@ -354,11 +412,13 @@ def test_a_data_frame_has_one_row_per_sample() -> None:
     pandas = pytest.importorskip("pandas")
     verdicts = one_of_each()
     frame = verdicts.to_pandas()
-    assert list(frame.columns) == ["label", "p_incorrect", "weight", "average_loss"]
-    pandas.testing.assert_index_equal(frame.index, pandas.RangeIndex(5, name="index"))
-    assert frame["label"].tolist() == verdicts.label.tolist()
-    assert frame["label"].cat.categories.tolist() == list(LABELS)
-    for name in ("p_incorrect", "weight", "average_loss"):
+    assert list(frame.columns) == list(COLUMNS)
+    pandas.testing.assert_index_equal(frame.index, pandas.RangeIndex(5))
+    assert frame["verdict"].tolist() == verdicts.verdict.tolist() == verdicts.label.tolist()
+    assert frame["verdict"].cat.categories.tolist() == list(LABELS)
+    for name in ("id", "given_label", "suggested_label"):  # a criterion does not know them
+        assert frame[name].isna().all()
+    for name in ("p_incorrect", "score", "weight", "average_loss"):
         assert frame[name].dtype == np.float32
         np.testing.assert_array_equal(frame[name], getattr(verdicts, name))
 
@@ -430,7 +490,7 @@ def test_ten_million_samples(rule: Any) -> None:
     assert verdicts.counts["unseen"] == 1000
     assert verdicts.counts["incorrect"] == pytest.approx(wrong, rel=0.01)
     assert verdicts.counts["easy"] == pytest.approx(number - wrong, rel=0.01)
-    assert verdicts.estimated_noise_rate == pytest.approx(0.2, abs=0.01)
+    assert verdicts.noise_rate == pytest.approx(0.2, abs=0.01)
     assert np.mean(verdicts.code[:wrong] == INCORRECT) > 0.99
     suspicious = verdicts.most_suspicious(100_000)
     assert len(set(suspicious.tolist())) == 100_000
@@ -448,7 +508,7 @@ def test_probabilities_from_elsewhere_decide_who_is_incorrect() -> None:
     verdicts = criterion.verdicts(p_incorrect=given)
     assert verdicts.label.tolist() == ["easy", "incorrect", "hard", "hard", "unseen"]
     np.testing.assert_array_equal(verdicts.p_incorrect, [*given[:4].tolist(), NAN])
-    assert verdicts.estimated_noise_rate == pytest.approx(1.7 / 4)
+    assert verdicts.noise_rate == pytest.approx(1.7 / 4)
 
 
 @pytest.mark.parametrize(

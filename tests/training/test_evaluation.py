@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from discrimloss.data.base import Split, TensorInputs
 from discrimloss.data.noise import NoisyLabels
-from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts
+from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts, log_odds
 from discrimloss.training.evaluation import (
     evaluate,
     is_better,
@@ -97,6 +97,7 @@ def verdicts_of(code: list[int], average_loss: list[float]) -> Verdicts:
     return Verdicts(
         code=np.array(code, dtype=np.int8),
         p_incorrect=probability,
+        score=log_odds(probability),
         weight=np.ones(len(code), dtype=np.float32),
         average_loss=np.array(average_loss, dtype=np.float32),
         rule="calibrated",

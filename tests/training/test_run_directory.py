@@ -8,11 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from lively_task import lively_config
 
+from discrimloss import Verdicts
 from discrimloss.errors import DiscrimLossError
+from discrimloss.judging.frames import COLUMNS
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.run import RunRequest, run_training
@@ -114,8 +117,15 @@ def test_all_records_of_a_run(tmp_path: Path) -> None:
     )
 
     frame = pd.read_parquet(out / "verdicts.parquet")
-    verdict = ["label", "p_incorrect", "weight", "average_loss"]
-    assert frame.columns.tolist() == ["target", "clean_target", *verdict, "score"]
+    assert frame.columns.tolist() == [*COLUMNS, "target", "clean_target", "method_score"]
+    assert frame["given_label"].tolist() == [str(target) for target in frame["target"]]
+    assert frame["suggested_label"].isna().all()
+    verdicts = Verdicts.from_parquet(out / "verdicts.parquet")
+    assert verdicts.counts == summary["verdicts"]
+    assert verdicts.noise_rate == summary["noise_estimated"] == frame.attrs["noise_rate"]
+    assert verdicts.given_label is not None
+    assert verdicts.given_label.tolist() == frame["given_label"].tolist()
+    np.testing.assert_array_equal(verdicts.score, frame["score"])
     assert (frame["target"] != frame["clean_target"]).mean() == pytest.approx(0.4, abs=1e-3)
     assert len(frame) == DIGITS
     assert len(list((out / "tensorboard").iterdir())) == 1

@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from discrimloss.errors import MissingExtraError, needs_extra
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; `arguments` are those of the process if None."""
+    """Run a command and return its exit code.
+
+    Args:
+        arguments: the words after `discrimloss`; those of this process if None.
+    """
     try:
-        from discrimloss.cli.app import run
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("typer", "rich"):
-            raise
-        print(
-            "discrimloss: the command line needs an extra: pip install 'discrimloss[cli]'",
-            file=sys.stderr,
-        )
-        return 2
+        with needs_extra("cli", "the command line"):
+            from discrimloss.cli.app import run
+    except MissingExtraError as error:
+        print(f"discrimloss: {error}", file=sys.stderr)
+        return error.exit_code
     return run(sys.argv[1:] if arguments is None else list(arguments))

@@ -1,4 +1,4 @@
-"""The commands, and how their errors are told."""
+"""The commands, and the one place that prints errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from discrimloss.cli.apply import apply
 from discrimloss.cli.audit import audit
 from discrimloss.cli.data import data
 from discrimloss.cli.demo import demo
-from discrimloss.cli.errors import CommandError
+from discrimloss.cli.failures import reason
 from discrimloss.cli.recipes import cp, ls
 from discrimloss.cli.report import report
 from discrimloss.cli.reproduce import ReproduceCommand, reproduce
 from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 from discrimloss.cli.tune import tune
+from discrimloss.errors import DiscrimLossError
+from discrimloss.training.interruption import Interrupted
 
+# Importing the commands is cheap, as each imports its libraries when it runs: `--help` must answer
+# in a fraction of a second.
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 for command in (audit, review, apply, report, demo, train, tune, ls, cp):
     app.command()(command)
@@ -47,21 +51,33 @@ def _discrimloss(
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code. What goes wrong is told in one sentence."""
+    """Run a command and return its exit code; print one sentence if the user can mend the error."""
     command = typer.main.get_command(app)
     try:
-        # The exit code of --help and --version, or else what the command returned: None.
+        # Returns the exit code of --help and --version, and None after a command.
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
-    except CommandError as error:
-        print(f"discrimloss: {error}", file=sys.stderr)
-        return error.exit_code
+    except DiscrimLossError as error:
+        return _failed(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("stopped", 130)
+    except Interrupted as stopped:
+        return _failed(f"stopped {stopped}", 128 + stopped.signal_number)
+    except MemoryError:
+        return _failed("there is not enough memory: end other programs, or use less data", 2)
+    except OSError as error:
+        file = f" {error.filename}" if error.filename else ""
+        return _failed(f"cannot read or write{file} ({reason(error)})", 2)
     except Exception as error:
         # The usage errors of typer's versions share no public class, only this method.
         if not hasattr(error, "format_message"):
             raise
-        print(f"discrimloss: {_usage_sentence(error)}", file=sys.stderr)
-        return 2
+        return _failed(_usage_sentence(error), 2)
     return int(code or 0)
+
+
+def _failed(sentence: str, exit_code: int) -> int:
+    print(f"discrimloss: {sentence}", file=sys.stderr)
+    return exit_code
 
 
 def _usage_sentence(error: Exception) -> str:

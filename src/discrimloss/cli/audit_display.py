@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from discrimloss.auditing.directory import CLEANED, LEFT_OUT, REPORT, VERDICTS_CSV
-from discrimloss.cli.terminal_bar import TerminalBar
+from discrimloss.cli.displays import TerminalBar
 from discrimloss.training.records import Row
 
 LONGEST_CELL = 40

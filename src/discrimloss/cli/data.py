@@ -1,9 +1,8 @@
-"""`discrimloss data`: which datasets there are, how to get them, and whether they are all right."""
+"""`discrimloss data`: list, fetch and check the datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_directory, required
-from discrimloss.cli.download_bar import DownloadBar
-from discrimloss.cli.errors import CommandError
+from discrimloss.cli.displays import DownloadBar
+from discrimloss.cli.failures import if_stopped
+from discrimloss.errors import DiscrimLossError, needs_extra
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of a dataset.")]
 
@@ -26,55 +26,58 @@ def _data() -> None:
 
 
 @data.command("ls")
+@needs_extra("train", "this command")
 def ls(directory: DataOption = None) -> None:
     """List the datasets, how to get each, and whether it is there.
 
-    Whether it is there is judged by names and sizes; `discrimloss data check` reads the files.
+    This looks at the names and sizes of files; `discrimloss data check` reads them.
     """
     from discrimloss.data import datasets
     from discrimloss.data.obtain import how_obtained
 
-    if directory is not None:
-        check_is_directory(directory)
+    check_is_directory(directory)
     table = Table("name", "what it is", "how to get it", "there")
-    with _errors_told():
-        for name in datasets.names():
-            how = how_obtained(datasets.get(name))
-            table.add_row(name, datasets.summary(name), _way(how), _there(how, directory))
+    for name in datasets.names():
+        how = how_obtained(datasets.get(name))
+        table.add_row(name, datasets.summary(name), _way(how), _there(how, directory))
     _print(table)
     if directory is None:
         _say(f"To see what is there, name the data directory with --data or {ENVIRONMENT}.")
 
 
 @data.command("fetch")
+@needs_extra("train", "this command")
 def fetch(name: NameArgument, directory: DataOption = None) -> None:
     """Download a dataset, or say how to get it by hand.
 
     A download that was stopped goes on where it was. Files that are there are verified and not
     downloaded again.
     """
+    from discrimloss.data import datasets
     from discrimloss.data.check import are_complete, check_files
     from discrimloss.data.obtain import BuiltIn, ByHand, how_obtained
 
-    with _errors_told("stopped; what was downloaded is kept: run the command again to go on"):
-        how = how_obtained(_loader(name))
-        if isinstance(how, BuiltIn):
-            _say(f"{name}: nothing to fetch: {how.why}.")
-            return
-        if isinstance(how, ByHand):
-            files = check_files(how, directory) if directory is not None else []
-            if not (files and are_complete(files)):
-                raise CommandError(f"{name} is not ours to download: {how.steps}")
-            _say(f"{name}: already there.")
-            return
-        directory = required(directory)
-        if directory.exists():
-            check_is_directory(directory)
+    how = how_obtained(datasets.get(name))
+    if isinstance(how, BuiltIn):
+        _say(f"{name}: nothing to fetch: {how.why}.")
+        return
+    if isinstance(how, ByHand):
+        files = check_files(how, directory) if directory is not None else []
+        if not (files and are_complete(files)):
+            raise DiscrimLossError(f"{name} is not ours to download: {how.steps}")
+        _say(f"{name}: already there.")
+        return
+    directory = required(directory)
+    if directory.exists():
+        check_is_directory(directory)
+    go_on = "what was downloaded is kept: run the command again to go on"
+    with if_stopped(lambda stopped: f"{stopped}; {go_on}"):
         _download(how, directory)
     _say(f"Next: discrimloss data check {name}")
 
 
 @data.command("check")
+@needs_extra("train", "this command")
 def check(
     name: NameArgument,
     settings: Annotated[
@@ -84,28 +87,29 @@ def check(
     directory: DataOption = None,
 ) -> None:
     """Compare a dataset's files with what was published, then load it."""
-    from discrimloss.data import TaskData
+    from discrimloss.data import TaskData, datasets
     from discrimloss.data.check import check_files
     from discrimloss.data.obtain import BuiltIn, how_obtained
+    from discrimloss.recipes.settings import parse_setting
 
-    with _errors_told():
-        loader = _loader(name)
-        how = how_obtained(loader)
-        options = _options(name, settings or [])
-        if isinstance(how, BuiltIn):
-            directory = directory or Path()  # it is not looked into
-        directory = required(directory)
-        check_is_directory(directory)
-        files = check_files(how, directory)
-        for file in files:
-            _say(f"{file}{', optional' if file.optional else ''}")
-        wrong = [file.path for file in files if file.is_wrong]
-        if wrong:
-            raise CommandError(
-                f"{name} is not as published: delete {' and '.join(wrong)} below {directory} "
-                "and get it again"
-            )
-        loaded: TaskData = loader(directory, **options)
+    loader = datasets.get(name)
+    how = how_obtained(loader)
+    given = {key: value for text in settings or [] for key, value in parse_setting(text).items()}
+    options = datasets.check(name, given, where="")
+    if isinstance(how, BuiltIn):
+        directory = directory or Path()  # not used
+    directory = required(directory)
+    check_is_directory(directory)
+    files = check_files(how, directory)
+    for file in files:
+        _say(f"{file}{', optional' if file.optional else ''}")
+    wrong = [file.path for file in files if file.is_wrong]
+    if wrong:
+        raise DiscrimLossError(
+            f"{name} is not as published: delete {' and '.join(wrong)} below {directory} "
+            "and get it again"
+        )
+    loaded: TaskData = loader(directory, **options)
     for line in _sizes(name, loaded):
         _say(line)
 
@@ -156,54 +160,12 @@ def _download(how: Any, directory: Path) -> None:
 
 
 def _sizes(name: str, loaded: Any) -> Iterator[str]:
-    parts = {"train": loaded.train, "validation": loaded.validation, "test": loaded.test}
-    sizes = ", ".join(f"{part} {len(rows):,}" for part, rows in parts.items() if rows is not None)
+    splits = {"train": loaded.train, "validation": loaded.validation, "test": loaded.test}
+    sizes = ", ".join(f"{name} {len(rows):,}" for name, rows in splits.items() if rows is not None)
     kind = "a regression" if loaded.is_regression else f"{loaded.num_classes} classes"
     yield f"{name} can be loaded: {sizes}; {kind}"
     for note in loaded.notes:
         yield f"note: {note}"
-
-
-def _loader(name: str) -> Callable[..., Any]:
-    from discrimloss.data import datasets
-
-    try:
-        return datasets.get(name)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-
-
-def _options(name: str, settings: list[str]) -> dict[str, Any]:
-    from discrimloss.data import datasets
-    from discrimloss.recipes.settings import parse_setting
-
-    try:
-        given = {key: value for text in settings for key, value in parse_setting(text).items()}
-        return datasets.check(name, given, where="")
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-
-
-@contextmanager
-def _errors_told(when_stopped: str = "stopped") -> Iterator[None]:
-    from discrimloss.data import DataError
-
-    try:
-        yield
-    except DataError as error:
-        raise CommandError(str(error)) from error
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("discrimloss"):
-            raise
-        raise CommandError(
-            f"this needs an extra ({error.name} is missing): pip install 'discrimloss[train]'"
-        ) from error
-    except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        reason = (error.strerror or str(error)).lower()
-        raise CommandError(f"cannot read{where} ({reason})") from error
-    except KeyboardInterrupt:
-        raise CommandError(when_stopped, exit_code=130) from None
 
 
 def _print(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Where datasets are: an option of several commands."""
+"""The directory of the datasets: an option of several commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from discrimloss.cli.errors import CommandError
+from discrimloss.errors import DiscrimLossError
 
 ENVIRONMENT = "DISCRIMLOSS_DATA"
 
@@ -19,16 +19,29 @@ DataOption = Annotated[
 
 
 def required(directory: Path | None) -> Path:
-    """The data directory, or a `CommandError` if none was named: no place is made up."""
+    """Return the data directory; there is no default, so None is an error."""
     if directory is None:
-        raise CommandError(
+        raise DiscrimLossError(
             f"name the data directory with --data DIR or in the environment variable {ENVIRONMENT}"
         )
     return directory
 
 
-def check_is_directory(directory: Path) -> None:
-    """Raise a `CommandError` unless this directory is there."""
-    if not directory.is_dir():
+def check_is_directory(directory: Path | None) -> None:
+    """Raise an error if the option is given and there is no such directory."""
+    if directory is not None and not directory.is_dir():
         what = "is not a directory" if os.path.lexists(directory) else "does not exist"
-        raise CommandError(f"the data directory {directory} {what}")
+        raise DiscrimLossError(f"the data directory {directory} {what}")
+
+
+def is_built_in(dataset: str) -> bool:
+    """Whether a dataset is known and needs no files: generated, or part of a library."""
+    from discrimloss.data.base import datasets
+    from discrimloss.data.obtain import BuiltIn, how_obtained
+
+    return dataset in datasets.names() and isinstance(how_obtained(datasets.get(dataset)), BuiltIn)
+
+
+def directory_of(dataset: str, given: Path | None) -> Path:
+    """Return the given data directory; a built-in dataset needs none."""
+    return Path() if given is None and is_built_in(dataset) else required(given)

@@ -11,31 +11,30 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from discrimloss.cli.errors import CommandError
-from discrimloss.cli.train import train_needs_extra
+from discrimloss.cli.failures import writing
+from discrimloss.errors import DiscrimLossError, needs_extra
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import describe_type, did_you_mean
 from discrimloss.registry import Registry
 
 
+@needs_extra("train", "the list")
 def ls(
     name: Annotated[
         str | None,
         typer.Argument(help="Only this recipe, method, dataset or model: all about it."),
     ] = None,
 ) -> None:
-    """List the recipes, methods, datasets and models, or tell all about one."""
-    try:
-        from discrimloss.data.base import datasets
-        from discrimloss.models.base import models
-        from discrimloss.recipes import recipe_files, summary_of
-        from discrimloss.training.methods.base import methods
-    except ModuleNotFoundError as error:
-        raise train_needs_extra(error) from error
+    """List the recipes, methods, datasets and models, or describe one of them."""
+    from discrimloss.data.base import datasets
+    from discrimloss.models.base import models
+    from discrimloss.recipes import recipe_files, summary_of
+    from discrimloss.training.methods.base import methods
+
     console = Console(highlight=False)
     registries = ((methods, "options"), (datasets, "data"), (models, "model"))
     if name is not None:
-        _tell_about(name, recipe_files(), registries, console)
+        _describe(name, recipe_files(), registries, console)
         return
     recipes = [(recipe, summary_of(path)) for recipe, path in recipe_files().items()]
     sections = [("recipe", recipes)]
@@ -53,13 +52,13 @@ def ls(
     console.print("Run one: discrimloss train RECIPE [KEY=VALUE ...] --data DIR --out DIR")
 
 
-def _tell_about(
+def _describe(
     name: str,
     recipes: Mapping[str, Path],
     registries: Iterable[tuple[Registry[Any], str]],
     console: Console,
 ) -> None:
-    """The text of a recipe; the docstring and the options of everything else of this name."""
+    """Print the text of a recipe, and the docstring and options of entries with this name."""
     known = [*recipes]
     is_known = name in recipes
     if is_known:
@@ -79,9 +78,10 @@ def _tell_about(
         console.print()
     if not is_known:
         names = dict.fromkeys(known)  # a recipe may have the name of its dataset
-        raise CommandError(f"there is nothing named {name!r}: {did_you_mean(name, names)}")
+        raise DiscrimLossError(f"there is nothing named {name!r}: {did_you_mean(name, names)}")
 
 
+@needs_extra("train", "copying a recipe")
 def cp(
     recipe: Annotated[str, typer.Argument(help="A recipe's name.")],
     file: Annotated[Path, typer.Argument(help="Where the copy goes: a new file.")],
@@ -90,25 +90,15 @@ def cp(
     ] = False,
 ) -> None:
     """Copy a recipe to a file of your own, to change and to train from."""
-    try:
-        from discrimloss.options import OptionError
-        from discrimloss.recipes import find_recipe
-    except ModuleNotFoundError as error:
-        raise train_needs_extra(error) from error
-    try:
-        source = find_recipe(recipe)
-    except OptionError as error:
-        raise CommandError(str(error)) from error
+    from discrimloss.recipes import find_recipe
+
+    source = find_recipe(recipe)
     if file.is_dir():
         file = file / source.name
     if file.exists() and not overwrite:
-        raise CommandError(f"{file} is there already: pass --overwrite, or name another file")
-    try:
-        with atomic_write(file) as unfinished:
-            unfinished.write_bytes(source.read_bytes())
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CommandError(f"cannot write {file} ({reason}): name another file") from error
+        raise DiscrimLossError(f"{file} is there already: pass --overwrite, or name another file")
+    with writing(str(file), "name another file"), atomic_write(file) as unfinished:
+        unfinished.write_bytes(source.read_bytes())
     Console(highlight=False).print(
         f"Copied to {file}. Run it: discrimloss train {file} --out DIR", soft_wrap=True
     )

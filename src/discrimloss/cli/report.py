@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from discrimloss.cli.data_directory import ENVIRONMENT, DataOption, check_is_directory
-from discrimloss.cli.errors import CommandError, needs_extra
+from discrimloss.cli.data_directory import (
+    ENVIRONMENT,
+    DataOption,
+    check_is_directory,
+    is_built_in,
+)
+from discrimloss.cli.failures import writing
+from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
 
-NEEDS = ("jinja2", "markupsafe", "plotly", "matplotlib", "pandas", "pyarrow", "safetensors", "PIL")
-TRAINING_NEEDS = ("accelerate", "tomlkit", "sklearn", "transformers")
 PAGE = "report.html"
 FIGURES_FOLDER = "figures"
 
@@ -31,6 +35,7 @@ class Format(str, Enum):
     pdf = "pdf"
 
 
+@needs_extra("report", "a report")
 def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or of one audit.")
@@ -56,26 +61,11 @@ def report(
     With --data the page shows the samples themselves. An unfinished run is reported as far as it
     is. With --format png, svg or pdf the figures are written one by one, for a paper.
     """
-    if data is not None:
-        check_is_directory(data)
-    try:
-        from discrimloss.auditing.report.contents import ReportError
-        from discrimloss.auditing.sources.base import SourceError
-
-        try:
-            if kind is Format.html:
-                _write_page(runs, out, data, overwrite)
-            else:
-                _write_figures(runs, out, kind.value, overwrite)
-        except (ReportError, SourceError) as error:
-            raise CommandError(str(error)) from error
-    except ModuleNotFoundError as error:
-        raise _needs_extra(error) from error
-
-
-def _needs_extra(error: ModuleNotFoundError) -> Exception:
-    told = needs_extra(error, NEEDS, "a report", "report")
-    return needs_extra(error, TRAINING_NEEDS, "a report", "train") if told is error else told
+    check_is_directory(data)
+    if kind is Format.html:
+        _write_page(runs, out, data, overwrite)
+    else:
+        _write_figures(runs, out, kind.value, overwrite)
 
 
 def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite: bool) -> None:
@@ -87,11 +77,9 @@ def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite
     _check_runs(runs)
     _check_free([path], overwrite)
     contents = _contents(runs, data)
-    try:
+    with writing(str(path), "name another place with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_report(contents, path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
     typer.echo(f"Report: {path}")
 
 
@@ -102,7 +90,7 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
 
     folder = out or (runs[0] / FIGURES_FOLDER if len(runs) == 1 else Path(FIGURES_FOLDER))
     if folder.exists() and not folder.is_dir():
-        raise CommandError(f"--out {folder} is not a directory: name one for the figures")
+        raise DiscrimLossError(f"--out {folder} is not a directory: name one for the figures")
     _check_runs(runs)
     reported = _contents(runs, None, gallery=False).runs
     places = [
@@ -120,14 +108,12 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
     if compared is not None:
         files[beside] = compared
     if not files:
-        raise CommandError("there is nothing to draw: no epoch has ended")
-    try:
+        raise DiscrimLossError("there is nothing to draw: no epoch has ended")
+    with writing(str(folder), "name another place with --out"):
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as unfinished:
                 unfinished.write_bytes(content)
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
     typer.echo(f"{len(files)} figures: {folder}")
 
 
@@ -137,15 +123,17 @@ def _check_runs(runs: list[Path]) -> None:
 
     for path in runs:
         if not path.is_dir():
-            raise CommandError(f"there is no directory {path}: name the --out directory of a run")
+            raise DiscrimLossError(
+                f"there is no directory {path}: name the --out directory of a run"
+            )
         if AuditDirectory(path).holds_audit:
             AuditDirectory(path).require_finished()
             if len(runs) > 1:
-                raise CommandError(
+                raise DiscrimLossError(
                     f"{path} is an audit, which is reported by itself: name it alone, or name runs"
                 )
         elif not RunDirectory(path).holds_run:
-            raise CommandError(
+            raise DiscrimLossError(
                 f"{path} holds no run: name the --out directory of `discrimloss train` or "
                 "`discrimloss audit`"
             )
@@ -154,15 +142,10 @@ def _check_runs(runs: list[Path]) -> None:
 def _check_free(paths: list[Path], overwrite: bool) -> None:
     for path in paths:
         if path.exists() and not overwrite:
-            raise CommandError(
+            raise DiscrimLossError(
                 f"{path} is there already: pass --overwrite to replace it, or name another place "
                 "with --out"
             )
-
-
-def _cannot_write(path: Path, error: OSError) -> CommandError:
-    reason = (error.strerror or str(error)).lower()
-    return CommandError(f"cannot write {path} ({reason}): name another place with --out")
 
 
 def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> ReportContents:
@@ -181,6 +164,7 @@ def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> Repo
     return ReportContents(" · ".join(names) or run.name, reported, command)
 
 
+@needs_extra("train", "reading the data of a run")
 def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     from discrimloss.auditing.report.contents import ReportError
     from discrimloss.auditing.report.read_run import read_run, with_gallery
@@ -190,14 +174,14 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     run = read_run(path)
     if run.samples is None or not gallery_size:
         return run
-    if data is None and not _is_built_in(str(run.settings.get("data.name"))):
+    if data is None and not is_built_in(str(run.settings.get("data.name"))):
         note = "Samples are shown by their index: pass --data DIR to see them."
         return with_gallery(run, None, gallery_size, note)
     settings = RunDirectory(path).config()
     try:
         views = training_views(settings, data or Path(), len(run.samples))
     except ReportError as error:
-        # Nobody asked for pictures in so many words: a report without them is better than none.
+        # Without an explicit --data, a report without pictures is better than none.
         if data is None or str(data) == os.environ.get(ENVIRONMENT):
             return with_gallery(
                 run, None, gallery_size, f"Samples are shown by their index: {error}."
@@ -206,13 +190,7 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     return with_gallery(run, views, gallery_size)
 
 
-def _is_built_in(dataset: str) -> bool:
-    from discrimloss.data.base import datasets
-    from discrimloss.data.obtain import BuiltIn, how_obtained
-
-    return dataset in datasets.names() and isinstance(how_obtained(datasets.get(dataset)), BuiltIn)
-
-
+@needs_extra("audit", "the report of an audit")
 def _audit_contents(directory: AuditDirectory, gallery: bool) -> ReportContents:
     from discrimloss.auditing.report.read_audit import audit_contents
     from discrimloss.auditing.sources.base import SourceError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 
-from discrimloss.cli.terminal_bar import TerminalBar
+from discrimloss.cli.displays import TerminalBar
 
 if TYPE_CHECKING:
     from discrimloss.reproduce.cells import Cell

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from discrimloss.cli.data_directory import DataOption, check_is_directory, required
-from discrimloss.cli.errors import CommandError, needs_extra
-from discrimloss.cli.train import NEEDS as TRAIN_NEEDS
-from discrimloss.errors import DiscrimLossError
+from discrimloss.cli.data_directory import DataOption, check_is_directory, directory_of
+from discrimloss.cli.failures import if_stopped, writing
+from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.tuning.request import TuneRequest
 
-NEEDS = (*TRAIN_NEEDS, "optuna", "sqlalchemy", "alembic", "plotly", "scipy")
 DATABASE = "tune.db"
 
 
+@needs_extra("tune", "tuning")
 def tune(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (`discrimloss ls`), or a file.")],
     settings: Annotated[
@@ -63,68 +62,61 @@ def tune(
 ) -> None:
     """Search the hyperparameters of a recipe without clean labels.
 
-    Each trial trains with other values and is judged by a fifth of the training samples that it
-    does not learn from, with their labels as noisy as they are. Poor trials are stopped early. The
+    Each trial trains with other values and is scored on a fifth of the training samples that it
+    does not learn from, with their noisy labels as they are. Poor trials are stopped early. The
     best values go to best.toml, a recipe for `discrimloss train`; all trials to trials.csv;
-    the history and what matters to tuning.html.
+    the history and the importance of each hyperparameter to tuning.html.
 
     Ctrl-C stops; the same command goes on. The same command with the same --storage on other
     machines helps.
     """
     for name, value in (("--trials", trials), ("--jobs", jobs), ("--lost-after", lost_after)):
         if value < 1:
-            raise CommandError(f"{name} must be 1 or more, not {value}")
+            raise DiscrimLossError(f"{name} must be 1 or more, not {value}")
+    from discrimloss.recipes import load_recipe
+    from discrimloss.training.run_directory import why_unusable
+    from discrimloss.tuning.parse_search import parse_search
+    from discrimloss.tuning.request import TuneRequest, searchable
+
     overrides = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
-    try:
-        from discrimloss.data.base import datasets
-        from discrimloss.data.obtain import BuiltIn, how_obtained
-        from discrimloss.options import OptionError
-        from discrimloss.recipes import load_recipe
-        from discrimloss.training.run_directory import why_unusable
-        from discrimloss.tuning.parse_search import parse_search
-        from discrimloss.tuning.request import TuneRequest, searchable
-    except ModuleNotFoundError as error:
-        raise _needs_extra(error) from error
-    try:
-        config = searchable(load_recipe(recipe, overrides), overrides)
-        space = parse_search(config, search or [], overrides)
-    except OptionError as error:
-        raise CommandError(str(error)) from error
+    config = searchable(load_recipe(recipe, overrides), overrides)
+    space = parse_search(config, search or [], overrides)
     name = f"{config.recipe}-{config.method}"
     place = out or Path("tuned", name)
     if objection := why_unusable(place):
-        raise CommandError(objection)
-    if data is not None:
-        check_is_directory(data)
-    is_built_in = isinstance(how_obtained(datasets.get(config.data.name)), BuiltIn)
-    directory = Path() if data is None and is_built_in else required(data)
+        raise DiscrimLossError(objection)
+    check_is_directory(data)
+    directory = directory_of(config.data.name, data)
     url = storage or f"sqlite:///{place / DATABASE}"
     request = TuneRequest(config, space, directory, url, study or name, trials, lost_after)
     searched = [part for word in search or [] for part in ("--search", word)]
     _search(request, jobs, place, storage is None, ["tune", recipe, *overrides, *searched])
 
 
-def _needs_extra(error: ModuleNotFoundError) -> Exception:
-    return needs_extra(error, NEEDS, "tuning", "tune")
-
-
 def _search(
     request: TuneRequest, jobs: int, out: Path, is_own_storage: bool, words: list[str]
 ) -> None:
-    try:
-        from discrimloss.cli.tune_display import TuneDisplay, print_outcome
-        from discrimloss.training.interruption import Interrupted, stop_on_signals
-        from discrimloss.training.run import load_data, prepare_run
-        from discrimloss.tuning.outcome import outcome_of
-        from discrimloss.tuning.page import importances_of
-        from discrimloss.tuning.storage import shown
-        from discrimloss.tuning.workers import work, work_together
-        from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
-    except ModuleNotFoundError as error:
-        raise _needs_extra(error) from error
+    from discrimloss.cli.displays import TuneDisplay, print_outcome
+    from discrimloss.training.interruption import stop_on_signals
+    from discrimloss.training.run import load_data, prepare_run
+    from discrimloss.tuning.outcome import outcome_of
+    from discrimloss.tuning.page import importances_of
+    from discrimloss.tuning.storage import shown
+    from discrimloss.tuning.workers import work, work_together
+    from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
+
     display = TuneDisplay(request.trials, request.config.loss != "cross_entropy")
-    try:
-        # A first trial without its training: what is wrong with it is told before a file is made.
+    advice = "make room or name another place with --out; the same command goes on"
+    with (
+        if_stopped(
+            lambda _: (
+                f"stopped after {display.settled} of {request.trials} trials: "
+                "the same command goes on"
+            )
+        ),
+        writing(f"to --out {out}", advice, below=out),
+    ):
+        # Prepare a first trial without training it, so that its errors leave no file behind.
         task = load_data(request.config, request.data)
         prepare_run(request.config, request.data, task=task)
         if is_own_storage:
@@ -139,22 +131,6 @@ def _search(
         options = ["--trials", str(request.trials), "--study", request.study, *where]
         command = shlex.join(["discrimloss", *words, *options])
         write_results(outcome, request.config, importances_of(study), out, command)
-    except DiscrimLossError as error:
-        raise CommandError(str(error)) from error
-    except ModuleNotFoundError as error:
-        raise _needs_extra(error) from error
-    except (KeyboardInterrupt, Interrupted) as stopped:
-        number = stopped.signal_number if isinstance(stopped, Interrupted) else 2
-        raise CommandError(
-            f"stopped after {display.settled} of {request.trials} trials: the same command goes on",
-            exit_code=128 + number,
-        ) from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CommandError(
-            f"cannot use {error.filename or out} ({reason}): make room or name another place with "
-            "--out; the same command goes on"
-        ) from error
     data = [] if request.data == Path() else ["--data", str(request.data)]
     files = {"Recipe": out / BEST, "Table": out / TRIALS, "Page": out / PAGE}
     train = shlex.join(["discrimloss", "train", str(out / BEST), *data])

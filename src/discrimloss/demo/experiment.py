@@ -128,7 +128,7 @@ def run_seed(
         recall=num_both / num_wrong if num_wrong else None,
         precision=num_both / num_flagged if num_flagged else None,
         true_noise_rate=num_wrong / num_samples,
-        estimated_noise_rate=verdicts.estimated_noise_rate,
+        estimated_noise_rate=verdicts.noise_rate or 0.0,
         wrong_labels=num_wrong,
         flagged_labels=num_flagged,
         flagged_and_wrong=num_both,

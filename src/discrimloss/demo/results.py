@@ -126,6 +126,7 @@ def versions() -> dict[str, str]:
 def _write_verdicts(run: SeedRun, path: Path) -> None:
     """One line per training sample, worst first; `index` is its row in `load_digits()`."""
     verdicts = run.verdicts
+    weight, average_loss = np.asarray(verdicts.weight), np.asarray(verdicts.average_loss)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
@@ -145,9 +146,9 @@ def _write_verdicts(run: SeedRun, path: Path) -> None:
                     int(run.digits.index[sample]),
                     int(run.digits.target[sample]),
                     int(run.suggested[sample]),
-                    verdicts.label[sample],
+                    verdicts.verdict[sample],
                     f"{verdicts.p_incorrect[sample]:.6g}",
-                    f"{verdicts.weight[sample]:.6g}",
-                    f"{verdicts.average_loss[sample]:.6g}",
+                    f"{weight[sample]:.6g}",
+                    f"{average_loss[sample]:.6g}",
                 )
             )

@@ -7,7 +7,7 @@ that is not there, is a `DiscrimLossError`: one sentence that says what is wrong
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
@@ -31,24 +31,25 @@ class MissingExtraError(DiscrimLossError, ImportError):
 
 
 @contextmanager
-def needs_extra(
-    extra: str, what: str = "this integration", libraries: Collection[str] | None = None
-) -> Iterator[None]:
-    """Turn a failed import within the block into a sentence that says which extra to install.
+def needs_extra(extra: str, what: str = "this integration") -> Iterator[None]:
+    """Turn a failed import into a sentence that says which extra to install.
+
+    A context manager, and a decorator of functions that import a library on first use.
 
     Args:
-        extra: of `pyproject.toml`.
-        what: needs it, as the subject of the sentence.
-        libraries: that the extra installs; another missing library is another error. All of them
-            if None.
+        extra: name of the extra in `pyproject.toml`.
+        what: subject of the sentence: what needs the extra.
+
+    Raises:
+        MissingExtraError: a library is not installed. A missing module of this package and a
+            `MissingExtraError` from within pass as they are.
     """
     try:
         yield
-    except ImportError as error:
-        missing = (error.name or "").partition(".")[0]
-        if libraries is not None and missing not in libraries:
+    except ModuleNotFoundError as error:
+        library = (error.name or str(error)).partition(".")[0]
+        if library == "discrimloss":
             raise
         raise MissingExtraError(
-            f"{what} needs an extra ({error.name or error} is missing): "
-            f"pip install 'discrimloss[{extra}]'"
+            f"{what} needs an extra ({library} is missing): pip install 'discrimloss[{extra}]'"
         ) from error

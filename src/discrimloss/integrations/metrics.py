@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from discrimloss.loss import DiscrimLoss
 
 PREFIX = "discrimloss/"
@@ -13,7 +15,8 @@ def sample_metrics(criterion: DiscrimLoss) -> dict[str, float]:
     One pass over the whole table and a calibration: ask once an epoch, not once a step.
     """
     verdicts = criterion.verdicts()
-    values = {"k_dyn": criterion.k_dyn, "noise_estimate": verdicts.estimated_noise_rate}
+    rate = verdicts.noise_rate
+    values = {"k_dyn": criterion.k_dyn, "noise_estimate": math.nan if rate is None else rate}
     for label, number in verdicts.counts.items():
         values[f"share_{label}"] = number / len(verdicts)
     return {PREFIX + name: value for name, value in values.items()}

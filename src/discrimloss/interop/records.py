@@ -26,7 +26,7 @@ class SampleRecord:
     """Its own name, where the samples have names."""
     verdict: str
     p_incorrect: float | None
-    weight: float
+    weight: float | None
     average_loss: float | None
     given_label: Label
     predicted_label: Label | None
@@ -96,8 +96,8 @@ def sample_records(
             name=None if ids is None else str(ids[row]),
             verdict=LABELS[verdicts.code[row]],
             p_incorrect=_number_or_none(verdicts.p_incorrect[row]),
-            weight=float(verdicts.weight[row]),
-            average_loss=_number_or_none(verdicts.average_loss[row]),
+            weight=_entry(verdicts.weight, row),
+            average_loss=_entry(verdicts.average_loss, row),
             given_label=given[place],
             predicted_label=predicted[place],
             predicted_score=scores[place],
@@ -189,6 +189,10 @@ def _worst_first(verdicts: Verdicts, limit: int | None) -> list[int]:
     seen = verdicts.most_suspicious(number)
     unseen: npt.NDArray[np.intp] = np.flatnonzero(verdicts.code == UNSEEN)[: number - len(seen)]
     return [int(index) for index in (*seen, *unseen)]
+
+
+def _entry(column: npt.NDArray[np.float32] | None, row: int) -> float | None:
+    return None if column is None else _number_or_none(column[row])
 
 
 def _number_or_none(value: Any) -> float | None:

@@ -28,6 +28,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from discrimloss.histogram import finite_range
 from discrimloss.judging.minimizing import minimize
+from discrimloss.judging.verdicts import LARGEST_LOG_ODDS
 from discrimloss.state.shards import WHOLE_TABLE, Shards
 
 BINS = 256
@@ -42,7 +43,7 @@ EXTRA_PARAMETERS = 5  # of two parts over one
 
 @dataclass(frozen=True)
 class Calibration:
-    """A non-decreasing map from average loss to the probability that the label is incorrect."""
+    """A non-decreasing map from average loss to the log-odds that the label is incorrect."""
 
     low: float
     """Smallest average loss, or 0 if that is smaller: losses are measured from here."""
@@ -50,17 +51,22 @@ class Calibration:
     first: float
     """Log-scale position of the first bin's centre."""
     width: float
-    probabilities: Tensor
+    log_odds_of_bins: Tensor
     """Shape (bins,), float64, at the bin centres."""
 
-    def __call__(self, losses: Tensor) -> Tensor:
-        """Probabilities of losses of any shape, interpolated between the bins; NaN stays NaN."""
-        table = self.probabilities.to(losses.device, losses.dtype)
+    def log_odds(self, losses: Tensor) -> Tensor:
+        """Log-odds of losses of any shape, interpolated between the bins; NaN stays NaN."""
+        bins = self.log_odds_of_bins.to(losses.device, losses.dtype)
         position = (_log_ratio(losses, self.low, self.scale) - self.first) / self.width
-        inside = position.clamp(0, len(table) - 1)
-        left = inside.nan_to_num().long().clamp(max=len(table) - 2)
-        probability = torch.lerp(table[left], table[left + 1], inside - left)
-        return torch.where(position < -0.5, 0.0, probability)  # below the first bin: learned
+        inside = position.clamp(0, len(bins) - 1)
+        left = inside.nan_to_num().long().clamp(max=len(bins) - 2)
+        log_odds = torch.lerp(bins[left], bins[left + 1], inside - left)
+        # Losses below the first bin are learned.
+        return torch.where(position < -0.5, -LARGEST_LOG_ODDS, log_odds)
+
+    def __call__(self, losses: Tensor) -> Tensor:
+        """Probabilities of losses of any shape; NaN stays NaN."""
+        return self.log_odds(losses).sigmoid()
 
 
 def calibrate(
@@ -88,8 +94,8 @@ def calibrate(
     with torch.inference_mode(False), torch.enable_grad():
         centers = start + width * (torch.arange(BINS, dtype=torch.float64) + 0.5)
         mixture = _Mixture(centers, counts.clone().double(), float(learned), width)
-        probabilities = _incorrect_probabilities(mixture)
-    return Calibration(low, scale, float(centers[0]), width, probabilities)
+        log_odds = _incorrect_log_odds(mixture)
+    return Calibration(low, scale, float(centers[0]), width, log_odds)
 
 
 def _log_ratio(losses: Tensor, low: float, scale: float) -> Tensor:
@@ -199,17 +205,18 @@ def _shape_prior(shape: Tensor) -> Tensor:
     return 0.5 * (shape / shape.new_tensor([1.0, 1.5, 1.5])).square().sum()
 
 
-def _incorrect_probabilities(mixture: _Mixture) -> Tensor:
-    """Probability of the incorrect part at each centre; all 0 where one part is enough."""
+def _incorrect_log_odds(mixture: _Mixture) -> Tensor:
+    """Log-odds of the incorrect part at each centre; the smallest where one part is enough."""
     starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
     value, parameters = min((_minimize(mixture.objective, s) for s in starts), key=lambda f: f[0])
     one_part_value, _ = _minimize(mixture.one_part_objective, mixture.one_part_start())
     gain = (one_part_value - value) * mixture.number
     if not gain > 0.5 * EXTRA_PARAMETERS * math.log(mixture.number):
-        return torch.zeros_like(mixture.centers)
+        return torch.full_like(mixture.centers, -LARGEST_LOG_ODDS)
     correct, incorrect = mixture.log_parts(parameters)
     mode = float(mixture.incorrect_mode(parameters))
-    return _non_decreasing(torch.sigmoid(incorrect - correct)[:-1], mixture.centers, mode)
+    log_odds = (incorrect - correct)[:-1].clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+    return _non_decreasing(log_odds, mixture.centers, mode)
 
 
 def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
@@ -217,12 +224,12 @@ def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tupl
     return minimize(objective, place, MOST_ITERATIONS, tolerance=1e-7)
 
 
-def _non_decreasing(probabilities: Tensor, centers: Tensor, peak: float) -> Tensor:
+def _non_decreasing(log_odds: Tensor, centers: Tensor, peak: float) -> Tensor:
     """A larger loss is never better: outwards from the incorrect part's mode, tails may not cross.
 
     Two fitted tails can cross again where there are hardly any samples.
     """
     middle = int((centers < peak).sum().clamp(1, len(centers) - 1))
-    below = probabilities[:middle].flip(0).cummin(0).values.flip(0)
-    above = torch.cat([below[-1:], probabilities[middle:]]).cummax(0).values[1:]
+    below = log_odds[:middle].flip(0).cummin(0).values.flip(0)
+    above = torch.cat([below[-1:], log_odds[middle:]]).cummax(0).values[1:]
     return torch.cat([below, above])

@@ -1,14 +1,31 @@
-"""Verdicts on the samples of a criterion."""
+"""Verdicts from the losses that a criterion has seen."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from discrimloss.judging.verdicts import Rule, Verdicts, judge_samples
+from discrimloss.judging.calibration import calibrate
+from discrimloss.judging.verdicts import (
+    EASY,
+    HARD,
+    INCORRECT,
+    INCORRECT_ABOVE,
+    RULES,
+    UNSEEN,
+    Rule,
+    Verdicts,
+    log_odds,
+)
 from discrimloss.loss import DiscrimLoss
+from discrimloss.state.shards import WHOLE_TABLE, Shards
+from discrimloss.state.table import NOT_KNOWN, YES
 
 
 def judge_criterion(
@@ -32,14 +49,86 @@ def judge_criterion(
         shards=criterion.table.shards,
         p_incorrect=_checked_probabilities(criterion, p_incorrect),
     )
-    verdicts = verdicts.completed(criterion.table.whole)
+    if criterion.table.shards.several:
+        verdicts = _of_all_processes(verdicts, criterion.table.whole)
     return verdicts if criterion.ids is None else replace(verdicts, ids=criterion.ids.names())
+
+
+def judge_samples(
+    averages: Callable[[], Iterable[Tensor]],
+    learned_early: Tensor,
+    weights: Tensor,
+    loss_scale: float,
+    thresholds: tuple[float, float],
+    rule: Rule = "calibrated",
+    shards: Shards = WHOLE_TABLE,
+    p_incorrect: Tensor | None = None,
+) -> Verdicts:
+    """Verdicts of all samples, in one pass after the calibration.
+
+    Args:
+        averages: gives ``Avg(l)`` of all samples in chunks; NaN where never visited.
+        learned_early: shape (num_samples,), as in `SampleTable`.
+        weights: shape (num_samples,), ``delta``.
+        loss_scale: of the first epoch.
+        thresholds: ``k1`` and ``k2``.
+        rule: see `DiscrimLoss.verdicts`.
+        shards: how the samples are divided among processes; each gets the verdicts of its own.
+        p_incorrect: shape (num_samples,): probabilities to use instead of a calibration.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
+    k1, k2 = thresholds
+    calibration = calibrate(averages, loss_scale, shards) if p_incorrect is None else None
+    chunks: list[tuple[Any, ...]] = []
+    start = 0
+    for chunk in averages():
+        average = chunk.cpu()
+        rows = slice(start, start + len(average))
+        flags = learned_early[rows].cpu()
+        start += len(average)
+        if calibration is not None:
+            score = calibration.log_odds(average)
+            probability = score.sigmoid()
+        elif p_incorrect is not None:
+            given = p_incorrect[rows].to("cpu", torch.float32)
+            probability = given.masked_fill(average.isnan(), torch.nan)
+            score = torch.from_numpy(log_odds(probability))
+        code = torch.full_like(flags, HARD)
+        code[torch.where(flags == NOT_KNOWN, average < k1, flags == YES)] = EASY
+        # Being incorrect at the end outweighs having been learned early.
+        code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT
+        code[average.isnan()] = UNSEEN
+        chunks.append(tuple(part.numpy() for part in (code, probability, score, average)))
+    code_column, p_column, scores, losses = (np.concatenate(c) for c in zip(*chunks, strict=True))
+    return Verdicts(
+        code=code_column,
+        p_incorrect=p_column,
+        score=scores,
+        average_loss=losses,
+        weight=weights.cpu().numpy(),
+        rule=rule,
+    )
+
+
+def _of_all_processes(verdicts: Verdicts, whole: Callable[[Tensor], Tensor]) -> Verdicts:
+    """Every process's verdicts joined.
+
+    Args:
+        verdicts: of the samples of this process.
+        whole: turns a process's column into the whole one.
+    """
+    names = ("code", "p_incorrect", "score", "average_loss", "weight")
+    columns: dict[str, Any] = {
+        name: whole(torch.from_numpy(getattr(verdicts, name))).numpy() for name in names
+    }
+    return Verdicts(**columns, rule=verdicts.rule)
 
 
 def _checked_probabilities(criterion: DiscrimLoss, p_incorrect: Tensor | None) -> Tensor | None:
     if p_incorrect is None:
         return None
-    if criterion.table.is_partial:
+    if criterion.table.shards.several:
         raise ValueError("p_incorrect cannot be given where the table is sharded")
     if p_incorrect.shape != (criterion.num_samples,):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Verdicts as data frames: ours, back again, and cleanlab's."""
+"""Verdicts as data frames: to pandas, from pandas, and cleanlab's layout."""
 
 from __future__ import annotations
 
@@ -16,69 +16,103 @@ from discrimloss.judging.verdicts import (
     Rule,
     Verdicts,
     import_pandas,
+    log_odds,
 )
 
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS = ("label", "p_incorrect", "weight", "average_loss")
-RULE_ATTRIBUTE = "rule"
-ID_INDEX = "id"  # what the index is called where samples have names
+COLUMNS = (
+    "id",
+    "given_label",
+    "suggested_label",
+    "verdict",
+    "p_incorrect",
+    "score",
+    "average_loss",
+    "weight",
+)
+"""Of every frame and file of verdicts."""
 
 
 def verdicts_to_frame(verdicts: Verdicts) -> pandas.DataFrame:
     """See `Verdicts.to_pandas`."""
     pd = import_pandas()
+    number = len(verdicts)
     columns = {
-        "label": pd.Categorical.from_codes(verdicts.code, categories=list(LABELS)),
+        "id": _object_column(verdicts.ids, number),
+        "given_label": _label_column(verdicts.given_label, number),
+        "suggested_label": _label_column(verdicts.suggested_label, number),
+        "verdict": pd.Categorical.from_codes(verdicts.code, categories=list(LABELS)),
         "p_incorrect": verdicts.p_incorrect,
-        "weight": verdicts.weight,
-        "average_loss": verdicts.average_loss,
+        "score": verdicts.score,
+        "average_loss": _float_column(verdicts.average_loss, number),
+        "weight": _float_column(verdicts.weight, number),
     }
-    index = pd.RangeIndex(len(verdicts), name="index")
-    if verdicts.ids is not None:
-        index = pd.Index(list(verdicts.ids), name=ID_INDEX)
-    frame: pandas.DataFrame = pd.DataFrame(columns, index=index)
-    frame.attrs[RULE_ATTRIBUTE] = verdicts.rule  # Parquet files keep it too
+    frame: pandas.DataFrame = pd.DataFrame(columns)
+    interval = verdicts.noise_interval
+    frame.attrs = {
+        "rule": verdicts.rule,
+        "noise_rate": verdicts.noise_rate,
+        "noise_interval": None if interval is None else list(interval),
+        "notes": list(verdicts.notes),
+    }
     return frame
 
 
 def verdicts_from_frame(frame: pandas.DataFrame, rule: Rule | None = None) -> Verdicts:
     """See `Verdicts.from_pandas`."""
-    missing = [name for name in COLUMNS if name not in frame.columns]
+    is_old = "verdict" not in frame and "label" in frame  # written by 0.1
+    name = "label" if is_old else "verdict"
+    missing = [column for column in (name, "p_incorrect") if column not in frame]
     if missing:
         raise ValueError(
-            f"the data frame lacks the columns {', '.join(missing)}: verdicts need "
-            f"{', '.join(COLUMNS)}, as Verdicts.to_pandas() writes them"
+            f"the data frame lacks the columns {', '.join(missing)}: verdicts need verdict and "
+            "p_incorrect, as Verdicts.to_pandas() returns them"
         )
-    rule = rule or frame.attrs.get(RULE_ATTRIBUTE, "calibrated")
+    rule = rule or frame.attrs.get("rule", "calibrated")
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     ids = None
-    if frame.index.name == ID_INDEX:  # any order will do: the names tell who is who
+    if frame.index.name == "id":  # of 0.1: ids identify the rows
         ids = frame.index.tolist()
     else:
         frame = frame.iloc[_order_of_samples(frame)]
-    code = _codes(frame["label"])
-    verdicts = Verdicts(
-        code=code,
-        p_incorrect=_numbers(frame, "p_incorrect", unknown=code == UNSEEN),
-        weight=_numbers(frame, "weight", unknown=np.zeros(len(code), dtype=bool)),
-        average_loss=_numbers(frame, "average_loss", unknown=code == UNSEEN),
-        rule=rule,
-        ids=ids,
-    )
-    known = verdicts.p_incorrect[code != UNSEEN]
+        if "id" in frame and frame["id"].notna().any():
+            ids = frame["id"].tolist()
+    code = _codes(frame[name], name)
+    unseen = code == UNSEEN
+    p_incorrect = _floats(frame, "p_incorrect", unknown=unseen)
+    known = p_incorrect[~unseen]
     if len(known) and not (known.min() >= 0.0 and known.max() <= 1.0):
         raise ValueError("p_incorrect must be a probability, between 0 and 1")
-    return verdicts
+    # In files of 0.1, the score is a training method's own.
+    has_score = "score" in frame and not is_old
+    interval = frame.attrs.get("noise_interval")
+    return Verdicts(
+        code=code,
+        p_incorrect=p_incorrect,
+        score=_floats(frame, "score", unknown=unseen) if has_score else log_odds(p_incorrect),
+        average_loss=_optional_floats(frame, "average_loss", unknown=unseen),
+        weight=_optional_floats(frame, "weight", unknown=np.zeros(len(code), dtype=np.bool_)),
+        given_label=_labels(frame, "given_label"),
+        suggested_label=_labels(frame, "suggested_label"),
+        ids=ids,
+        rule=rule,
+        noise_interval=None if interval is None else (float(interval[0]), float(interval[1])),
+        notes=tuple(frame.attrs.get("notes", ())),
+    )
 
 
 def verdicts_to_cleanlab(
-    verdicts: Verdicts, given_label: Any, predicted_label: Any | None = None
+    verdicts: Verdicts, given_label: Any | None = None, predicted_label: Any | None = None
 ) -> pandas.DataFrame:
     """See `Verdicts.to_cleanlab`."""
     pd = import_pandas()
+    given_label = verdicts.given_label if given_label is None else given_label
+    if given_label is None:
+        raise ValueError("these verdicts hold no labels: pass given_label, one for each sample")
+    predicted_label = verdicts.suggested_label if predicted_label is None else predicted_label
     score = 1.0 - verdicts.p_incorrect.astype(np.float64)
     columns: dict[str, Any] = {
         "is_label_issue": verdicts.code == INCORRECT,
@@ -90,44 +124,69 @@ def verdicts_to_cleanlab(
             predicted_label, len(verdicts), "predicted_label"
         )
     for name, values in columns.items():
-        if values.dtype.kind == "U":  # cleanlab's frames hold names of classes as objects
+        if values.dtype.kind in "UO":  # cleanlab's frames hold names of classes as objects
             columns[name] = pd.Series(values.astype(object), dtype=object)
     frame: pandas.DataFrame = pd.DataFrame(columns)
     return frame
 
 
+def _object_column(values: Any | None, number: int) -> Any:
+    pd = import_pandas()
+    if values is None:
+        return pd.Series([None] * number, dtype=object)
+    column = list(values)
+    is_text = any(isinstance(value, str) for value in column)
+    return pd.Series(column, dtype=object if is_text or not column else None)
+
+
+def _label_column(labels: npt.NDArray[Any] | None, number: int) -> Any:
+    """Names as objects, regression targets as floats, positions as integers that may be null."""
+    pd = import_pandas()
+    if labels is None or labels.dtype.kind != "O":
+        return _object_column(labels, number) if labels is None else labels
+    is_position = all(label is None or isinstance(label, (int, np.integer)) for label in labels)
+    some_known = any(label is not None for label in labels)
+    return pd.Series(labels, dtype="Int64" if is_position and some_known else object)
+
+
+def _float_column(values: npt.NDArray[np.float32] | None, number: int) -> npt.NDArray[np.float32]:
+    return np.full(number, np.nan, dtype=np.float32) if values is None else values
+
+
 def _order_of_samples(frame: pandas.DataFrame) -> npt.NDArray[np.intp]:
     """Where the row of each sample is: rows may have been sorted, but not lost."""
-    index = frame.index.to_numpy()
+    has_column = "index" in frame
+    index = (frame["index"] if has_column else frame.index).to_numpy()
     order = np.argsort(index, kind="stable") if index.dtype.kind in "iu" else None
     if order is None or not np.array_equal(index[order], np.arange(len(index))):
         raise ValueError(
-            "the data frame's index must hold every sample index from 0 to "
+            f"the data frame's {'column' if has_column else 'index'}"
+            f"{' index' if has_column else ''} must hold every sample index from 0 to "
             f"{len(index) - 1} once: pass all rows, or call reset_index(drop=True) if they "
             "are in the order of the samples"
         )
     return order
 
 
-def _codes(labels: pandas.Series) -> npt.NDArray[np.int8]:
+def _codes(verdicts: pandas.Series, name: str) -> npt.NDArray[np.int8]:
     """Positions in `LABELS`, whether the column holds categories or strings."""
-    code = np.full(len(labels), -1, dtype=np.int8)
-    values = labels.to_numpy(dtype=object)
+    code = np.full(len(verdicts), -1, dtype=np.int8)
+    values = verdicts.to_numpy(dtype=object)
     for position, label in enumerate(LABELS):
         code[values == label] = position
     unknown = np.flatnonzero(code < 0)
     if len(unknown):
         raise ValueError(
-            f"label must be one of {', '.join(LABELS)}, but is {values[unknown[0]]!r} "
+            f"{name} must be one of {', '.join(LABELS)}, but is {values[unknown[0]]!r} "
             f"for sample {unknown[0]}"
         )
     return code
 
 
-def _numbers(
+def _floats(
     frame: pandas.DataFrame, name: str, unknown: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32]:
-    """A column, which is empty just where a value cannot be known."""
+    """A column that is empty exactly where a value cannot be known."""
     try:
         values: npt.NDArray[np.float32] = frame[name].to_numpy(dtype=np.float32, na_value=np.nan)
     except (TypeError, ValueError) as error:
@@ -140,4 +199,27 @@ def _numbers(
             if unknown[sample]
             else f"{name} of sample {sample} is missing (NaN): only unseen samples may lack it"
         )
+    return values
+
+
+def _optional_floats(
+    frame: pandas.DataFrame, name: str, unknown: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float32] | None:
+    """The same, where the whole column may be missing."""
+    is_missing = name not in frame or (len(frame) > 0 and frame[name].isna().all())
+    if is_missing and not (len(frame) > 0 and unknown.all()):
+        return None
+    return _floats(frame, name, unknown) if name in frame else None
+
+
+def _labels(frame: pandas.DataFrame, name: str) -> npt.NDArray[Any] | None:
+    if name not in frame or frame[name].isna().all():
+        return None
+    column = frame[name]
+    if column.dtype.kind in "iufb" and not column.isna().any():
+        return np.asarray(column.to_numpy(dtype=column.dtype.name.lower()))
+    if column.dtype.kind == "f":
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    values: npt.NDArray[Any] = column.to_numpy(dtype=object)
+    values[column.isna().to_numpy()] = None
     return values

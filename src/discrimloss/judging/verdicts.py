@@ -1,23 +1,20 @@
-"""Easy, hard or incorrect: what a training run says of every sample."""
+"""Verdicts on labels: the one schema that every part of the library reads and writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from discrimloss.errors import needs_extra
 from discrimloss.files.atomic_write import atomic_write
-from discrimloss.judging.calibration import calibrate
 from discrimloss.state.sample_ids import SampleId
-from discrimloss.state.shards import WHOLE_TABLE, Shards
-from discrimloss.state.table import NOT_KNOWN, YES
 
 if TYPE_CHECKING:
     import pandas
@@ -27,36 +24,71 @@ Rule = Literal["calibrated", "threshold"]
 RULES = ("calibrated", "threshold")
 LABELS = ("easy", "hard", "incorrect", "unseen")
 EASY, HARD, INCORRECT, UNSEEN = range(4)
-INCORRECT_ABOVE = 0.5  # of the probability
+INCORRECT_ABOVE = 0.5
+"""A label is called incorrect where its probability of being wrong is above this."""
+LARGEST_LOG_ODDS = 120.0
+"""Scores are finite: the log-odds of the probability 1 is this, that of 0 its negative."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Verdicts:
     """One verdict per sample, in the order of the sample index.
 
-    Samples that were never in a training batch are ``"unseen"``; their probability and average loss
-    are NaN.
+    A criterion, a training run, an audit and `find_label_errors` all return this class. What its
+    producer does not know is None: a criterion that sees only losses has no labels, and
+    `find_label_errors` has no weights.
+
+    Samples that were never in a training batch are ``"unseen"``. Their probability, score and
+    average loss are NaN.
     """
 
     code: npt.NDArray[np.int8]
     """Position of each verdict in `LABELS`."""
     p_incorrect: npt.NDArray[np.float32]
     """Probability that the label is incorrect."""
-    weight: npt.NDArray[np.float32]
+    score: npt.NDArray[np.float32]
+    """Log-odds that the label is incorrect. They rank samples whose probabilities round to 1."""
+    average_loss: npt.NDArray[np.float32] | None = None
+    """Moving average of the sample's loss, or its loss under the predictions that were given."""
+    weight: npt.NDArray[np.float32] | None = None
     """``delta``: 1 is neutral, large is distrusted."""
-    average_loss: npt.NDArray[np.float32]
-    """``Avg(l)``."""
-    rule: Rule
+    given_label: npt.NDArray[Any] | None = None
+    """Labels in the data: names (str objects), int64 positions or float64 regression targets."""
+    suggested_label: npt.NDArray[Any] | None = None
+    """What each label probably should be, like `given_label`. It differs from the given label
+    wherever the verdict is incorrect."""
     ids: Sequence[SampleId] | None = None
-    """Names of the samples, where they have any."""
+    """Names of the samples."""
+    rule: Rule = "calibrated"
+    """How verdicts follow from losses or probabilities, see `DiscrimLoss.verdicts`."""
+    noise_interval: tuple[float, float] | None = None
+    """Where the fraction of incorrect labels lies with a probability of about 90 %."""
+    notes: tuple[str, ...] = ()
+    """Sentences about what limits these verdicts."""
+
+    def __post_init__(self) -> None:
+        for name in ("p_incorrect", "score", "average_loss", "weight"):
+            _require_length(name, getattr(self, name), len(self.code))
+        for name in ("given_label", "suggested_label"):
+            labels = getattr(self, name)
+            if labels is not None:
+                labels = label_array(labels)
+                _require_length(name, labels, len(self.code))
+                object.__setattr__(self, name, labels)
+        _require_length("ids", self.ids, len(self.code))
 
     def __len__(self) -> int:
         return len(self.code)
 
     @cached_property
-    def label(self) -> npt.NDArray[np.str_]:
+    def verdict(self) -> npt.NDArray[np.str_]:
         """``"easy"``, ``"hard"``, ``"incorrect"`` or ``"unseen"``."""
         return np.array(LABELS)[self.code]
+
+    @property
+    def label(self) -> npt.NDArray[np.str_]:
+        """The name of `verdict` in 0.1."""
+        return self.verdict
 
     @property
     def counts(self) -> dict[str, int]:
@@ -65,42 +97,86 @@ class Verdicts:
         return {label: int(number[code]) for code, label in enumerate(LABELS)}
 
     @property
-    def estimated_noise_rate(self) -> float:
-        """Share of incorrect labels among the samples seen: the mean of their probabilities."""
-        seen = self.p_incorrect[self.code != UNSEEN]
-        return float(seen.mean(dtype=np.float64)) if len(seen) else float("nan")
+    def noise_rate(self) -> float | None:
+        """Estimated fraction of incorrect labels: the mean of `p_incorrect` over the samples seen.
 
-    def completed(self, whole: Callable[[Tensor], Tensor]) -> Verdicts:
-        """Those of all processes, from what makes a process's column the whole one."""
-        columns = ("code", "p_incorrect", "weight", "average_loss")
-        found: dict[str, Any] = {
-            name: whole(torch.from_numpy(getattr(self, name))).numpy() for name in columns
-        }
-        return replace(self, **found)
+        None where no sample was seen.
+        """
+        seen = self.p_incorrect[self.code != UNSEEN]
+        return float(seen.mean(dtype=np.float64)) if len(seen) else None
+
+    @property
+    def estimated_noise_rate(self) -> float:
+        """`noise_rate` under its name in 0.1; NaN where no sample was seen."""
+        warnings.warn(
+            "estimated_noise_rate is now noise_rate; the old name goes with discrimloss 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return float("nan") if self.noise_rate is None else self.noise_rate
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.int64]:
+        """Sample indices, worst first: by score, then by average loss. Unseen samples come last."""
+        return np.concatenate(
+            [self._worst_first(self._seen()), np.flatnonzero(self.code == UNSEEN)]
+        )
 
     def most_suspicious(self, number: int) -> npt.NDArray[np.int64]:
-        """Indices of the samples whose labels are most likely incorrect, worst first."""
+        """Indices of the samples whose labels are most likely incorrect, worst first.
+
+        Args:
+            number: how many samples at most. Unseen samples are left out.
+        """
         if number < 0:
             raise ValueError(f"number must not be negative, but is {number}")
-        candidates = np.flatnonzero(self.code != UNSEEN)
-        probability = self.p_incorrect[candidates]
+        candidates = self._seen()
         if 0 < number < len(candidates):  # sort no more than the top
-            cut = np.partition(probability, -number)[-number]
-            candidates, probability = (
-                candidates[probability >= cut],
-                probability[probability >= cut],
-            )
-        order = np.lexsort((candidates, -self.average_loss[candidates], -probability))
-        worst: npt.NDArray[np.int64] = candidates[order[:number]].astype(np.int64)
+            score = self.score[candidates]
+            candidates = candidates[score >= np.partition(score, -number)[-number]]
+        return self._worst_first(candidates)[:number]
+
+    def _seen(self) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self.code != UNSEEN)
+
+    def _worst_first(self, candidates: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        keys: list[npt.NDArray[Any]] = [candidates, -self.score[candidates]]
+        if self.average_loss is not None:
+            keys.insert(1, -self.average_loss[candidates])
+        worst: npt.NDArray[np.int64] = candidates[np.lexsort(keys)]
         return worst
 
-    # `verdict_frames` knows this module, so it is imported where it is needed.
+    # `judging.frames` imports this module, so these methods import it when they are called.
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame with one row per sample, indexed by sample index, or by name if it has."""
+        """A data frame with one row per sample, in the order of the sample index.
+
+        Its columns are ``id``, ``given_label``, ``suggested_label``, ``verdict``, ``p_incorrect``,
+        ``score``, ``average_loss`` and ``weight``; what is not known is null. ``rule``,
+        ``noise_rate``, ``noise_interval`` and ``notes`` are in its ``attrs``, which Parquet files
+        keep.
+        """
         from discrimloss.judging.frames import verdicts_to_frame
 
         return verdicts_to_frame(self)
+
+    @classmethod
+    def from_pandas(cls, frame: pandas.DataFrame, rule: Rule | None = None) -> Verdicts:
+        """Verdicts from a data frame: the inverse of `to_pandas`.
+
+        The frame needs the columns ``verdict`` and ``p_incorrect``; further columns of `to_pandas`
+        are read, all others ignored. Rows may be in any order if the frame has a column ``index``
+        with every sample index, or an index of these integers. Frames of 0.1, which call the
+        verdict ``label`` and have ids as their index, are read too.
+
+        Args:
+            frame: as `to_pandas` returns it.
+            rule: the rule that made the verdicts. By default that of the frame's ``attrs``, or
+                ``"calibrated"`` where they name none.
+        """
+        from discrimloss.judging.frames import verdicts_from_frame
+
+        return verdicts_from_frame(frame, rule)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_pandas()` to a Parquet file, all of it or nothing."""
@@ -108,38 +184,32 @@ class Verdicts:
             self.to_pandas().to_parquet(unfinished)
 
     @classmethod
-    def from_pandas(cls, frame: pandas.DataFrame, rule: Rule | None = None) -> Verdicts:
-        """Verdicts from a data frame: the inverse of `to_pandas()`.
-
-        Columns may come in any order, with others among them, and rows too, as long as the index
-        holds every sample index once. Only unseen samples may lack a probability or an average
-        loss.
-
-        Args:
-            frame: with the columns of `to_pandas()`.
-            rule: which rule made the verdicts; by default what the frame says in its ``attrs``, or
-                ``"calibrated"`` where it says nothing.
-        """
-        from discrimloss.judging.frames import verdicts_from_frame
-
-        return verdicts_from_frame(frame, rule)
-
-    @classmethod
     def from_parquet(cls, path: str | Path) -> Verdicts:
-        """Read what `to_parquet` wrote."""
+        """Read the verdicts that `to_parquet`, a training run or an audit wrote."""
         return cls.from_pandas(import_pandas().read_parquet(path))
 
-    def to_cleanlab(self, given_label: Any, predicted_label: Any | None = None) -> pandas.DataFrame:
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file for spreadsheets, worst first, all of it or nothing.
+
+        It has the columns of `to_pandas` and ``index``, the position of the sample.
+        """
+        frame = self.to_pandas().assign(index=np.arange(len(self))).iloc[self.order]
+        with atomic_write(Path(path)) as unfinished:
+            frame.to_csv(unfinished, index=False, float_format="%.6g")
+
+    def to_cleanlab(
+        self, given_label: Any | None = None, predicted_label: Any | None = None
+    ) -> pandas.DataFrame:
         """The data frame of cleanlab's ``Datalab.get_issues("label")``, one row per sample.
 
         ``is_label_issue`` is true where the verdict is incorrect. ``label_score`` is
-        ``1 - p_incorrect``: low is bad. An unseen sample is no issue and has the score 1, because
-        nothing is known against it.
+        ``1 - p_incorrect``: low is bad. An unseen sample is no issue and has the score 1.
 
         Args:
-            given_label: the labels trained on, one per sample: positions, names or numbers.
-            predicted_label: what a model says of each sample. Without it the frame has no such
-                column: a criterion sees losses, and cannot know what the right label is.
+            given_label: the labels in the data, one per sample: positions, names or regression
+                targets. By default those of the verdicts.
+            predicted_label: a model's prediction for each sample, by default `suggested_label`.
+                Where neither is known, the frame has no such column.
         """
         from discrimloss.judging.frames import verdicts_to_cleanlab
 
@@ -151,71 +221,47 @@ class Verdicts:
             for label, number in self.counts.items()
             if number or label != "unseen"
         )
-        rate = f"estimated noise rate {self.estimated_noise_rate:.1%}"
-        return f"Verdicts({len(self)} samples: {counts}; {rate}; rule={self.rule!r})"
+        rate = "noise rate not known"
+        if self.noise_rate is not None:
+            rate = f"estimated noise rate {self.noise_rate:.1%}"
+        if self.noise_interval is not None:
+            low, high = self.noise_interval
+            rate += f" ({low:.1%} to {high:.1%})"
+        notes = "".join(f"\n  note: {note}" for note in self.notes)
+        return f"Verdicts({len(self)} samples: {counts}; {rate}; rule={self.rule!r}{notes})"
 
 
-def judge_samples(
-    averages: Callable[[], Iterable[Tensor]],
-    learned_early: Tensor,
-    weights: Tensor,
-    loss_scale: float,
-    thresholds: tuple[float, float],
-    rule: Rule = "calibrated",
-    shards: Shards = WHOLE_TABLE,
-    p_incorrect: Tensor | None = None,
-) -> Verdicts:
-    """Verdicts of all samples, in one pass after the calibration.
+def log_odds(probability: Any) -> npt.NDArray[np.float32]:
+    """Finite log-odds of probabilities, float32; NaN stays NaN."""
+    p = np.asarray(probability, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        odds = np.log(p) - np.log1p(-p)
+    return np.asarray(np.clip(odds, -LARGEST_LOG_ODDS, LARGEST_LOG_ODDS), dtype=np.float32)
+
+
+def label_array(labels: Any) -> npt.NDArray[Any]:
+    """Labels as int64 positions, float64 regression targets or, if they are names, objects.
 
     Args:
-        averages: gives ``Avg(l)`` of all samples in chunks; NaN where never visited.
-        learned_early: shape (num_samples,), as in `SampleTable`.
-        weights: shape (num_samples,), ``delta``.
-        loss_scale: of the first epoch.
-        thresholds: ``k1`` and ``k2``.
-        rule: see `DiscrimLoss.verdicts`.
-        shards: how the samples are divided among processes; each gets the verdicts of its own.
-        p_incorrect: shape (num_samples,): probabilities from elsewhere, in place of a calibration.
+        labels: an array or a sequence. None among names and positions means that one is not known.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
-    k1, k2 = thresholds
-    calibration = calibrate(averages, loss_scale, shards) if p_incorrect is None else None
-    codes: list[Any] = []
-    probabilities: list[Any] = []
-    losses: list[Any] = []
-    start = 0
-    for average in averages():
-        rows = slice(start, start + len(average))
-        flags = learned_early[rows]
-        start += len(average)
-        if calibration is not None:
-            probability = calibration(average)
-        elif p_incorrect is not None:
-            probability = p_incorrect[rows].to(average).masked_fill(average.isnan(), torch.nan)
-        code = torch.full_like(flags, HARD)
-        code[torch.where(flags == NOT_KNOWN, average < k1, flags == YES)] = EASY
-        # Being incorrect at the end outweighs having been learned early.
-        code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT
-        code[average.isnan()] = UNSEEN
-        for parts, part in ((codes, code), (probabilities, probability), (losses, average)):
-            parts.append(part.cpu().numpy())
-    return Verdicts(
-        code=np.concatenate(codes),
-        p_incorrect=np.concatenate(probabilities),
-        weight=weights.cpu().numpy(),
-        average_loss=np.concatenate(losses),
-        rule=rule,
-    )
+    array = np.asarray(labels)
+    kind = array.dtype.kind
+    if kind in "iub":
+        return array.astype(np.int64, copy=False)
+    if kind == "f":
+        return array.astype(np.float64, copy=False)
+    return array.astype(object, copy=False)
+
+
+def _require_length(name: str, column: Any, samples: int) -> None:
+    if column is not None and len(column) != samples:
+        raise ValueError(f"{name} has {len(column)} entries for {samples} samples")
 
 
 def import_pandas() -> Any:
-    """Pandas, or a sentence that says how to get it."""
-    try:
+    """Pandas, or an error that names the extra to install."""
+    with needs_extra("pandas", "a data frame"):
         import pandas
-        import pyarrow  # noqa: F401 - what pandas writes Parquet with
-    except ImportError as error:
-        raise ImportError(
-            "data frames need pandas and pyarrow: pip install 'discrimloss[pandas]'"
-        ) from error
+        import pyarrow  # noqa: F401 - pandas writes Parquet with it
     return pandas

@@ -74,7 +74,7 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
         noise: what is true of them; None where nobody knows.
     """
     found: dict[str, Any] = {
-        "noise_estimated": verdicts.estimated_noise_rate,
+        "noise_estimated": verdicts.noise_rate,
         "verdicts": verdicts.counts,
     }
     if noise is None:
@@ -83,12 +83,12 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
     found["noise_true"] = float(is_wrong.mean())
     seen = verdicts.code != UNSEEN
     is_wrong = is_wrong[seen]
-    flagged = (verdicts.label == "incorrect")[seen]
+    flagged = (verdicts.verdict == "incorrect")[seen]
     hits = int((flagged & is_wrong).sum())
     if is_wrong.any() and not is_wrong.all():
         # The probability says little about the order of what is surely wrong: the loss decides.
-        score = verdicts.average_loss[seen]
-        found |= _ranking(score, is_wrong)
+        losses = verdicts.score if verdicts.average_loss is None else verdicts.average_loss
+        found |= _ranking(losses[seen], is_wrong)
     found["precision"] = hits / int(flagged.sum()) if flagged.any() else None
     found["recall"] = hits / int(is_wrong.sum()) if is_wrong.any() else None
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
@@ -266,7 +267,7 @@ def _train(
     summary |= _circumstances(request, prepared, accelerator)
     if accelerator.is_main_process:
         if verdicts is not None and judge is None and directory.is_kept:
-            write_verdicts(verdicts, scores, prepared.labels, truth is not None, directory)
+            write_verdicts(verdicts, scores, prepared, truth is not None, directory)
         directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
     accelerator.wait_for_everyone()
     return TrainedRun(summary, verdicts, history, loop.traces)
@@ -333,20 +334,31 @@ def _last_and_best(history: list[Row], name: str, is_regression: bool) -> dict[s
 def write_verdicts(
     verdicts: Verdicts,
     scores: torch.Tensor | None,
-    labels: NoisyLabels,
+    prepared: Prepared,
     truth_known: bool,
     directory: RunDirectory,
 ) -> None:
-    """What is to be thought of every training label, beside the label as given.
+    """Write the verdicts on all training labels to ``verdicts.parquet``.
 
-    `scores` are the method's own, `Method.sample_scores`. The clean labels are there for who looks
-    at the results; where nobody knows them, the column is missing.
+    The file has the columns of `Verdicts.to_pandas`, with the labels that were trained on as the
+    given ones, and three of its own: ``target``, the given label as the model sees it;
+    ``clean_target``, where the truth is known; ``method_score``, where the method has scores.
+
+    Args:
+        verdicts: the method's.
+        scores: the method's own, `Method.sample_scores`.
+        prepared: the task and its labels.
+        truth_known: whether `NoisyLabels.clean_target` is true.
+        directory: where the file goes.
     """
-    frame = verdicts.to_pandas()
-    frame.insert(0, "target", labels.target.cpu().numpy())
+    target = prepared.labels.target.cpu().numpy()
+    names = np.array(prepared.task.class_names, dtype=object)
+    given = target if prepared.task.is_regression or not len(names) else names[target]
+    frame = replace(verdicts, given_label=given).to_pandas()
+    frame["target"] = target
     if truth_known:
-        frame.insert(1, "clean_target", labels.clean_target.cpu().numpy())
+        frame["clean_target"] = prepared.labels.clean_target.cpu().numpy()
     if scores is not None:
-        frame["score"] = scores.detach().float().cpu().numpy()
+        frame["method_score"] = scores.detach().float().cpu().numpy()
     with atomic_write(directory / VERDICTS) as unfinished:
         frame.to_parquet(unfinished)

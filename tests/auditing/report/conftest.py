@@ -15,6 +15,6 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """48 digits, three epochs."""
     directory = tmp_path_factory.mktemp("runs") / "small"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discrimloss.judging.verdicts.calibrate", quick_calibration)
+        patch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
         assert main(["train", *SMALL, "--out", str(directory)]) == 0
     return directory

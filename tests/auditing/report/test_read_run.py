@@ -29,7 +29,7 @@ def test_samples_are_the_verdicts_with_names_of_classes(small_run: Path) -> None
     assert found.samples is not None
     assert found.num_samples == len(verdicts) == 48
     assert found.samples["given"].tolist() == [str(digit) for digit in verdicts["target"]]
-    assert found.samples["verdict"].tolist() == verdicts["label"].astype(str).tolist()
+    assert found.samples["verdict"].tolist() == verdicts["verdict"].astype(str).tolist()
     wrong = (verdicts["clean_target"] != verdicts["target"]).tolist()
     assert found.samples["is_wrong"].tolist() == wrong
     assert found.class_names == tuple("0123456789")

@@ -167,7 +167,7 @@ def test_the_rate_is_estimated_until_the_selection_follows_it(
     trained = method(warmup=warmup)
     rates = []
     for epoch in range(3, 8):
-        estimate = SimpleNamespace(estimated_noise_rate=epoch / 10)
+        estimate = SimpleNamespace(noise_rate=epoch / 10)
         monkeypatch.setattr(trained.hinge_history, "verdicts", lambda said=estimate: said)
         trained.begin_epoch(epoch)
         rates.append(trained.log_values()["noise_rate"])

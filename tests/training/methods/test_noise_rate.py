@@ -44,7 +44,7 @@ def test_an_estimate_comes_from_the_losses() -> None:
 
 def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     class Answer:
-        estimated_noise_rate = 0.3
+        noise_rate: float | None = 0.3
 
     asked = []
     history = history_with(0.0)
@@ -58,12 +58,12 @@ def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
         due += [epoch] * (len(asked) - before)
     assert due == [4, 5, 6]  # after 15 % of the run, until 30 % of it
 
-    Answer.estimated_noise_rate = float("nan")  # nothing has been seen
+    Answer.noise_rate = None  # nothing has been seen
     nothing_known = NoiseRate(None, epochs=20)
     nothing_known.begin_epoch(4, history)
     assert float(nothing_known) == 0.0
     assert nothing_known.record()["noise_rate_source"] == "not estimated yet"
-    Answer.estimated_noise_rate = 0.98  # too early, or too short a run
+    Answer.noise_rate = 0.98  # too early, or too short a run
     unbelievable = NoiseRate(None, epochs=20)
     unbelievable.begin_epoch(4, history)
     assert float(unbelievable) == HIGHEST_ESTIMATE
@@ -75,7 +75,7 @@ def test_later_estimates_only_lower_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rate = NoiseRate(None, epochs=20)
     found = []
     for epoch, estimate in ((4, 0.7), (5, 0.8), (6, 0.6)):
-        answer = SimpleNamespace(estimated_noise_rate=estimate)
+        answer = SimpleNamespace(noise_rate=estimate)
         monkeypatch.setattr(DiscrimLoss, "verdicts", lambda self, answer=answer: answer)
         rate.begin_epoch(epoch, history)
         found.append(float(rate))

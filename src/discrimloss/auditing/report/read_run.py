@@ -108,10 +108,11 @@ def _read_samples(
     pd = import_pandas()
     try:
         verdicts = pd.read_parquet(run / VERDICTS).sort_index()
+        verdicts = verdicts.rename(columns={"label": "verdict"})  # its name in 0.1
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ReportError(f"cannot read {run / VERDICTS}: {reason}") from error
-    missing = [name for name in ("target", "label", "p_incorrect") if name not in verdicts]
+    missing = [name for name in ("target", "verdict", "p_incorrect") if name not in verdicts]
     if missing:
         raise ReportError(f"{run / VERDICTS} has no column {', '.join(missing)}: run it again")
     samples: pandas.DataFrame = pd.DataFrame(
@@ -119,7 +120,7 @@ def _read_samples(
             "id": verdicts.index.astype(str),
             "given": _labels(verdicts["target"].to_numpy(), class_names, is_regression),
             "suggested": None,
-            "verdict": verdicts["label"].astype(str).to_numpy(),
+            "verdict": verdicts["verdict"].astype(str).to_numpy(),
             "p_incorrect": verdicts["p_incorrect"].to_numpy(),
             "weight": verdicts["weight"].to_numpy(),
             "average_loss": verdicts["average_loss"].to_numpy(),

@@ -53,8 +53,8 @@ class NoiseRate(nn.Module):
         is_due = self.first <= epoch <= self.last and epoch > int(self.estimated_in)
         if self.is_given or history is None or not is_due:
             return
-        estimate = history.verdicts().estimated_noise_rate
-        if not math.isnan(estimate):
+        estimate = history.verdicts().noise_rate
+        if estimate is not None:
             is_bound = bool(self.is_estimated) and not self.may_rise
             highest = float(self) if is_bound else HIGHEST_ESTIMATE
             self.value.fill_(min(estimate, highest))

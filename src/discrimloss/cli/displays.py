@@ -1,0 +1,260 @@
+"""What a terminal shows of a command: a progress bar while it runs, a table at the end.
+
+Bars go to standard error, and only if it is a terminal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from discrimloss.training.config import RunConfig
+    from discrimloss.tuning.outcome import Outcome
+    from discrimloss.tuning.study import Standing
+
+SMOOTHING_SECONDS = 5.0
+
+
+class TerminalBar:
+    """A progress bar that is shown while its block runs.
+
+    Args:
+        columns: of the bar, from left to right.
+    """
+
+    def __init__(self, *columns: str | ProgressColumn) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+
+class DownloadBar:
+    """A bar over the bytes of a file. It appears on the first call and goes with `stop`."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        """Show the progress of a download.
+
+        Args:
+            name: of the file.
+            done: bytes so far.
+            total: bytes of the whole file; None if the server does not say.
+        """
+        if not self._console.is_terminal:
+            return
+        if self._shown is None:
+            bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            # Bytes of an earlier, interrupted download do not count for the rate.
+            self._shown = bar, bar.add_task(name, total=total, completed=done)
+            bar.start()
+        bar, task = self._shown
+        bar.update(task, description=name, completed=done, total=total)
+
+    def stop(self) -> None:
+        """Remove the bar until the next call, so that lines can be printed."""
+        if self._shown is not None:
+            self._shown[0].stop()
+            self._shown = None
+
+
+class TrainDisplay(TerminalBar):
+    """A bar over the epochs of a run, with the rate, the time left and the last score."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+        super().__init__(
+            "epoch {task.fields[epoch]}/{task.fields[epochs]}",
+            BarColumn(bar_width=12),  # all of it fits into 80 columns
+            "{task.percentage:>3.0f} %",
+            "{task.fields[rate]}",
+            "left",
+            TimeRemainingColumn(),
+            "{task.fields[score]}",
+        )
+        self._task = self._progress.add_task(
+            "train", total=float(epochs), epoch=1, epochs=epochs, rate="", score=""
+        )
+        self._samples = 0
+        self._since = time.monotonic()
+
+    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
+        """Move the bar."""
+        if self._progress.disable:
+            return
+        self._samples += samples
+        done = epoch - 1 + step / steps
+        now = time.monotonic()
+        passed = now - self._since
+        if passed < 0.2 and step < steps:
+            return
+        rate = f"{self._samples / passed:,.0f} samples/s" if passed > 0 else ""
+        self._progress.update(self._task, completed=done, epoch=epoch, rate=rate)
+        if passed > SMOOTHING_SECONDS:
+            self._samples, self._since = 0, now
+
+    def on_epoch(self, row: dict[str, Any]) -> None:
+        """Show the score of an epoch: on the test split if there is one."""
+        split, score = next(
+            (split, row[name])
+            for split in ("test", "train")
+            for name in (f"{split}_accuracy", f"{split}_mae")
+            if name in row
+        )
+        self._progress.update(
+            self._task, completed=float(row["epoch"]), score=f"{split} {score:.2f}"
+        )
+
+
+def print_summary(summary: dict[str, Any], out: Path) -> None:
+    """Print the metrics of a run and the directory of its files."""
+    console = Console(highlight=False)
+    title = f"{summary['recipe']}, {summary['method']}"
+    table = Table(title=title, title_style="bold", show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right", no_wrap=True)
+    for name, value in _summary_rows(summary):
+        table.add_row(name, value)
+    console.print(table)
+    for note in summary.get("notes", []):
+        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+    console.print(f"Results: {out}", markup=False, soft_wrap=True)
+
+
+def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The metrics of a run: names and values."""
+    is_regression = summary["metric"] == "mae"
+    name, unit = ("mean absolute error", "") if is_regression else ("accuracy", " %")
+    test, fit = summary["test"], summary[f"train_{summary['metric']}_noisy"]
+    rows = [
+        (f"test {name}, last epoch", f"{test['last']:.2f}{unit}"),
+        (f"test {name}, best epoch ({test['best_epoch']})", f"{test['best']:.2f}{unit}"),
+        (f"train {name} on the given labels", f"{fit:.2f}{unit}"),
+    ]
+    fractions = {
+        "noise_true": "wrong labels, true",
+        "noise_estimated": "wrong labels, estimated",
+        "precision": "precision of the verdict `incorrect`",
+        "recall": "recall of the verdict `incorrect`",
+    }
+    for key, words in fractions.items():
+        if summary.get(key) is not None:
+            rows.append((words, f"{100 * summary[key]:.1f} %"))
+    for key, words in (("auroc", "AUROC"), ("average_precision", "average precision")):
+        if key in summary:
+            rows.append((f"{words} of the average loss", f"{summary[key]:.3f}"))
+    rows.append(("seconds", f"{summary['seconds']:.0f}"))
+    return rows
+
+
+class TuneDisplay(TerminalBar):
+    """A bar over the trials of all workers.
+
+    Args:
+        trials: the requested number.
+        is_regression: whether a score is an error with a minus sign.
+    """
+
+    def __init__(self, trials: int, is_regression: bool) -> None:
+        self.is_regression = is_regression
+        self.settled = 0
+        super().__init__(
+            "{task.completed:.0f}/{task.total:.0f} trials",
+            BarColumn(bar_width=12),
+            "{task.fields[ended]}",
+            "left",
+            TimeRemainingColumn(),
+            "{task.fields[best]}",
+        )
+        self._task = self._progress.add_task("tune", total=trials, ended="", best="")
+
+    def show(self, now: Standing) -> None:
+        """Show the progress of the study."""
+        self.settled = now.settled
+        ended = f"{now.pruned} pruned, {now.failed} failed"
+        best = ""
+        if now.best is not None and now.best.value is not None:
+            best = f"best {-now.best.value if self.is_regression else now.best.value:.2f}"
+        self._progress.update(self._task, completed=now.settled, ended=ended, best=best)
+
+
+def print_outcome(
+    outcome: Outcome, config: RunConfig, files: Mapping[str, Path], train: str
+) -> None:
+    """Print the best trial, the trial that is best by the test split, and where the files are."""
+    from optuna.trial import TrialState
+
+    console = Console(highlight=False)
+    table = Table(title=f"{config.recipe}, {config.method}", title_style="bold")
+    unit = "" if outcome.is_regression else ", %"
+    table.add_column(f"{outcome.metric}{unit}", no_wrap=True)
+    table.add_column("trial", justify="right")
+    table.add_column("noisy validation", justify="right")
+    table.add_column("clean test", justify="right")
+    for name, trial in (
+        ("recipe as it is", outcome.as_it_is),
+        ("best by noisy validation", outcome.best),
+        ("best by clean test (oracle)", outcome.oracle),
+    ):
+        if trial is not None:
+            table.add_row(name, *_trial_cells(outcome, trial))
+    console.print(table)
+    states = [trial.state for trial in outcome.trials]
+    counts = (
+        f"{states.count(TrialState.COMPLETE)} trials complete, "
+        f"{states.count(TrialState.PRUNED)} pruned, {states.count(TrialState.FAIL)} failed"
+    )
+    console.print(counts)
+    if outcome.rank_correlation is not None:
+        console.print(f"Rank correlation of validation and test: {outcome.rank_correlation:.2f}")
+    for key, value in outcome.best_settings().items():
+        console.print(f"  {key} = {value}", markup=False, soft_wrap=True)
+    for name, path in files.items():
+        console.print(f"{name}: {path}", markup=False, soft_wrap=True)
+    console.print(f"Train it: {train}", markup=False, soft_wrap=True)
+
+
+def _trial_cells(outcome: Outcome, trial: FrozenTrial) -> tuple[str, str, str]:
+    """A trial's number, its validation score and its test score."""
+    from discrimloss.tuning.study import TEST
+
+    test = trial.user_attrs.get(TEST)
+    validation = outcome.validation(trial.value)
+    return str(trial.number), f"{validation:.2f}", "" if test is None else f"{test:.2f}"

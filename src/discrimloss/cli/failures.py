@@ -1,0 +1,59 @@
+"""What a command adds to an error of the system: the place, and how to go on.
+
+`discrimloss.cli.app` prints every error. These context managers are for commands that know more
+about an interruption or a failed write than the exception does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from discrimloss.errors import DiscrimLossError
+from discrimloss.training.interruption import Interrupted
+
+
+@contextmanager
+def if_stopped(sentence: Callable[[str], str]) -> Iterator[None]:
+    """Give an interruption by Ctrl-C or SIGTERM a sentence, and the exit code of its signal.
+
+    Args:
+        sentence: makes the sentence from "stopped", or from "stopped in epoch 2, after step 1"
+            where the training loop ended in good order.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise DiscrimLossError(sentence("stopped"), exit_code=130) from None
+    except Interrupted as stopped:
+        raise DiscrimLossError(
+            sentence(f"stopped {stopped}"), exit_code=128 + stopped.signal_number
+        ) from None
+
+
+@contextmanager
+def writing(place: str, advice: str, below: Path | None = None) -> Iterator[None]:
+    """Give a failed write a sentence with its place and what to do.
+
+    Args:
+        place: as the user knows it, such as "to --out DIR".
+        advice: ends the sentence.
+        below: an error about a file outside this directory passes as it is, if not None.
+    """
+    try:
+        yield
+    except OSError as error:
+        names_a_file = error.filename is not None
+        if below and names_a_file and not _is_below(str(error.filename), below):
+            raise
+        raise DiscrimLossError(f"cannot write {place} ({reason(error)}): {advice}") from error
+
+
+def reason(error: OSError) -> str:
+    """The reason that the system gives, such as "permission denied"."""
+    return error.strerror.lower() if error.strerror else " ".join(str(error).split())
+
+
+def _is_below(file: str, directory: Path) -> bool:
+    return Path(file).absolute().is_relative_to(directory.absolute())
