@@ -11,7 +11,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from discrimloss.cli.errors import CommandError
+from discrimloss.cli.failures import if_stopped
 from discrimloss.cli.output_directory import OutputDirectory
+from discrimloss.errors import needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.demo.digits import NoisyDigits
@@ -105,27 +107,14 @@ def _run(output: OutputDirectory, seed: int, seeds: int, noise: float, epochs: i
     return experiment.first.digits
 
 
+@needs_extra("audit", "the audit of the demo")
 def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
-    from discrimloss.cli.audit import audit_needs_extra
+    from discrimloss.cli.audit_display import print_audit
+    from discrimloss.demo.audit import AUDIT, audit_digits
 
-    try:
-        from discrimloss.auditing.sources.base import SourceError
-        from discrimloss.cli.audit_display import AuditDisplay, print_audit
-        from discrimloss.demo.audit import AUDIT, audit_digits
-        from discrimloss.training.interruption import Interrupted
-    except ModuleNotFoundError as error:
-        raise audit_needs_extra(error) from error
-    display = AuditDisplay(1)
-    try:
-        with display:
-            summary = audit_digits(digits, directory, overwrite, display.observe)
-    except SourceError as error:
-        raise CommandError(str(error)) from error
-    except Interrupted as stopped:
-        raise CommandError(
-            f"stopped; the results of the demo are in {directory}, its audit is not finished",
-            exit_code=128 + stopped.signal_number,
-        ) from None
+    results = f"the results of the demo are in {directory}, its audit is not finished"
+    with if_stopped(lambda stopped: f"stopped; {results}"):
+        summary = audit_digits(digits, directory, overwrite)
     print_audit(summary, directory / AUDIT)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from discrimloss.auditing.run import AuditRequest, ObserverOfRun, run_audit
-from discrimloss.auditing.sources.base import SourceOptions
+from discrimloss.auditing.audit import audit
+from discrimloss.auditing.progress import ObserverOfRun
 from discrimloss.demo.digits import NoisyDigits
 from discrimloss.files.atomic_write import atomic_write
 
@@ -18,7 +18,7 @@ SIDE = 8
 
 
 def audit_digits(
-    digits: NoisyDigits, directory: Path, overwrite: bool, observe: ObserverOfRun
+    digits: NoisyDigits, directory: Path, overwrite: bool, progress: bool | ObserverOfRun = True
 ) -> dict[str, Any]:
     """Write the digits into a directory, and audit them there; returns the summary."""
     source = directory / SOURCE
@@ -30,11 +30,13 @@ def audit_digits(
             labels=digits.target.numpy(),
             ids=np.array([f"digit {index}" for index in digits.index.tolist()]),
         )
-    request = AuditRequest(
-        SourceOptions(path=str(source.absolute()), id="ids", label="labels"),
-        directory / AUDIT,
+    result = audit(
+        source,
+        "labels",
+        id="ids",
         threads=1,
+        out=directory / AUDIT,
         overwrite=overwrite,
-        command=f"discrimloss audit {source} --out {directory / AUDIT} --label labels --id ids",
+        progress=progress,
     )
-    return run_audit(request, observe)
+    return result.summary
