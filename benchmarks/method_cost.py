@@ -1,7 +1,7 @@
 """What a training step of each method costs, in time and memory, and the table of the methods.
 
-    python benchmarks/method_cost.py            # a few minutes; a quiet machine, please
-    python benchmarks/method_cost.py --quick    # does it run? the figures mean little
+    python -m benchmarks.method_cost            # a few minutes; a quiet machine, please
+    python -m benchmarks.method_cost --quick    # does it run? the figures mean little
 
 A step is that of the training loop: forward, backward, the optimizer, and what the method does
 around them, with LeNet on batches of 128 of 60,000 samples in 10 classes, past the methods'
@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import runs
+from benchmarks import runs
+from benchmarks.step_cost import Alternative, Group, environment, take_turns
 from discrimloss.models.base import TaskShape, models
 from discrimloss.training.methods import Batch, Method, Setting, methods
 from discrimloss.training.task_losses import cross_entropy, mse
-from step_cost import Alternative, Group, environment, take_turns
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "methods.md"

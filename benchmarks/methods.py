@@ -1,6 +1,6 @@
 """Every method on the same wrong labels: digits over several seeds, MNIST once each.
 
-    python benchmarks/methods.py --data DIR --runs DIR
+    python -m benchmarks.methods --data DIR --runs DIR
 
 The same network, optimizer, schedule, epochs and labels for all; each method's options are its
 defaults. One that takes a noise rate is run twice: told the true one, as its authors do, and left
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discrimloss.training.methods import methods
-from runs import (
+from benchmarks.runs import (
     Run,
     Summary,
     argument_parser,
@@ -27,6 +26,7 @@ from runs import (
     versions,
     write,
 )
+from discrimloss.training.methods import methods
 
 RATE = 0.4
 UNSTABLE = ("backward", "jocor")
@@ -34,7 +34,7 @@ UNSTABLE = ("backward", "jocor")
 LOWER_LEARNING_RATE = 0.01
 FIRST = ["plain", "discrimloss"]
 ABOUT = """\
-`python benchmarks/methods.py --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
+`python -m benchmarks.methods --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
 over the seeds; the last epoch is what a person without clean labels gets, the best epoch is chosen
 on test labels and stands here for comparison only. *Fit* is the accuracy on the training labels as
 given, 40 % of them wrong: above about 60 the network has learned wrong labels by heart. *Noise* is

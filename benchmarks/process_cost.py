@@ -1,7 +1,7 @@
 """What DiscrimLoss costs in several processes.
 
-    python benchmarks/process_cost.py            # two processes; minutes, and a quiet machine
-    python benchmarks/process_cost.py --quick    # does it run? seconds, and the figures mean little
+    python -m benchmarks.process_cost            # two processes; minutes, and a quiet machine
+    python -m benchmarks.process_cost --quick    # does it run? seconds, and the figures mean little
 
 Shows, measured in one run on the CPU, with gloo:
 
@@ -30,8 +30,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from discrimloss import DiscrimLoss
-from step_cost import (
+from benchmarks.step_cost import (
     EPOCHS,
     Alternative,
     criterion_step,
@@ -42,6 +41,7 @@ from step_cost import (
     take_turns,
     three_digits,
 )
+from discrimloss import DiscrimLoss
 
 SIZES, QUICK_SIZES = (10**6, 10**8), (10**4, 10**5)
 DEFAULT_OUT = Path(__file__).parent / "results" / "process_cost"
@@ -180,7 +180,7 @@ def launch(processes: int) -> int:
 def measure(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    command = shlex.join(["python", "benchmarks/process_cost.py", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "benchmarks.process_cost", *sys.argv[1:]])
     groups, costs = [], []
     for size in QUICK_SIZES if arguments.quick else SIZES:
         group, found = measure_size(size, arguments.batch, arguments.repeats)

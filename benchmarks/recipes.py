@@ -1,6 +1,6 @@
 """The recipes that fit two CPU cores, each with DiscrimLoss and with the plain task loss beside it.
 
-    python benchmarks/recipes.py --data DIR --runs DIR
+    python -m benchmarks.recipes --data DIR --runs DIR
 
 Every run is a `discrimloss train` in its own directory below RUNS: finished ones are not run again,
 stopped ones go on. The table is made from their summaries and written to results/recipes.md, with
@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from runs import (
+from benchmarks.runs import (
     Run,
     Summary,
     argument_parser,
@@ -27,7 +27,7 @@ from runs import (
 
 METHODS = ("plain", "discrimloss")
 ABOUT = """\
-`python benchmarks/recipes.py --data DIR --runs DIR`. Accuracy in %, or mean absolute error for
+`python -m benchmarks.recipes --data DIR --runs DIR`. Accuracy in %, or mean absolute error for
 digitsum and utkface, where lower is better. AUROC of the average loss; precision and recall of the
 verdict `incorrect`. Minutes on one thread, two runs at once on two cores of a shared machine."""
 

@@ -1,18 +1,18 @@
-"""Puts what `discrimloss reproduce` has measured into its pages, docs/results.md and README.md.
+"""Writes the stored results into their pages, docs/results.md and README.md.
 
-The pages of a table, TABLE.md, TABLE.csv and TABLE-*.png in benchmarks/results, are written as by
-`discrimloss reproduce TABLE --render-only`. The others have blocks that are filled, each from a
+The pages of a table, TABLE.md, TABLE.csv and TABLE-*.png in benchmarks/results, are those of
+`python -m benchmarks.paper TABLE --render-only`. In the other pages blocks are filled, each from a
 line ``<!-- results: TABLE -->`` to a line ``<!-- end -->``:
 
-    <!-- results: mnist -->                       every row, ours and the paper's, and what holds
+    <!-- results: mnist -->                         every row, ours and the paper's
     <!-- results: mnist brief=plain,discrimloss --> these rows at the last epoch
-    <!-- results: mnist only=small -->            at reduced size only, or only=full
-    <!-- tuned: mnist -->                         what `discrimloss tune` found for each method
+    <!-- results: mnist only=small -->              at reduced size only, or only=full
+    <!-- tuned: mnist -->                           the best trial of `discrimloss tune`
 
-    python benchmarks/results_page.py             makes all of them from the stored runs
-    python benchmarks/results_page.py --check     says which are behind, and exits with 1
+    python -m benchmarks.results_page           writes all of them from the stored runs
+    python -m benchmarks.results_page --check   names those that are outdated, and exits with 1
 
-Figures are drawn again, but not compared: the check asks only whether they are there.
+The check compares no figures: it only looks whether they are there.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from discrimloss.reproduce.grids import brief_grid, grids
-from discrimloss.reproduce.render import KINDS, both_sizes, figures, pages, write
-from discrimloss.reproduce.results import Results
-from discrimloss.reproduce.store import ResultsStore
-from discrimloss.reproduce.table_file import load_table, table_files
+from benchmarks.paper.grids import brief_grid, grids
+from benchmarks.paper.pages import both_sizes, figures, pages, write
+from benchmarks.paper.results import Results
+from benchmarks.paper.store import ResultsStore
+from benchmarks.paper.table_file import load_table, table_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
@@ -58,7 +58,7 @@ def filled(page: str, link: str) -> str:
 def _block(name: str, options: dict[str, str], link: str) -> Iterator[str]:
     wanted = [r for r in _stored(name) if _wanted(r.is_small, options.get("only")) and r.groups]
     if not wanted:
-        yield "Nothing has been run here yet."
+        yield "No run yet."
     for number, results in enumerate(wanted):
         if number:
             yield ""
@@ -78,9 +78,6 @@ def _stored(name: str) -> list[Results]:
 def _in_full(results: Results, link: str) -> Iterator[str]:
     table = results.table
     yield from grids(results)
-    for sentence in KINDS[table.kind][1](results):
-        yield f"- {sentence}"
-    yield ""
     for figure in figures([results]):
         yield f"![{Path(figure).stem}]({link}/{figure})"
         yield ""

@@ -1,7 +1,7 @@
 """What a training step with DiscrimLoss costs.
 
-    python benchmarks/step_cost.py            # about five minutes; a quiet machine, please
-    python benchmarks/step_cost.py --quick    # does it run? seconds, and the figures mean little
+    python -m benchmarks.step_cost            # about five minutes; a quiet machine, please
+    python -m benchmarks.step_cost --quick    # does it run? seconds, and the figures mean little
 
 Shows, as ratios measured in one run:
 
@@ -543,7 +543,7 @@ def main() -> None:
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
 
-    command = shlex.join(["python", "benchmarks/step_cost.py", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "benchmarks.step_cost", *sys.argv[1:]])
     conditions = environment()
     heading = [
         "# What a training step with DiscrimLoss costs",

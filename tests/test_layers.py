@@ -31,8 +31,6 @@ LAYERS = (
 FACADE = ("__init__.py", "_moved.py")
 """They know every package by its address, and import none before it is used."""
 
-NOT_YET = {("tuning", "auditing"), ("reproduce", "auditing")}
-
 
 def package_of(module: str) -> str:
     """The package right below `discrimloss` that a dotted name belongs to."""
@@ -79,18 +77,17 @@ def edges() -> dict[tuple[str, str], str]:
 def test_every_package_has_a_layer() -> None:
     packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
     known = {name for layer in LAYERS for name in layer} - {"core"}
-    assert packages - known <= {"reproduce"}
+    assert packages <= known
 
 
 def test_imports_point_down() -> None:
     level = {name: number for number, layer in enumerate(LAYERS) for name in layer}
-    level["reproduce"] = level["auditing"]
     upward = {
         (importer, imported, path)
         for (importer, imported), path in edges().items()
         if importer != imported and level[imported] >= level[importer]
     }
-    assert {edge for edge in upward if edge[:2] not in NOT_YET} == set()
+    assert upward == set()
 
 
 @pytest.mark.parametrize(

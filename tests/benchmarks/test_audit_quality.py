@@ -1,8 +1,5 @@
 """The figures that the audit is judged by, against other ways to compute them."""
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,20 +10,10 @@ from discrimloss.data.base import Split, TaskData, TensorInputs
 
 pytest.importorskip("sklearn", reason="the figures need scikit-learn")
 pytest.importorskip("accelerate", reason="the rivals need the extra train")
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    yield
-    for name in {"audit_figures", "audit_rivals", "audit_sets", "audit_quality", "runs"} - before:
-        sys.modules.pop(name, None)
 
 
 def finding(**figures: Any) -> Any:
-    from audit_figures import Finding
+    from benchmarks.audit_figures import Finding
 
     return Finding(**figures)
 
@@ -34,7 +21,7 @@ def finding(**figures: Any) -> Any:
 def test_figures_are_those_of_scikit_learn() -> None:
     from sklearn.metrics import f1_score, precision_score, recall_score
 
-    from audit_figures import judge
+    from benchmarks.audit_figures import judge
 
     draws = np.random.default_rng(0)
     is_wrong, flagged = draws.random(200) < 0.3, draws.random(200) < 0.4
@@ -48,7 +35,7 @@ def test_figures_are_those_of_scikit_learn() -> None:
 
 
 def test_ranking_points_to_the_wrong_labels() -> None:
-    from audit_figures import judge
+    from benchmarks.audit_figures import judge
 
     is_wrong = np.array([True, False, True, False])
     said = finding(flagged=is_wrong, noise_estimate=0.5, suspicion=np.array([3.0, 1.0, 2.0, 0.0]))
@@ -57,7 +44,7 @@ def test_ranking_points_to_the_wrong_labels() -> None:
 
 
 def test_clean_labels_have_a_share_flagged_and_no_f1() -> None:
-    from audit_figures import judge
+    from benchmarks.audit_figures import judge
 
     flagged = np.array([True, False, False, False])
     figures = judge(finding(flagged=flagged, noise_estimate=0.1), np.zeros(4, dtype=np.bool_))
@@ -67,7 +54,7 @@ def test_clean_labels_have_a_share_flagged_and_no_f1() -> None:
 
 
 def test_calibration_error_by_hand() -> None:
-    from audit_figures import calibration_error
+    from benchmarks.audit_figures import calibration_error
 
     # Two bins: three samples that are said to be wrong with 0.01, one of them is; one with 1.
     p_incorrect = np.array([0.01, 0.01, 0.01, 1.0])
@@ -76,14 +63,14 @@ def test_calibration_error_by_hand() -> None:
 
 
 def test_margin_is_the_label_less_the_best_other() -> None:
-    from audit_rivals import margins
+    from benchmarks.audit_rivals import margins
 
     logits = torch.tensor([[1.0, 5.0, 2.0], [1.0, 5.0, 2.0]])
     assert margins(logits, torch.tensor([1, 0])).tolist() == [3.0, -4.0]
 
 
 def test_threshold_samples_get_a_class_of_their_own() -> None:
-    from audit_rivals import with_threshold_samples
+    from benchmarks.audit_rivals import with_threshold_samples
 
     target = torch.arange(90) % 8
     task = TaskData(Split(TensorInputs(torch.zeros(90, 2)), target), None, 8)
@@ -97,7 +84,7 @@ def test_threshold_samples_get_a_class_of_their_own() -> None:
 
 
 def test_small_losses_are_trusted() -> None:
-    from audit_rivals import small_loss
+    from benchmarks.audit_rivals import small_loss
 
     draws = np.random.default_rng(0)
     losses = np.concatenate([draws.normal(0.2, 0.05, 70), draws.normal(2.0, 0.3, 30)])
@@ -107,7 +94,7 @@ def test_small_losses_are_trusted() -> None:
 
 
 def test_best_is_bold_as_printed() -> None:
-    from audit_quality import best_in_bold
+    from benchmarks.audit_quality import best_in_bold
 
     assert best_in_bold([[0.91231], [0.91249], [0.9], []]) == [
         "**0.912**",

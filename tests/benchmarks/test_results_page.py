@@ -3,27 +3,17 @@
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-pytest.importorskip("accelerate", reason="reading a stored result needs the extra train")
+from benchmarks import results_page
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def results_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import results_page
-
-    yield results_page
-    sys.modules.pop("results_page")
-
-
-@pytest.fixture
-def small_store(results_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def small_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A store with one table, and no other page to fill."""
     store = tmp_path / "results"
     shutil.copytree(BENCHMARKS / "results" / "generalization", store / "generalization")
@@ -33,17 +23,15 @@ def small_store(results_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     return store
 
 
-def run(results_page: Any, *words: str) -> None:
+def run(*words: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["results_page.py", *words])
+        patch.setattr(sys, "argv", ["results_page", *words])
         results_page._stored.cache_clear()
         results_page.main()
 
 
-def test_the_pages_are_those_of_the_results(
-    results_page: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(results_page, "--check")
+def test_the_pages_are_those_of_the_results(capsys: pytest.CaptureFixture[str]) -> None:
+    run("--check")
     assert capsys.readouterr().out == "behind: none\n"
 
 
@@ -61,17 +49,17 @@ def test_the_summary_of_every_stored_run_is_that_of_its_history(place: Path) -> 
 
 
 def test_a_page_that_is_behind_is_told_and_filled(
-    results_page: Any, small_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    small_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run(results_page)
+    run()
     page = tmp_path / "page.md"
     page.write_text(
         "Before\n\n<!-- results: generalization brief=plain -->\nold\n<!-- end -->\nAfter\n"
     )
     monkeypatch.setattr(results_page, "PAGES", (page,))
     with pytest.raises(SystemExit, match=r"^page\.md do not show benchmarks/results"):
-        run(results_page, "--check")
-    run(results_page)
+        run("--check")
+    run()
     new = page.read_text()
     assert "old" not in new
     start = "Before\n\n<!-- results: generalization brief=plain -->\n\n| | 40 % | seeds |\n"
@@ -81,32 +69,32 @@ def test_a_page_that_is_behind_is_told_and_filled(
 
 
 def test_pages_of_a_table_that_are_behind_its_runs_are_told_and_written(
-    results_page: Any, small_store: Path, capsys: pytest.CaptureFixture[str]
+    small_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both = r"^generalization\.md, generalization\.csv"
     with pytest.raises(SystemExit, match=both):  # they are not there
-        run(results_page, "--check")
-    run(results_page)
-    run(results_page, "--check")
+        run("--check")
+    run()
+    run("--check")
     assert capsys.readouterr().out.endswith("behind: none\n")
     next((small_store / "generalization").glob("plain-*.json")).unlink()
     with pytest.raises(SystemExit, match=f"{both} do not show"):
-        run(results_page, "--check")
-    run(results_page)
-    run(results_page, "--check")
+        run("--check")
+    run()
+    run("--check")
     (small_store / "generalization.csv").write_text("by hand\n")
     with pytest.raises(SystemExit, match=r"^generalization\.csv do not show"):
-        run(results_page, "--check")
+        run("--check")
 
 
-def test_a_figure_that_is_not_there_is_told(results_page: Any, small_store: Path) -> None:
-    run(results_page)
+def test_a_figure_that_is_not_there_is_told(small_store: Path) -> None:
+    run()
     figure = next(small_store.glob("*.png"))
     figure.unlink()
     with pytest.raises(SystemExit, match=f"^{figure.name} do not show"):
-        run(results_page, "--check")
+        run("--check")
 
 
-def test_a_block_of_a_table_without_runs_says_so(results_page: Any, small_store: Path) -> None:
+def test_a_block_of_a_table_without_runs_says_so(small_store: Path) -> None:
     block = "<!-- results: clothing1m -->\n<!-- end -->"
-    assert "Nothing has been run here yet." in results_page.filled(block, "results")
+    assert "No run yet." in results_page.filled(block, "results")

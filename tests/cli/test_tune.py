@@ -114,7 +114,7 @@ def test_a_storage_and_a_study_of_one_s_own(capsys: pytest.CaptureFixture[str]) 
         ),
         (
             ("digits", "noisy_validation=0"),
-            "noisy_validation = 0 leaves nothing to judge trials by",
+            "noisy_validation = 0 leaves no validation samples to compare trials by",
         ),
     ],
 )

@@ -17,12 +17,18 @@ from tuning_runs import ended, request_for
 from discrimloss.errors import DiscrimLossError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
-from discrimloss.tuning.criterion import averaged_epochs, oracle_figure, trial_score
 from discrimloss.tuning.outcome import Outcome, outcome_of, rank_correlation
-from discrimloss.tuning.page import importances_of, tuning_page
+from discrimloss.tuning.request import averaged_epochs, oracle_metric, trial_score
+from discrimloss.tuning.results import (
+    BEST,
+    PAGE,
+    TRIALS,
+    importances_of,
+    tuning_page,
+    write_results,
+)
 from discrimloss.tuning.study import SETTINGS, TEST, WHY
 from discrimloss.tuning.workers import work
-from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
 
 RATES = "optimizer.learning_rate=0.00001:0.5:log"
 
@@ -64,8 +70,8 @@ def test_the_score_is_the_mean_of_the_last_epochs_on_noisy_labels() -> None:
     assert averaged_epochs(4) == 1
     errors = [{"validation_mae": 2.0}, {"validation_mae": 3.0}]
     assert trial_score(errors, True) == -3.0
-    assert oracle_figure(history[-1], False) == -29.0
-    assert oracle_figure(errors[-1], True) is None
+    assert oracle_metric(history[-1], False) == -29.0
+    assert oracle_metric(errors[-1], True) is None
 
 
 def test_the_choice_and_the_oracle_s(searched: Searched) -> None:
@@ -141,14 +147,14 @@ def test_the_page_holds_all_it_needs(searched: Searched) -> None:
 def test_what_matters_is_said_when_there_are_enough_trials(
     searched: Searched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discrimloss.tuning.page.FEWEST_TRIALS", 4)
+    monkeypatch.setattr("discrimloss.tuning.results.FEWEST_TRIALS", 4)
     shares = importances_of(searched.study)
     assert set(shares) == {"optimizer.learning_rate", "options.threshold"}
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["optimizer.learning_rate"] > shares["options.threshold"]
     page = tuning_page(searched.outcome, searched.config, shares, "")
     assert '"importance"' in page
-    monkeypatch.setattr("discrimloss.tuning.page.FEWEST_TRIALS", 100)
+    monkeypatch.setattr("discrimloss.tuning.results.FEWEST_TRIALS", 100)
     assert importances_of(searched.study) == {}
 
 

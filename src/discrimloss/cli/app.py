@@ -16,7 +16,7 @@ from discrimloss.cli.demo import demo
 from discrimloss.cli.failures import reason
 from discrimloss.cli.recipes import cp, ls
 from discrimloss.cli.report import report
-from discrimloss.cli.reproduce import ReproduceCommand, reproduce
+from discrimloss.cli.reproduce import ANY_ARGUMENTS, reproduce
 from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 from discrimloss.cli.tune import tune
@@ -28,7 +28,7 @@ from discrimloss.training.interruption import Interrupted
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 for command in (audit, review, apply, report, demo, train, tune, ls, cp):
     app.command()(command)
-app.command(cls=ReproduceCommand)(reproduce)
+app.command(hidden=True, context_settings=ANY_ARGUMENTS)(reproduce)
 app.add_typer(data, name="data")
 
 

@@ -100,10 +100,9 @@ def _search(
     from discrimloss.training.interruption import stop_on_signals
     from discrimloss.training.run import load_data, prepare_run
     from discrimloss.tuning.outcome import outcome_of
-    from discrimloss.tuning.page import importances_of
+    from discrimloss.tuning.results import BEST, PAGE, TRIALS, importances_of, write_results
     from discrimloss.tuning.storage import shown
     from discrimloss.tuning.workers import work, work_together
-    from discrimloss.tuning.write_best import BEST, PAGE, TRIALS, write_results
 
     display = TuneDisplay(request.trials, request.config.loss != "cross_entropy")
     advice = "make room or name another place with --out; the same command goes on"

@@ -1,4 +1,8 @@
-"""What to search, from what, where its trials are kept, and what can go wrong."""
+"""What a search is: a recipe, a search space, a storage, and the score of a trial.
+
+Trials are compared by their score on the labels of the noisy validation split. Clean labels serve
+the oracle alone: they show afterwards how good the choice was.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,34 @@ from typing import Any
 from discrimloss.options import OptionError
 from discrimloss.recipes.settings import parse_setting
 from discrimloss.training.config import RunConfig
-from discrimloss.tuning.criterion import DEFAULT_SHARE, averaged_epochs
+from discrimloss.training.evaluation import metric_name
+from discrimloss.training.records import Row
 from discrimloss.tuning.search_space import SearchSpace
 
+DEFAULT_FRACTION = 0.2
+"""Fraction of the training samples for validation where the recipe sets none. It is large enough
+that the sampling error of a score is small beside the differences between trials."""
 DEVICE_SETTINGS = ("device", "threads", "workers")
-"""May differ from machine to machine."""
+"""Settings that may differ from machine to machine."""
 
 
 def searchable(config: RunConfig, settings: Sequence[str] = ()) -> RunConfig:
-    """The config with a noisy validation split, its own or the usual one.
+    """The config with a noisy validation split, its own or the default one.
 
     Args:
         config: the recipe with its settings. It may have no such split: `best.toml` has none.
-        settings: what a person set, which is not replaced.
+        settings: ``key=value`` settings of the user, which are not replaced.
 
     Raises:
-        OptionError: a person asked for no such split.
+        OptionError: the user set ``noisy_validation=0``.
     """
     is_set = any("noisy_validation" in parse_setting(text) for text in settings)
     if is_set and config.noisy_validation == 0.0:
         raise OptionError(
-            "noisy_validation = 0 leaves nothing to judge trials by: "
-            f"give a share above 0, or leave it out for {DEFAULT_SHARE}"
+            "noisy_validation = 0 leaves no validation samples to compare trials by: "
+            f"give a fraction above 0, or leave it out for {DEFAULT_FRACTION}"
         )
-    return replace(config, noisy_validation=config.noisy_validation or DEFAULT_SHARE)
+    return replace(config, noisy_validation=config.noisy_validation or DEFAULT_FRACTION)
 
 
 @dataclass(frozen=True)
@@ -48,16 +56,43 @@ class TuneRequest:
     """A URL of SQLAlchemy."""
     study: str
     trials: int
-    """Of all workers together, those of earlier commands among them."""
+    """Of all workers together, including those of earlier commands."""
     lost_after: int = 120
-    """Seconds after which a worker that gives no sign counts as dead, and its trial is repeated."""
+    """Seconds without a heartbeat after which a worker counts as dead and its trial is repeated."""
 
     def settings(self) -> dict[str, Any]:
-        """What all workers of a study must agree on."""
-        table = self.config.as_dict()
-        kept = {name: value for name, value in table.items() if name not in DEVICE_SETTINGS}
+        """The settings in which all workers of a study must agree."""
+        config = self.config.as_dict()
+        kept = {name: value for name, value in config.items() if name not in DEVICE_SETTINGS}
         return {
             **kept,
             "search": {key: str(searched) for key, searched in self.space.items()},
             "averaged_epochs": averaged_epochs(self.config.epochs),
         }
+
+
+def averaged_epochs(epochs: int) -> int:
+    """How many of the last epochs the score averages over: a tenth of them, at least one.
+
+    A single epoch often wins by luck, above all where the learning rate stays high. Many epochs
+    would include those before the switch of stages.
+    """
+    return max(1, round(epochs / 10))
+
+
+def epoch_score(row: Row, is_regression: bool) -> float:
+    """The validation score of an epoch, higher is better: the accuracy, or minus the error."""
+    value = float(row[f"validation_{metric_name(is_regression)}"])
+    return -value if is_regression else value
+
+
+def trial_score(history: Sequence[Row], is_regression: bool) -> float:
+    """The objective: the mean score of the last epochs of a finished run."""
+    last = history[-averaged_epochs(len(history)) :]
+    return sum(epoch_score(row, is_regression) for row in last) / len(last)
+
+
+def oracle_metric(row: Row, is_regression: bool) -> float | None:
+    """The metric on the test data, for comparison only; None without test data."""
+    value: Any = row.get(f"test_{metric_name(is_regression)}")
+    return None if value is None else float(value)

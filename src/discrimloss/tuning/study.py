@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.pruners import MedianPruner
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from discrimloss.errors import DiscrimLossError
 from discrimloss.training.run_directory import flat
+from discrimloss.training.seeds import derived_seed
 from discrimloss.tuning.request import TuneRequest
-from discrimloss.tuning.sampler import NumberedDraws
 from discrimloss.tuning.search_space import combinations, own_values
 from discrimloss.tuning.storage import experimental_is_fine, open_storage, shown, storage_errors
 
@@ -31,6 +35,8 @@ SECONDS_TO_SETTLE = 10.0
 WORKER = "worker"
 SETTLED = (TrialState.COMPLETE, TrialState.PRUNED)
 OPEN = (TrialState.RUNNING, TrialState.WAITING)
+HIGHEST_SEED = 2**32
+COUNTED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 
 
 def open_study(request: TuneRequest) -> Study:
@@ -147,3 +153,70 @@ def begin_again(study: Study, number: int) -> None:
             system_attrs=trial.system_attrs,
         )
     )
+
+
+class NumberedDraws(BaseSampler):
+    """TPE with a generator of its own for each trial.
+
+    Workers that start together, or a search that is stopped and goes on, would otherwise draw the
+    same values again. A search by one worker is the same with and without interruptions.
+
+    Where there are only so many combinations, none is tried twice as long as there is another.
+
+    Args:
+        seed: of the search.
+        combinations: all there are; none if a value is drawn from a range.
+    """
+
+    def __init__(self, seed: int, combinations: Sequence[dict[str, Any]] = ()) -> None:
+        self.seed = seed
+        self.combinations = combinations
+        self._number: int | None = None
+        self._current: TPESampler | None = None
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """What is drawn together: all that every finished trial has."""
+        if self.combinations:
+            return {
+                key: CategoricalDistribution(_distinct(one[key] for one in self.combinations))
+                for key in self.combinations[0]
+            }
+        return self._for(trial).infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Draw these values together."""
+        tried = [t.params for t in study.get_trials(deepcopy=False, states=COUNTED)]
+        untried = [one for one in self.combinations if one not in tried]
+        if untried:
+            return random.Random(self._seed_of(trial)).choice(untried)
+        return self._for(trial).sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draw one value."""
+        return self._for(trial).sample_independent(study, trial, param_name, param_distribution)
+
+    def _for(self, trial: FrozenTrial) -> TPESampler:
+        if self._current is None or self._number != trial.number:
+            seed = self._seed_of(trial)
+            with experimental_is_fine():
+                # Workers do not see each other's results, but that they are at work.
+                self._current = TPESampler(seed=seed, multivariate=True, constant_liar=True)
+            self._number = trial.number
+        return self._current
+
+    def _seed_of(self, trial: FrozenTrial) -> int:
+        return derived_seed(self.seed, "trial", trial.number) % HIGHEST_SEED
+
+
+def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(values))

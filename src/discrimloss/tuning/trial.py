@@ -18,8 +18,7 @@ from discrimloss.training.loop import NonFiniteLossError, TrainingLoop
 from discrimloss.training.records import Row
 from discrimloss.training.run import build_accelerator, prepare_run
 from discrimloss.training.run_directory import NoDirectory
-from discrimloss.tuning.criterion import epoch_score, oracle_figure, trial_score
-from discrimloss.tuning.request import TuneRequest
+from discrimloss.tuning.request import TuneRequest, epoch_score, oracle_metric, trial_score
 from discrimloss.tuning.search_space import with_values
 from discrimloss.tuning.study import SETTINGS, TEST, WHY, WORKER
 
@@ -80,7 +79,7 @@ class _Watcher:
         self.trial.report(score, epoch)
         is_last = epoch == self.epochs
         if is_last:
-            test = oracle_figure(row, self.is_regression)
+            test = oracle_metric(row, self.is_regression)
             if test is not None and math.isfinite(test):
                 self.trial.set_user_attr(TEST, test)
         elif self.trial.should_prune():

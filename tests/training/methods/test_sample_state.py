@@ -10,10 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from discrimloss.losses.sample_state import EpochDraws, SampleMean
 from discrimloss.state import gathering as processes
 from discrimloss.state.gathering import own_rows, weighted_mean
-from discrimloss.training.methods.epoch_draws import EpochDraws
-from discrimloss.training.methods.sample_mean import SampleMean
 
 
 def test_the_mean_of_each_sample() -> None:

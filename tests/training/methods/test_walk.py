@@ -1,4 +1,4 @@
-"""`CONTRIBUTING.md` says how to add a method: this follows it, word by word."""
+"""`CONTRIBUTING.md` says how to add a method: these tests follow it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 from command_line import refused
+from loss_contract import LossContract
 from method_contract import MethodContract
 
-import discrimloss.training.methods
+import discrimloss.losses
 from discrimloss.cli import main
+from discrimloss.losses.base import loss_classes
 from discrimloss.training.methods.base import methods
 
 GUIDE = Path(__file__).parents[3] / "CONTRIBUTING.md"
-NAME = "tempered"
+NAME, MODULE, CLASS = "tempered", "tempered_cross_entropy", "TemperedCrossEntropy"
 
 
 def code_blocks() -> list[str]:
@@ -31,27 +33,28 @@ def code_blocks() -> list[str]:
 
 @pytest.fixture
 def walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The guide's method, as one more file among the methods; gone afterwards."""
-    method_file, _ = code_blocks()
-    folder = tmp_path / "methods"
+    """The guide's loss, as one more file among the losses; gone afterwards."""
+    loss_file, _ = code_blocks()
+    folder = tmp_path / "losses"
     folder.mkdir()
-    (folder / f"{NAME}.py").write_text(method_file, encoding="utf-8")
-    path = [*discrimloss.training.methods.__path__, str(folder)]
-    monkeypatch.setattr(discrimloss.training.methods, "__path__", path)
+    (folder / f"{MODULE}.py").write_text(loss_file, encoding="utf-8")
+    path = [*discrimloss.losses.__path__, str(folder)]
+    monkeypatch.setattr(discrimloss.losses, "__path__", path)
     assert NAME in methods.names()
     yield NAME
-    del sys.modules[f"discrimloss.training.methods.{NAME}"]
-    delattr(discrimloss.training.methods, NAME)
-    del methods.__dict__["_entries"][NAME]
+    del sys.modules[f"discrimloss.losses.{MODULE}"]
+    delattr(discrimloss.losses, MODULE)
+    del loss_classes.__dict__["_entries"][NAME]
 
 
 def test_it_is_found_and_described(walked: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert methods.summary(walked) == (
-        "Cross-entropy of answers softened by a temperature (authors, year)."
+        "Cross-entropy of predictions softened by a temperature (authors, year)."
     )
     assert list(methods.options(walked)) == ["temperature"]
     assert main(["ls"]) == 0
     assert walked in capsys.readouterr().out
+    assert CLASS in discrimloss.losses.__all__
 
 
 def test_it_trains_with_its_option(walked: str, tmp_path: Path) -> None:
@@ -88,8 +91,8 @@ def test_what_does_not_fit_is_one_sentence(
 @pytest.mark.parametrize(
     ("number", "place"),
     [
-        (0, f"src/discrimloss/training/methods/{NAME}.py"),
-        (1, f"tests/training/methods/test_{NAME}.py"),
+        (0, f"src/discrimloss/losses/{MODULE}.py"),
+        (1, f"tests/losses/test_{MODULE}.py"),
     ],
 )
 def test_it_passes_the_linter(number: int, place: str) -> None:
@@ -107,7 +110,7 @@ def test_it_passes_the_linter(number: int, place: str) -> None:
 def test_its_test_passes(walked: str) -> None:
     _, test_file = code_blocks()
     names: dict[str, object] = {}
-    exec(compile(test_file, "test_tempered.py", "exec"), names)
+    exec(compile(test_file, f"test_{MODULE}.py", "exec"), names)
     tests = [value for name, value in names.items() if name.startswith("test_")]
     assert tests
     for test in tests:
@@ -119,3 +122,9 @@ def test_its_test_passes(walked: str) -> None:
 @pytest.mark.usefixtures("walked")
 class TestContractOfTheWalk(MethodContract):
     """What the contract test does by itself, once the file is there."""
+
+
+@pytest.mark.parametrize("name", [NAME])
+@pytest.mark.usefixtures("walked")
+class TestContractOfTheLoss(LossContract):
+    """The same, in a plain loop."""

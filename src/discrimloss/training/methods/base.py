@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.loss import DiscrimLoss
+from discrimloss.losses.sample_state import loss_history
 from discrimloss.registry import Registry
 
 methods: Registry[Callable[..., Any]] = Registry("method", "discrimloss.training.methods")
@@ -67,11 +68,6 @@ class Setting:
         return self.num_classes
 
 
-def loss_history(setting: Setting) -> DiscrimLoss:
-    """The samples' average losses, kept by a criterion that looks on: its weights cannot move."""
-    return DiscrimLoss(setting.num_samples, setting.epochs, weight_range=(1.0, 1.0))
-
-
 class Method(nn.Module, ABC):
     """A way to learn from a batch. Keyword-only arguments are the keys of ``[options]``.
 
@@ -98,7 +94,7 @@ class Method(nn.Module, ABC):
         self.networks = nn.ModuleList(setting.build_network() for _ in range(num_networks))
         self.history: DiscrimLoss | None = None
         if keeps_history:
-            self.history = loss_history(setting)
+            self.history = loss_history(setting.num_samples, setting.epochs)
 
     @abstractmethod
     def training_step(self, batch: Batch) -> StepResult:

@@ -11,17 +11,10 @@ from torch import Tensor
 
 from discrimloss.functional import at_least_float32
 from discrimloss.loss import DiscrimLoss
+from discrimloss.losses.sample_state import SampleMean, loss_history
 from discrimloss.state.gathering import gather_rows, own_rows
-from discrimloss.training.methods.base import (
-    Batch,
-    Method,
-    Setting,
-    StepResult,
-    loss_history,
-    methods,
-)
+from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.training.methods.sample_mean import SampleMean
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
@@ -118,7 +111,7 @@ class CurriculumLoss(Method):
         # where the hinge ends, still has a good part of the loss it had at first.
         self.hinge_history: DiscrimLoss | None = None
         if noise_rate is None:
-            self.hinge_history = loss_history(setting)
+            self.hinge_history = loss_history(setting.num_samples, setting.epochs)
         self._rate_now = float(rate)  # follows from the state: no step waits for the device
 
     def training_step(self, batch: Batch) -> StepResult:
@@ -151,7 +144,7 @@ class CurriculumLoss(Method):
             self.noise_rate.begin_epoch(epoch, self.hinge_history)
         self._rate_now = float(self.noise_rate)
 
-    def sample_scores(self) -> Tensor:
+    def sample_scores(self) -> Tensor | None:
         """The share of a sample's visits in which it was not selected."""
         return self.left_out.values()
 

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from discrimloss.functional import at_least_float32
+from discrimloss.losses.sample_state import SampleMean
 from discrimloss.state.gathering import gather_rows
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult
 from discrimloss.training.methods.noise_rate import FIRST_ESTIMATE
-from discrimloss.training.methods.sample_mean import SampleMean
 from discrimloss.training.methods.transition import (
     anchor_transition,
     checked_transition,
@@ -141,7 +141,7 @@ class LossCorrection(Method):
         self.transition.copy_(self.usable(estimate))
         self.is_estimated.fill_(True)
 
-    def sample_scores(self) -> Tensor:
+    def sample_scores(self) -> Tensor | None:
         """How likely the true class is another than the label, on average since T is known."""
         return self.distrust.values()
 

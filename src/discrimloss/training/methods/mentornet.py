@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from discrimloss.losses.sample_state import EpochDraws, SampleMean
 from discrimloss.state.gathering import gather_rows, own_rows
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
-from discrimloss.training.methods.epoch_draws import EpochDraws
 from discrimloss.training.methods.mentor import PERCENTAGES, WIDEST_DIFFERENCE, trained_mentor
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.training.methods.sample_mean import SampleMean
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 
@@ -163,7 +162,7 @@ class MentorNet(Method):
             )
         return weights
 
-    def sample_scores(self) -> Tensor:
+    def sample_scores(self) -> Tensor | None:
         """One minus the mean weight that the mentor gave, after the burn-in."""
         return self.distrust.values()
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
+from typing import Any, ClassVar
+
+from discrimloss.losses.base import IndexedLoss
+from discrimloss.losses.cross_entropy import CrossEntropy
+from discrimloss.training.methods.base import Setting, methods
+from discrimloss.training.methods.loss_method import LossMethod
 
 
 @methods.register("plain")
-class Plain(Method):
-    """The task loss alone, with the loss history of the samples looked on.
+class Plain(LossMethod):
+    """The task loss alone, with a record of each sample's average loss.
 
     Args:
-        setting: what may be known of the task.
-        history: whether to keep the samples' average losses, which cost little and tell wrong
-            labels from right ones as far as the task loss alone can.
+        setting: what is known of the task.
+        history: whether to keep the average losses. They cost little, and separate wrong labels
+            from correct ones as far as the task loss alone can.
     """
 
-    def __init__(self, setting: Setting, *, history: bool = True) -> None:
-        super().__init__(setting, keeps_history=history)
+    name: ClassVar[str] = "plain"
+    loss_class: ClassVar[type[IndexedLoss]] = CrossEntropy
 
-    def training_step(self, batch: Batch) -> StepResult:
-        """The mean task loss."""
-        output = self.networks[0](batch.inputs)
-        losses = self.setting.task_losses(output, batch.target)
-        return StepResult(losses.mean(), losses.detach(), output.detach())
+    def __init__(self, setting: Setting, *, history: bool = True, **options: Any) -> None:
+        super().__init__(setting, **options)
+        if not history:
+            self.history = None

@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discrimloss.losses.sample_state import EpochDraws, SampleMean
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.corrected_labels import CorrectedLabels, soft_losses
-from discrimloss.training.methods.epoch_draws import EpochDraws
-from discrimloss.training.methods.sample_mean import SampleMean
 
 
 @torch.no_grad()

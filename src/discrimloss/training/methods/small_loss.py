@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from discrimloss.losses.sample_state import SampleMean
 from discrimloss.state.gathering import gather_rows, own_rows, weighted_mean
 from discrimloss.training.methods.base import Batch, Method, Setting
 from discrimloss.training.methods.noise_rate import NoiseRate
-from discrimloss.training.methods.sample_mean import SampleMean
 
 GRADUAL_EPOCHS = 10
 LARGEST_GRADUAL_PART = 0.25
@@ -153,7 +153,7 @@ class SmallLossMethod(Method):
             small_loss_mask(column, index, self.forget_rate, candidates) for column in everyones
         )
 
-    def sample_scores(self) -> Tensor:
+    def sample_scores(self) -> Tensor | None:
         """In which share of its visits a sample's loss was too large to be kept."""
         return self.left_out.values()
 

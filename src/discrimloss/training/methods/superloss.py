@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from discrimloss.losses.sample_state import SampleMean
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 from discrimloss.training.methods.confidence import SuperLoss, SuperLossTerms
-from discrimloss.training.methods.sample_mean import SampleMean
 
 
 @methods.register("superloss")
@@ -51,7 +51,7 @@ class SuperLossMethod(Method):
         self.distrust.add(-terms.log_confidence, batch.index)
         return StepResult(terms.values.mean(), losses.detach(), output.detach())
 
-    def sample_scores(self) -> Tensor:
+    def sample_scores(self) -> Tensor | None:
         """The mean of ``-log sigma`` over the visits: -1 is trusted most."""
         return self.distrust.values()
 

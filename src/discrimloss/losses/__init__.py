@@ -1,0 +1,36 @@
+"""Losses for training on noisy labels: one `torch.nn.Module` for each method, for any loop.
+
+All of them are called as ``criterion(logits, target, index)``. They are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discrimloss.losses.cross_entropy import CrossEntropy as CrossEntropy
+    from discrimloss.losses.generalized_cross_entropy import (
+        GeneralizedCrossEntropy as GeneralizedCrossEntropy,
+    )
+
+    __all__: list[str]
+
+
+def _classes() -> dict[str, Any]:
+    """Every registered loss by the name of its class."""
+    from discrimloss.losses.base import loss_classes
+
+    return {loss.__name__: loss for loss in map(loss_classes.get, loss_classes.names())}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return sorted(_classes())
+    # Only classes begin with a capital: looking for a module must not import all of them.
+    if not name[:1].isupper() or name not in (classes := _classes()):
+        raise AttributeError(f"module 'discrimloss.losses' has no attribute {name!r}")
+    return classes[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(_classes())

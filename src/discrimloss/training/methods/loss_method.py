@@ -1,0 +1,118 @@
+"""The adapter between the losses of `discrimloss.losses` and the training loop."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from discrimloss.judging.verdicts import Verdicts
+from discrimloss.losses.base import IndexedLoss, loss_classes
+from discrimloss.losses.sample_state import loss_history
+from discrimloss.options import Option
+from discrimloss.registry import keyword_options
+from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
+
+
+class LossMethod(Method):
+    """One network, trained with a loss of `discrimloss.losses`.
+
+    The options are those of the loss. A subclass may add keyword-only arguments of its own, and
+    passes the others on. The networks are built before the loss, which may draw random numbers.
+
+    Args:
+        setting: what is known of the task.
+        options: options of the loss.
+    """
+
+    name: ClassVar[str]
+    """The method's, as it is registered."""
+    loss_class: ClassVar[type[IndexedLoss]]
+
+    def __init__(self, setting: Setting, **options: Any) -> None:
+        reason = self.loss_class.needs_classes
+        if reason is not None:
+            setting.require_classes(self.name, reason)
+        super().__init__(setting, keeps_history=False)
+        self.loss = build_loss(self.loss_class, setting, options)
+        self.loss.set_targets(setting.target)
+        if self.loss.history is None:
+            self.history = loss_history(setting.num_samples, setting.epochs)
+
+    def training_step(self, batch: Batch) -> StepResult:
+        """The loss of the first network's predictions."""
+        output = self.networks[0](batch.inputs)
+        loss = self.loss(output, batch.target, batch.index)
+        return self.result(loss, output, batch)
+
+    def result(self, loss: Tensor, output: Tensor, batch: Batch) -> StepResult:
+        """The loss, with the task losses and the predictions for the records."""
+        with torch.no_grad():
+            losses = self.setting.task_losses(output, batch.target)
+        return StepResult(loss, losses, output.detach())
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Set the epoch of the loss."""
+        super().begin_epoch(epoch)
+        self.loss.set_epoch(epoch)
+
+    def verdicts(self) -> Verdicts | None:
+        """From the loss history, whether the loss keeps it or the method."""
+        history = self.loss.history or self.history
+        return None if history is None else history.verdicts()
+
+    def sample_scores(self) -> Tensor | None:
+        """Those of the loss."""
+        return self.loss.sample_scores()
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Those of the loss."""
+        return self.loss.hyperparameters()
+
+    def log_values(self) -> dict[str, float]:
+        """Those of the loss."""
+        return self.loss.log_values()
+
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """Those of the loss, then those of the method."""
+        return cls.loss_class.options() | keyword_options(cls)
+
+
+def build_loss(
+    loss_class: type[IndexedLoss], setting: Setting, options: dict[str, Any]
+) -> IndexedLoss:
+    """A loss with what its constructor needs to know of the task."""
+    known: dict[str, Any] = {
+        "num_samples": setting.num_samples,
+        "num_classes": setting.num_classes,
+        "epochs": setting.epochs,
+        "task_loss": setting.task_losses,
+    }
+    arguments = inspect.signature(loss_class).parameters
+    needed = {name: value for name, value in known.items() if name in arguments}
+    return loss_class(**needed, **options)
+
+
+@cache
+def method_of(name: str, loss_class: type[IndexedLoss]) -> type[LossMethod]:
+    """The method that trains with a loss, with the docstring of the loss."""
+    members = {
+        "__doc__": loss_class.__doc__,
+        "__module__": loss_class.__module__,
+        "name": name,
+        "loss_class": loss_class,
+        "needs": loss_class.needs,
+    }
+    return type(f"{loss_class.__name__}Method", (LossMethod,), members)
+
+
+def loss_methods() -> dict[str, type[LossMethod]]:
+    """A method for every registered loss."""
+    return {name: method_of(name, loss_classes.get(name)) for name in loss_classes.names()}
+
+
+methods.add_source(loss_methods)
