@@ -299,7 +299,7 @@ def _writing(place: Path) -> Iterator[None]:
         about = f" of {error.filename}" if error.filename else ""
         raise DiscrimLossError(
             f"cannot write {place} ({reason}{about}): nothing was written; make room, or name "
-            "another place with --out"
+            "another place"
         ) from error
 
 
@@ -321,22 +321,24 @@ def _move(staging: Path, place: Path) -> None:
 def _check_place(place: Path, source: AuditSource, audit: Path | None, overwrite: bool) -> None:
     target = place.resolve()
     if audit is not None and target == audit.resolve():
-        raise DiscrimLossError(f"{place} is the audit itself: name another place with --out")
+        raise DiscrimLossError(f"{place} is the audit itself: name another place")
     if source.options.path:
         origin = Path(source.options.path).resolve()
         if target.is_relative_to(origin) or origin.is_relative_to(target):
-            raise DiscrimLossError(f"{place} is where the source is: name another place with --out")
+            raise DiscrimLossError(f"{place} is where the source is: name another place")
     if not place.parent.is_dir():
         raise DiscrimLossError(f"there is no directory {place.parent}: make it first")
     if not place.exists():
         return
     if not place.is_dir():
-        raise DiscrimLossError(f"{place} is not a directory: name another place with --out")
+        raise DiscrimLossError(f"{place} is not a directory: name another place")
     if not any(place.iterdir()):
         return
     if not (place / CHANGES).is_file():
         raise DiscrimLossError(
-            f"{place} holds other things than an earlier result: name another place with --out"
+            f"{place} holds other things than an earlier result: name another place"
         )
     if not overwrite:
-        raise DiscrimLossError(f"{place} holds an earlier result: --overwrite replaces it")
+        raise DiscrimLossError(
+            f"{place} holds an earlier result: --overwrite (overwrite=True) replaces it"
+        )

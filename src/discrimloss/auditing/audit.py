@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discrimloss.errors import needs_extra
+from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.auditing.progress import ObserverOfRun
@@ -74,7 +74,7 @@ def audit(
     """
     from discrimloss.auditing.run import AuditSettings, run_audit
     from discrimloss.auditing.sources.base import SourceOptions
-    from discrimloss.auditing.sources.open_source import open_data
+    from discrimloss.auditing.sources.open_source import in_python, open_data
 
     settings = AuditSettings(runs, epochs, seed, threads)
     if resume and overwrite:
@@ -83,12 +83,16 @@ def audit(
         raise ValueError("resume and overwrite need out, the directory of the audit")
     path = str(Path(data).expanduser().absolute()) if isinstance(data, (str, Path)) else ""
     options = SourceOptions(path, label, text, image, id, regression, encoder)
-    return run_audit(
-        lambda cache: open_data(data, options, cache),
-        options,
-        settings,
-        out=None if out is None else Path(out),
-        resume=resume,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    try:
+        return run_audit(
+            lambda cache: open_data(data, options, cache),
+            options,
+            settings,
+            out=None if out is None else Path(out),
+            resume=resume,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    except DiscrimLossError as error:
+        error.args = (in_python(str(error)),)  # options of the command line are arguments here
+        raise

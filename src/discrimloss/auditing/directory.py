@@ -138,7 +138,7 @@ class AuditDirectory:
         if self.holds_audit and self.settings()["fingerprint"] != settings["fingerprint"]:
             raise SourceError(
                 f"{settings['source']['path'] or 'the data'} has changed since the audit began: "
-                "start anew with --overwrite (overwrite=True), or put it back as it was"
+                "start anew with --overwrite, or put it back as it was"
             )
         self.write_json(AUDIT, settings)
 
@@ -176,15 +176,13 @@ class AuditDirectory:
             raise DiscrimLossError(objection)
         source = settings["asked"]["path"]
         if Path(source or "-").is_dir() and self.path.absolute().is_relative_to(source):
-            raise DiscrimLossError(
-                f"--out {self.path} lies in the audited folder: name another place"
-            )
+            raise DiscrimLossError(f"{self.path} lies in the audited folder: name another place")
         if not self.path.exists():
             return
         if not self.holds_audit:
             if any(entry.name not in (LOCK, CACHE, RUNS) for entry in self.path.iterdir()):
                 raise DiscrimLossError(
-                    f"--out {self.path} holds other files: name a new or an empty directory"
+                    f"{self.path} holds other files: name a new or an empty directory"
                 )
         elif resume:
             self._require_same(settings)
@@ -192,13 +190,13 @@ class AuditDirectory:
             self._refuse_to_lose_decisions()
         elif self.is_finished:
             raise DiscrimLossError(
-                f"--out {self.path} holds a finished audit: "
-                "pass --overwrite (overwrite=True) to replace it, or name another directory"
+                f"{self.path} holds a finished audit: "
+                "pass --overwrite to replace it, or name another directory"
             )
         else:
             raise DiscrimLossError(
-                f"--out {self.path} holds an unfinished audit: pass --resume (resume=True) to go "
-                "on with it, or --overwrite (overwrite=True) to start anew"
+                f"{self.path} holds an unfinished audit: pass --resume to go "
+                "on with it, or --overwrite to start anew"
             )
 
     def _require_same(self, wanted: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
+    from discrimloss.auditing.review.session import ReviewSession
     from discrimloss.auditing.sources.base import AuditSource
 
 ROWS_IN_A_NOTEBOOK = 10
@@ -185,7 +186,17 @@ class AuditResult:
         Raises:
             DiscrimLossError: the source has changed, or another process reviews this audit.
         """
-        from discrimloss.auditing.review.serving import last_address, serve_review
+        from discrimloss.auditing.review.serving import serve_review
+
+        serve_review(self.review_session(), port, open_browser)
+
+    def review_session(self) -> ReviewSession:
+        """The review without its page; close it at the end.
+
+        Raises:
+            DiscrimLossError: the source has changed, or another process reviews this audit.
+        """
+        from discrimloss.auditing.review.serving import last_address
         from discrimloss.auditing.review.session import ReviewSession
         from discrimloss.files.locks import LockedError
 
@@ -197,15 +208,15 @@ class AuditResult:
                 "apply_command": shlex.join(["discrimloss", "apply", place]),
             }
         try:
-            session = ReviewSession(self.verdicts, self.source, self._decisions_place, **commands)
+            return ReviewSession(self.verdicts, self.source, self.review_place, **commands)
         except LockedError as error:
-            address = last_address(self._decisions_place)
+            address = last_address(self.review_place)
             where = f" (it is at {address.url})" if address else ""
             raise DiscrimLossError(f"{error}{where}") from error
-        serve_review(session, port, open_browser)
 
     @cached_property
-    def _decisions_place(self) -> Path:
+    def review_place(self) -> Path:
+        """The directory that decisions are kept in."""
         if self.directory is not None:
             return self.directory
         self._temporary = tempfile.TemporaryDirectory(prefix="discrimloss-review-")
@@ -260,8 +271,8 @@ class AuditResult:
 
         automatic = Automatic(accept_suggestions, drop_incorrect)
         source, decisions = self.source, Decisions()
-        if self.directory is not None or "_decisions_place" in self.__dict__:
-            log = self._decisions_place / DECISIONS
+        if self.directory is not None or "review_place" in self.__dict__:
+            log = self.review_place / DECISIONS
             decisions, _ = read_decisions(log)
             require_same_samples(decisions, source.ids, log)
         changes = find_changes(self.verdicts, decisions, automatic, source.is_regression)
@@ -318,8 +329,8 @@ class AuditResult:
         with audit.opened({"asked": self._record["source"]}):
             audit.write_settings(self._record)
             write_outputs(audit, self.source, self.verdicts)
-            if self.directory is not None or "_decisions_place" in self.__dict__:
-                log = self._decisions_place / DECISIONS
+            if self.directory is not None or "review_place" in self.__dict__:
+                log = self.review_place / DECISIONS
                 if log.is_file():
                     shutil.copyfile(log, audit / DECISIONS)
             self.report(audit / REPORT)

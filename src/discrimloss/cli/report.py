@@ -19,7 +19,6 @@ from discrimloss.cli.failures import writing
 from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
-    from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
 
 PAGE = "report.html"
