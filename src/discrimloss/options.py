@@ -1,23 +1,24 @@
-"""Checks what a person set against what can be set: names, types, and sentences about both."""
+"""Checks settings against the options there are: names, types, and the sentences about both."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import json
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
-from discrimloss.errors import DiscrimLossError
+from discrimloss.errors import DiscrimLossError, needs_extra
 
-NOTHING = "none"
-"""How a person writes that something is not set, where it may be: TOML has no word for it."""
+NOT_SET = "none"
+"""The word for an option without a value, where it may have none: TOML has no null."""
 
 
 class OptionError(DiscrimLossError, ValueError):
-    """An option that does not exist, or a value of the wrong type: one sentence."""
+    """An option that does not exist, or a value that it cannot have."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ class Option:
 
 
 def did_you_mean(name: str, valid: Iterable[str], prefix: str = "") -> str:
-    """What is valid, the likeliest first: ``"did you mean 'a'? Valid are a, b"``.
+    """The valid names, and the likeliest of them: ``"did you mean 'a'? Valid are a, b"``.
 
-    A name without its table finds the key: ``learning_rate`` means ``optimizer.learning_rate``.
+    A name without its section finds the key: ``learning_rate`` means ``optimizer.learning_rate``.
 
     Args:
-        name: what was written.
-        valid: what could have been.
-        prefix: what stands before each of them; all share it, so it says nothing about likeness.
+        name: what the user wrote.
+        valid: the names there are.
+        prefix: stands before each of them in the sentence, and is not compared.
     """
     names = list(valid)
     likely = difflib.get_close_matches(name, names, n=1)
@@ -55,13 +56,16 @@ def did_you_mean(name: str, valid: Iterable[str], prefix: str = "") -> str:
 def check_options(
     options: Mapping[str, Option], given: Mapping[str, Any], where: str, owner: str
 ) -> dict[str, Any]:
-    """The given values, each with the type of its option.
+    """The given values, each converted to the type of its option.
 
     Args:
-        options: what can be set.
-        given: what was set.
-        where: the table it was set in, for messages; empty for the top.
+        options: the options there are.
+        given: the values that were set.
+        where: the section they are in, for messages; empty for the top level.
         owner: what has these options, for messages.
+
+    Raises:
+        OptionError: an unknown name, a wrong type, or a missing value.
     """
     prefix = f"{where}." if where else ""
     checked = {}
@@ -78,62 +82,32 @@ def check_options(
 
 
 def checked_value(value: Any, expected: Any, key: str) -> Any:
-    """`value` as an `expected`, or an `OptionError`. Whole numbers pass as numbers."""
-    converted = _convert(value, expected)
-    if converted is _WRONG:
-        raise OptionError(f"{key} must be {describe_type(expected)}, not {value!r}")
-    return converted
+    """`value` converted to the type `expected`. Whole numbers pass as floats, lists as tuples.
+
+    Raises:
+        OptionError: it has another type.
+    """
+    with needs_extra("train", "reading settings"):
+        from pydantic import TypeAdapter, ValidationError
+
+    if expected is Any:
+        return value
+    if value == NOT_SET and type(None) in typing.get_args(expected):
+        return None
+    try:
+        # As JSON, because pydantic is strict about Python's types: a list is not a tuple.
+        return TypeAdapter(expected).validate_json(json.dumps(value), strict=True)
+    except (ValidationError, TypeError) as error:
+        raise OptionError(f"{key} must be {describe_type(expected)}, not {value!r}") from error
 
 
-_WRONG = object()
-_PLAIN = {
+_WORDS = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
     str: "a text",
-    type(None): repr(NOTHING),
+    type(None): repr(NOT_SET),
 }
-
-
-def _convert(value: Any, expected: Any) -> Any:
-    if expected is Any:
-        return value
-    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
-    if origin in (Union, types.UnionType):
-        if value == NOTHING and type(None) in arguments:
-            return None
-        alternatives = (_convert(value, argument) for argument in _exact_first(arguments))
-        return next((found for found in alternatives if found is not _WRONG), _WRONG)
-    if origin is Literal:
-        same = [choice for choice in arguments if choice == value and type(choice) is type(value)]
-        return value if same else _WRONG
-    if origin in (tuple, list):
-        return _convert_sequence(value, origin, arguments)
-    if origin is dict or expected is dict:
-        return value if isinstance(value, dict) else _WRONG
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, bool) and expected is not bool:
-        return _WRONG
-    return value if isinstance(value, expected) else _WRONG
-
-
-def _exact_first(arguments: tuple[Any, ...]) -> list[Any]:
-    # 3 for `float | int` stays the whole number that was written.
-    return sorted(arguments, key=lambda argument: argument is float)
-
-
-def _convert_sequence(value: Any, origin: type, arguments: tuple[Any, ...]) -> Any:
-    if not isinstance(value, (list, tuple)):
-        return _WRONG
-    if origin is list or arguments[-1:] == (Ellipsis,):
-        element_types = [arguments[0]] * len(value)
-    elif len(arguments) == len(value):
-        element_types = list(arguments)
-    else:
-        return _WRONG
-    elements = [_convert(element, kind) for element, kind in zip(value, element_types, strict=True)]
-    return _WRONG if any(element is _WRONG for element in elements) else origin(elements)
 
 
 def describe_type(expected: Any) -> str:
@@ -149,4 +123,4 @@ def describe_type(expected: Any) -> str:
         return f"a list of {len(arguments)}"
     if origin is dict or expected is dict:
         return "a table"
-    return _PLAIN.get(expected, getattr(expected, "__name__", str(expected)))
+    return _WORDS.get(expected, getattr(expected, "__name__", str(expected)))

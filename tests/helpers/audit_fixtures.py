@@ -28,7 +28,6 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
 )
 from discrimloss.data.base import TaskData
-from discrimloss.training.config import ComponentConfig
 
 RESULT = "labels.json"
 
@@ -39,7 +38,7 @@ class MadeSource(AuditSource):
     def __init__(
         self, path: Path, labels: Sequence[Label], views: Sequence[SampleView], kind: str
     ) -> None:
-        self.kind = kind  # type: ignore[misc]
+        self.kind = kind
         self.options = SourceOptions(str(path))
         self.labels = list(labels)
         self.views = list(views)
@@ -57,8 +56,11 @@ class MadeSource(AuditSource):
     def task(self, cache: Path) -> TaskData:
         raise AssertionError("a review trains nothing")
 
-    def model(self) -> ComponentConfig:
-        raise AssertionError("a review trains nothing")
+    def corrected_ids(self, corrections: Corrections) -> dict[int, str]:
+        return {}
+
+    def note_on_corrected(self) -> None:
+        return None
 
     def view(self, index: int) -> SampleView:
         return self.views[index]

@@ -9,12 +9,12 @@ import tomlkit
 from discrimloss.data.base import datasets
 from discrimloss.models.base import models
 from discrimloss.options import OptionError
-from discrimloss.recipes.cases import merge
+from discrimloss.recipes.settings import merge
 from discrimloss.training.config import (
     NoiseConfig,
     RunConfig,
     read_config,
-    require_tables,
+    require_sections,
     valid_keys,
 )
 from discrimloss.training.methods.base import methods
@@ -103,7 +103,7 @@ def test_each_key_of_the_smallest_recipe_is_needed(key: str) -> None:
         ({"train_size": 0}, "train_size must be 1 or more, not 0"),
         (
             {"noisy_validation": 1.0},
-            "noisy_validation must be a share from 0 to below 1, not 1.0",
+            "noisy_validation must be a fraction from 0 to below 1, not 1.0",
         ),
         ({"steps_per_epoch": 0}, "steps_per_epoch must be 1 or more, not 0"),
         ({"threads": -1}, "threads must be 0 or more, not -1"),
@@ -114,8 +114,8 @@ def test_each_key_of_the_smallest_recipe_is_needed(key: str) -> None:
         ),
         ({"seed": -1}, "seed must be a number from 0 to 4294967295, not -1"),
         ({"seed": 2**32}, "seed must be a number from 0 to 4294967295, not 4294967296"),
-        ({"noise": {"rate": 40}}, "noise.rate must be a share from 0 to 1, not 40.0"),
-        ({"noise": {"rate": float("nan")}}, "noise.rate must be a share from 0 to 1, not nan"),
+        ({"noise": {"rate": 40}}, "noise.rate must be a fraction from 0 to 1, not 40.0"),
+        ({"noise": {"rate": float("nan")}}, "noise.rate must be a fraction from 0 to 1, not nan"),
         ({"optimizer": {"learning_rate": -1}}, "optimizer.learning_rate must be 0 or more"),
         ({"optimizer": {"momentum": float("inf")}}, "optimizer.momentum must be 0 or more"),
         ({"optimizer": {"clip_norm": 0}}, "optimizer.clip_norm must be above 0, not 0.0"),
@@ -188,10 +188,10 @@ def test_a_key_without_its_table_is_recognised() -> None:
 @pytest.mark.parametrize("name", ["data", "model", "options", "noise", "optimizer", "schedule"])
 def test_a_value_in_the_place_of_a_table(name: str) -> None:
     with pytest.raises(OptionError) as error:
-        require_tables({**SMALLEST, name: "word"})
+        require_sections({**SMALLEST, name: "word"})
     assert str(error.value).startswith(f"{name} is a table, which cannot be 'word': set ")
     assert f"{name}." in str(error.value)
-    require_tables(SMALLEST)
+    require_sections(SMALLEST)
 
 
 def test_a_config_comes_back_from_its_table() -> None:

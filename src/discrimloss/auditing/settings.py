@@ -25,6 +25,7 @@ FEWEST_STEPS = 16  # in an epoch: small data gets small batches
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
 HELD_OUT = 0.2  # of the samples: looked at, not learned from
 ENOUGH_HELD_OUT = 4000
+MANY_IMAGES = 20_000  # more of them train a wider network
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def audit_config(
         epochs: by default what the number of samples suggests.
         method: other ones are for comparisons.
     """
-    model = _hampered(source.model(), task.is_regression)
+    model = audit_model(task)
     training = _training(model.name, task.is_regression)
     samples = len(task.train)
     if epochs is None:
@@ -127,11 +128,16 @@ def _held_out(samples: int) -> float:
     return min(HELD_OUT, max(ENOUGH_HELD_OUT / samples, 0.05))
 
 
-def _hampered(model: ComponentConfig, is_regression: bool) -> ComponentConfig:
-    if model.name != "mlp":
-        return model
-    dropout: dict[str, Any] = {"hidden": 512, "dropout": 0.2 if is_regression else 0.7}
-    return ComponentConfig("mlp", {**dropout, **model.options})
+def audit_model(task: TaskData) -> ComponentConfig:
+    """The small model that fits the inputs: features, images, or n-grams of texts."""
+    if len(task.input_shape) == 1:
+        dropout = 0.2 if task.is_regression else 0.7  # hampers memorising
+        return ComponentConfig("mlp", {"hidden": 512, "dropout": dropout})
+    if task.input_shape:
+        is_small = task.input_shape[0] == 1 or len(task.train) <= MANY_IMAGES
+        return ComponentConfig("compact_resnet", {"width": 16 if is_small else 32})
+    inputs: Any = task.train.inputs
+    return ComponentConfig("ngram_text", {"buckets": inputs.num_buckets})
 
 
 def _training(model: str, is_regression: bool) -> _Training:

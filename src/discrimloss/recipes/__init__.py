@@ -1,9 +1,9 @@
-"""Experiments as data: one TOML file each, found by a recursive look.
+"""Recipes: experiments as TOML files, one each, in the folders of this package.
 
-A recipe opens with the command that runs it. It may hold settings for some cases, ``[[case]]``,
-which count where their ``when`` fits, and the rows of the paper's appendix, ``[[paper]]``, which
-count where ``hyperparameters = "paper"``; a small recipe names its full-sized sibling instead,
-``paper_of``.
+A recipe opens with the command that runs it. It may have settings for some cases, ``[[case]]``,
+which apply where their ``when`` matches. It may have the rows of the paper's appendix,
+``[[paper]]``, which apply with ``hyperparameters = "paper"``; a small recipe names its full-sized
+sibling instead, ``paper_of``.
 """
 
 from __future__ import annotations
@@ -18,26 +18,21 @@ import tomlkit
 import tomlkit.exceptions
 
 from discrimloss.options import OptionError, did_you_mean
-from discrimloss.recipes.cases import apply_cases, apply_paper_rows, look_up, merge, stretched
-from discrimloss.recipes.settings import parse_setting
-from discrimloss.training.config import (
-    RunConfig,
-    Table,
-    read_config,
-    require_tables,
-)
+from discrimloss.recipes.cases import apply_cases, apply_paper_rows, stretched
+from discrimloss.recipes.settings import look_up, merged, parse_setting
+from discrimloss.training.config import RunConfig, Settings, read_config, require_sections
 
 FOLDER = Path(__file__).parent
 
 
 def recipe_files() -> dict[str, Path]:
-    """The recipes that come with the package, by name."""
+    """The recipes of this package, by name."""
     files = sorted(FOLDER.rglob("*.toml"), key=lambda file: file.stem)
     return {file.stem: file for file in files}
 
 
 def find_recipe(name_or_file: str) -> Path:
-    """The file of a recipe: one of ours by name, or any TOML file."""
+    """The file of a recipe: one of this package by name, or any TOML file."""
     ours = recipe_files()
     if name_or_file in ours:
         return ours[name_or_file]
@@ -51,43 +46,42 @@ def find_recipe(name_or_file: str) -> Path:
 
 
 def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a recipe, with `key=value` settings on top.
+    """Read a recipe, and apply `key=value` settings to it.
 
     Raises:
-        OptionError: one sentence on what is wrong with it.
+        OptionError: the recipe or a setting cannot be used, in one sentence.
     """
     path = find_recipe(name_or_file)
-    table = _read_toml(path)
-    changes: Table = {}
-    for override in overrides:
-        merge(changes, parse_setting(override))
+    settings = _read_toml(path)
+    changes = merged(*(parse_setting(override) for override in overrides))
     try:
-        full_sized = table.pop("paper_of", None)
-        cases, rows = (_pop_tables(table, name) for name in ("case", "paper"))
-        for settings in (table, changes):
-            require_tables(settings)
-        is_resolved = table.get("hyperparameters") == "paper" and "recipe" in table and not rows
+        full_sized = settings.pop("paper_of", None)
+        cases, rows = (_pop_rows(settings, name) for name in ("case", "paper"))
+        for part in (settings, changes):
+            require_sections(part)
+        is_paper = settings.get("hyperparameters") == "paper"
+        is_resolved = is_paper and "recipe" in settings and not rows  # the config of a run
         if is_resolved:
-            _require_paper_still_fits(table, changes)
-        table = _with_changes(table, changes)
-        table = apply_cases(table, cases)
-        if table.get("hyperparameters") == "paper" and not is_resolved:
-            read_config(table, recipe=path.stem)  # the rows are chosen by values of the right types
-            table = apply_paper_rows(table, rows or _rows_of(full_sized, table), changes)
-        table = _with_changes(table, changes)  # what a person says outranks cases and the paper
-        return read_config(table, recipe=path.stem)
+            _require_paper_still_fits(settings, changes)
+        settings = apply_cases(_with_changes(settings, changes), cases)
+        if settings.get("hyperparameters") == "paper" and not is_resolved:
+            read_config(settings, recipe=path.stem)  # rows are matched by values of the right types
+            rows = rows or _rows_of(full_sized, settings)
+            settings = apply_paper_rows(settings, rows, changes)
+        settings = _with_changes(settings, changes)  # they outrank cases and the paper
+        return read_config(settings, recipe=path.stem)
     except OptionError as error:
         where = "" if path.parent.is_relative_to(FOLDER) else f"{path}: "
         raise OptionError(f"{where}{error}") from error
 
 
 def summary_of(path: Path) -> str:
-    """What a recipe is about: the second line of its opening comment."""
+    """The summary of a recipe: the second line of its opening comment."""
     comments = [line[1:].strip() for line in path.read_text("utf-8").splitlines()[:2]]
     return comments[1] if len(comments) > 1 else ""
 
 
-def _read_toml(path: Path) -> Table:
+def _read_toml(path: Path) -> Settings:
     try:
         return deepcopy(_parsed(path.read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError) as error:
@@ -97,13 +91,13 @@ def _read_toml(path: Path) -> Table:
 
 
 @lru_cache(maxsize=32)
-def _parsed(text: str) -> Table:
-    """A table of results reads the same recipe for every cell, and parsing is what takes time."""
+def _parsed(text: str) -> Settings:
+    """Cached, because parsing is slow and a results table reads a recipe for every cell."""
     return tomlkit.parse(text).unwrap()
 
 
-def _pop_tables(table: Table, name: str) -> list[Table]:
-    rows: Any = table.pop(name, [])
+def _pop_rows(settings: Settings, name: str) -> list[Settings]:
+    rows: Any = settings.pop(name, [])
     if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
         raise OptionError(f"{name} must be a list of tables, each under [[{name}]]")
     for row in rows:
@@ -114,40 +108,38 @@ def _pop_tables(table: Table, name: str) -> list[Table]:
     return rows
 
 
-def _rows_of(full_sized: Any, table: Table) -> list[Table]:
+def _rows_of(full_sized: Any, settings: Settings) -> list[Settings]:
     """The paper's rows for the full-sized sibling of a small recipe, stretched to its epochs."""
     if full_sized is None:
         return []
     full = _read_toml(find_recipe(str(full_sized)))
-    rows = [row for row in _pop_tables(full, "paper") if "when" in row]
-    return stretched(rows, table["epochs"], full["epochs"])
+    rows = [row for row in _pop_rows(full, "paper") if "when" in row]
+    return stretched(rows, settings["epochs"], full["epochs"])
 
 
-def _require_paper_still_fits(table: Table, changes: Table) -> None:
+def _require_paper_still_fits(settings: Settings, changes: Settings) -> None:
     """The config of a run has the values of one row of the paper, and no other rows."""
-    changed = _with_changes(table, changes)
-    if changed.get("method") != table.get("method"):
-        return  # the values are no longer there
+    changed = _with_changes(settings, changes)
+    if changed.get("method") != settings.get("method"):
+        return  # another method does not have these options
     for key in ("hyperparameters", "loss", "noise.rate", "batch_size"):
-        if look_up(changed, key) != look_up(table, key):
+        if look_up(changed, key) != look_up(settings, key):
             raise OptionError(
                 f"{key} cannot be changed here, where the options are the paper's for "
-                f"{key}={look_up(table, key)}: train the recipe {table['recipe']!r} instead"
+                f"{key}={look_up(settings, key)}: train the recipe {settings['recipe']!r} instead"
             )
 
 
-def _with_changes(table: Mapping[str, Any], changes: Table) -> Table:
-    merged: Table = {}
-    merge(merged, table)
-    merge(merged, changes)
-    # Another method has other options: those of the recipe's own method are not meant for it.
-    if changes.get("method", table.get("method")) != table.get("method"):
-        merged["options"] = dict(changes.get("options", {}))
+def _with_changes(settings: Mapping[str, Any], changes: Settings) -> Settings:
+    result = merged(settings, changes)
+    # Another method has other options: those of the recipe are for its own method.
+    if changes.get("method", settings.get("method")) != settings.get("method"):
+        result["options"] = dict(changes.get("options", {}))
     noise = changes.get("noise", {})
     if "rate" not in noise and noise.get("kind") in ("none", "human"):  # another kind's rate
-        merged["noise"] = {**noise, "rate": 0.0} if noise["kind"] == "none" else dict(noise)
+        result["noise"] = {**noise, "rate": 0.0} if noise["kind"] == "none" else dict(noise)
     for section in ("data", "model"):
         name = changes.get(section, {}).get("name")
-        if name is not None and name != table.get(section, {}).get("name"):
-            merged[section] = dict(changes[section])
-    return merged
+        if name is not None and name != settings.get(section, {}).get("name"):
+            result[section] = dict(changes[section])
+    return result

@@ -1,38 +1,75 @@
-"""Settings as a person types them: `key=value`."""
+"""Settings as mappings: parsed from `key=value`, merged, and looked up by dotted keys."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 import tomlkit
 import tomlkit.exceptions
 
 from discrimloss.options import OptionError
-from discrimloss.training.config import Table, valid_keys
+from discrimloss.training.config import Settings, valid_keys
 
 
-def parse_setting(text: str) -> Table:
-    """The table that a setting stands for.
+def parse_setting(text: str) -> Settings:
+    """The mapping that a setting stands for.
 
     >>> parse_setting("noise.rate=0.4")
     {'noise': {'rate': 0.4}}
     """
     key, equals, value = text.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
+    names = key.strip().split(".")
+    if not equals or not all(names):
         likely = difflib.get_close_matches(text, valid_keys(), n=1)
         example = f"{likely[0]}=…" if likely else "noise.rate=0.4"
         raise OptionError(f"{text!r} is not a setting: write key=value, e.g. {example}")
-    table: Any = _parse_value(value.strip())
-    for part in reversed(parts):
-        table = {part: table}
-    return table  # type: ignore[no-any-return]
+    return nested(names, _parse_value(value.strip()))
 
 
 def _parse_value(text: str) -> Any:
-    """A TOML value; anything else is a text: ``method=plain`` needs no quotes."""
+    """A TOML value. Anything else is a text: ``method=plain`` needs no quotes."""
     try:
         return tomlkit.parse(f"value = {text}").unwrap()["value"]
     except tomlkit.exceptions.TOMLKitError:
         return text
+
+
+def nested(names: list[str], value: Any) -> Settings:
+    """A value below some names.
+
+    >>> nested(["noise", "rate"], 0.4)
+    {'noise': {'rate': 0.4}}
+    """
+    for name in reversed(names):
+        value = {name: value}
+    settings: Settings = value
+    return settings
+
+
+def merge(settings: Settings, changes: Mapping[str, Any]) -> None:
+    """Put `changes` into `settings`, sections key by key."""
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            if not isinstance(settings.get(key), dict):
+                settings[key] = {}
+            merge(settings[key], value)
+        else:
+            settings[key] = value
+
+
+def merged(*layers: Mapping[str, Any]) -> Settings:
+    """A copy of the first mapping with the others merged into it."""
+    settings: Settings = {}
+    for layer in layers:
+        merge(settings, layer)
+    return settings
+
+
+def look_up(settings: Mapping[str, Any], key: str) -> Any:
+    """The value of a dotted key; None if there is none."""
+    value: Any = settings
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

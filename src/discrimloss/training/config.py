@@ -1,4 +1,4 @@
-"""What a run does, completely: frozen dataclasses, read from TOML and `key=value`."""
+"""The complete settings of a run: frozen dataclasses, read from TOML and `key=value`."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from discrimloss.models.base import models
 from discrimloss.options import Option, OptionError, check_options, did_you_mean
 from discrimloss.training.methods.base import methods
 
-Table = dict[str, Any]
+Settings = dict[str, Any]
+"""Values by key, sections as mappings within: what TOML and ``key=value`` hold."""
 HIGHEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class NoiseConfig:
-    """Wrong labels to put into the training data."""
+    """Label noise that is added to the training data."""
 
     kind: Literal["none", "symmetric", "permuted", "asymmetric", "pair", "instance", "human"] = (
         "none"
     )
     rate: float = 0.0
-    """Share of the training samples; not for ``human``."""
+    """Fraction of the training samples; not for ``human``."""
     labels: str | None = None
     """For ``human``: a name the dataset knows, e.g. ``worse``, or a file of labels."""
-    mapping: dict[str, int] | None = None
+    mapping: dict[str, Any] | None = None
     """For ``asymmetric``: which class becomes which; class to next class if not given."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.rate <= 1.0:
-            raise OptionError(f"noise.rate must be a share from 0 to 1, not {self.rate}")
+            raise OptionError(f"noise.rate must be a fraction from 0 to 1, not {self.rate}")
         if self.kind == "human" and self.labels is None:
             raise OptionError(
                 "noise.kind = 'human' needs noise.labels: a name the dataset knows, or a file"
@@ -55,7 +56,7 @@ class NoiseConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """How the parameters move."""
+    """The optimizer of the model's parameters."""
 
     kind: Literal["sgd", "adamw"] = "sgd"
     learning_rate: float = 0.1
@@ -65,7 +66,7 @@ class OptimizerConfig:
     """Of ``sgd``."""
     weight_decay: float = 0.0
     clip_norm: float | None = None
-    """Largest norm of the gradient; longer ones are scaled down."""
+    """Largest norm of the gradient. A longer one is scaled down."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "momentum", "weight_decay"):
@@ -102,21 +103,21 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class ComponentConfig:
-    """A dataset or a model: its name, and what is set of its options."""
+    """A dataset or a model: its name and its options."""
 
     name: str
-    options: Table = field(default_factory=dict)
+    options: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run does. Two runs with equal configs do the same."""
+    """All settings of a run. Two runs with equal configs give the same results."""
 
     recipe: str
     data: ComponentConfig
     model: ComponentConfig
     method: str
-    options: Table
+    options: Settings
     """Of the method."""
     hyperparameters: Literal["default", "paper"]
     """``default``: ours, the same at every noise rate; ``paper``: the row of its appendix."""
@@ -131,8 +132,8 @@ class RunConfig:
     train_size: int | None = None
     """Use only so many training samples, drawn at random."""
     noisy_validation: float = 0.0
-    """Share of the training samples that is not learned from, but looked at after every epoch,
-    with its labels as noisy as they are: validation without clean labels."""
+    """Fraction of the training samples that is held out for validation after every epoch. Their
+    labels stay as noisy as they are: validation without clean labels."""
     steps_per_epoch: int | None = None
     """Counts this many steps as an epoch, instead of a pass over the data."""
     eval_batch_size: int = 1000
@@ -160,29 +161,34 @@ class RunConfig:
                 raise OptionError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 0.0 <= self.noisy_validation < 1.0:
             raise OptionError(
-                f"noisy_validation must be a share from 0 to below 1, not {self.noisy_validation}"
+                "noisy_validation must be a fraction from 0 to below 1, "
+                f"not {self.noisy_validation}"
             )
         if not 0 <= self.seed <= HIGHEST_SEED:
             raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
 
-    def as_dict(self) -> Table:
-        """As TOML has it: components flat, nothing that is not set."""
-        table = dataclasses.asdict(self)
+    def as_dict(self) -> Settings:
+        """As TOML has it: the options of data and model beside their names, no unset values."""
+        settings = dataclasses.asdict(self)
         for name in ("data", "model"):
             component = getattr(self, name)
-            table[name] = {"name": component.name, **component.options}
-        return _without_none(table)
+            settings[name] = {"name": component.name, **component.options}
+        return _without_none(settings)
 
 
-def read_config(table: Mapping[str, Any], recipe: str) -> RunConfig:
-    """Check a table of settings, key by key, and fill in the defaults.
+def read_config(settings: Mapping[str, Any], recipe: str) -> RunConfig:
+    """Check settings key by key, and fill in the defaults.
+
+    Args:
+        settings: as TOML has them, in sections.
+        recipe: name of the recipe where the settings do not have it.
 
     Raises:
         OptionError: an unknown key, a wrong type or a missing key, in one sentence.
     """
-    values = {**table, "recipe": table.get("recipe", recipe)}
+    values = {**settings, "recipe": settings.get("recipe", recipe)}
     options = {
-        name: Option(dict if name in _TABLES else option.type, option.default)
+        name: Option(dict if name in _SECTION_NAMES else option.type, option.default)
         for name, option in _options_of(RunConfig).items()
     }
     for name in values:
@@ -194,12 +200,7 @@ def read_config(table: Mapping[str, Any], recipe: str) -> RunConfig:
         values[name] = section(**given)
     for name, registry in (("data", datasets), ("model", models)):
         values[name] = _read_component(name, registry, values[name])
-    try:
-        values["options"] = methods.check(values["method"], values["options"], "options")
-    except OptionError:
-        raise
-    except ValueError as error:
-        raise OptionError(str(error)) from error
+    values["options"] = methods.check(values["method"], values["options"], "options")
     return RunConfig(**values)
 
 
@@ -208,24 +209,24 @@ _SECTIONS: dict[str, Any] = {
     "optimizer": OptimizerConfig,
     "schedule": ScheduleConfig,
 }
-_TABLES = ("data", "model", "options", *_SECTIONS)
+_SECTION_NAMES = ("data", "model", "options", *_SECTIONS)
 
 
-def require_tables(table: Mapping[str, Any]) -> None:
-    """Raise an `OptionError` if there is a single value where a table belongs."""
-    for name in _TABLES:
-        if name in table and not isinstance(table[name], Mapping):
+def require_sections(settings: Mapping[str, Any]) -> None:
+    """Raise an `OptionError` if there is a single value where a section belongs."""
+    for name in _SECTION_NAMES:
+        if name in settings and not isinstance(settings[name], Mapping):
             keys = [key for key in valid_keys() if key.startswith(f"{name}.")]
             example = keys[0] if keys else f"{name}.NAME"
             raise OptionError(
-                f"{name} is a table, which cannot be {table[name]!r}: set what is in it, "
+                f"{name} is a table, which cannot be {settings[name]!r}: set what is in it, "
                 f"e.g. {example}=…"
             )
 
 
 def valid_keys() -> list[str]:
-    """Every key that all recipes share; the other keys of data, model and options vary."""
-    keys = [name for name in _options_of(RunConfig) if name not in _TABLES]
+    """The keys that all recipes share. Those of data, model and options depend on the names."""
+    keys = [name for name in _options_of(RunConfig) if name not in _SECTION_NAMES]
     keys += ["data.name", "model.name"]
     for name, section in _SECTIONS.items():
         keys += [f"{name}.{option}" for option in _options_of(section)]
@@ -243,24 +244,24 @@ def _default_of(entry: dataclasses.Field[Any]) -> Any:
     return inspect.Parameter.empty
 
 
-def _read_component(name: str, registry: Any, table: Table) -> ComponentConfig:
-    if not isinstance(table.get("name"), str):
+def _read_component(section: str, registry: Any, settings: Settings) -> ComponentConfig:
+    if not isinstance(settings.get("name"), str):
         valid = ", ".join(registry.names())
-        raise OptionError(f"[{name}] needs {name}.name: valid are {valid}")
-    options = {key: value for key, value in table.items() if key != "name"}
+        raise OptionError(f"[{section}] needs {section}.name: valid are {valid}")
+    options = {key: value for key, value in settings.items() if key != "name"}
     try:
-        options = registry.check(table["name"], options, name)
-        defaults = {key: o.default for key, o in registry.options(table["name"]).items()}
-    except OptionError:
-        raise
-    except ValueError as error:
-        raise OptionError(f"{name}.name: {error}") from error
-    return ComponentConfig(table["name"], {**defaults, **options})
+        known = registry.options(settings["name"])
+    except OptionError as error:
+        raise OptionError(f"{section}.name: {error}") from error
+    options = registry.check(settings["name"], options, section)
+    return ComponentConfig(
+        settings["name"], {**{key: option.default for key, option in known.items()}, **options}
+    )
 
 
-def _without_none(table: Table) -> Table:
+def _without_none(settings: Settings) -> Settings:
     return {
         key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in table.items()
+        for key, value in settings.items()
         if value is not None
     }

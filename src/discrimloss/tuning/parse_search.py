@@ -8,8 +8,7 @@ from typing import Any
 
 from discrimloss.models.base import models
 from discrimloss.options import OptionError, checked_value, did_you_mean
-from discrimloss.recipes.cases import look_up
-from discrimloss.recipes.settings import parse_setting
+from discrimloss.recipes.settings import look_up, parse_setting
 from discrimloss.training.config import OptimizerConfig, RunConfig, ScheduleConfig
 from discrimloss.training.methods.base import methods
 from discrimloss.training.run_directory import flat

@@ -15,7 +15,7 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.options import OptionError
-from discrimloss.recipes.cases import look_up, merge
+from discrimloss.recipes.settings import look_up, merge, nested
 from discrimloss.training.config import RunConfig, read_config
 
 LOWEST_WEIGHT = "options.weight_range[0]"
@@ -197,13 +197,10 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     Raises:
         OptionError: a key or a value that there cannot be.
     """
-    table = config.as_dict()
+    settings = config.as_dict()
     for key, value in values.items():
         if key == LOWEST_WEIGHT:
             bounds = config.options.get("weight_range") or paper_defaults(None)["weight_range"]
             key, value = "options.weight_range", [value, max(value, bounds[1])]
-        change: Any = value
-        for part in reversed(key.split(".")):
-            change = {part: change}
-        merge(table, change)
-    return read_config(table, config.recipe)
+        merge(settings, nested(key.split("."), value))
+    return read_config(settings, config.recipe)

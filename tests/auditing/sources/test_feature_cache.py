@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discrimloss.auditing.sources.base import SourceError
-from discrimloss.auditing.sources.feature_cache import Array, cache_file, cached_rows
+from discrimloss.auditing.sources.features import Array, cache_file, cached_rows
 
 ROWS = np.arange(14, dtype=np.float32).reshape(7, 2)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from discrimloss.auditing.settings import audit_model
 from discrimloss.auditing.sources.base import AuditSource, Corrections, SourceError, SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
 
@@ -41,7 +42,7 @@ def test_arrays_are_found_by_their_names(tmp_path: Path) -> None:
     expected = (FEATURES - FEATURES.mean(0)) / np.maximum(spread, np.median(spread))
     assert np.allclose(features, expected, atol=1e-5)
     assert (task.input_shape, task.num_classes, task.test) == ((4,), 3, None)
-    assert source.model().name == "mlp"
+    assert audit_model(task).name == "mlp"
     assert source.fingerprint() == opened(path).fingerprint()
 
 
@@ -96,8 +97,9 @@ def test_bytes_in_rows_and_columns_are_images(tmp_path: Path, shape: tuple[int, 
     pixels = RNG.integers(0, 255, shape).astype(np.uint8)
     source = opened(archive(tmp_path / "a.npz", x=pixels, y=LABELS))
     channels = 3 if 3 in shape else 1
-    assert (source.kind, source.model().name) == ("images", "compact_resnet")
-    assert source.task(tmp_path / "cache").input_shape == (channels, 10, 10)
+    task = source.task(tmp_path / "cache")
+    assert (source.kind, audit_model(task).name) == ("images", "compact_resnet")
+    assert task.input_shape == (channels, 10, 10)
     view = source.view(2)
     assert view.image is not None
     shown = np.asarray(Image.open(io.BytesIO(view.image)))

@@ -7,10 +7,11 @@ from tiny_images import write_colours
 from tiny_transformers import bert, tiny_vit_config
 from transformers import BertModel, CLIPConfig, CLIPModel, ResNetConfig, ResNetModel, ViTModel
 
-from discrimloss.auditing.sources import image_encoder
+from discrimloss.auditing.settings import audit_model
+from discrimloss.auditing.sources import encoders
 from discrimloss.auditing.sources.base import SourceError, SourceOptions
-from discrimloss.auditing.sources.image_encoder import ImageEncoder
-from discrimloss.auditing.sources.image_folder import ImageFolder
+from discrimloss.auditing.sources.encoders import ImageEncoder
+from discrimloss.auditing.sources.open_source import open_source
 
 
 def vit(folder: Path, *, pooling: bool = True) -> Path:
@@ -62,16 +63,16 @@ def test_convolutional_and_bilingual_encoders(tmp_path: Path) -> None:
 
 def test_a_source_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, encoder = write_colours(tmp_path / "colours"), vit(tmp_path / "vit")
-    source = ImageFolder(SourceOptions(str(folder), encoder=str(encoder)))
+    source = open_source(SourceOptions(str(folder), encoder=str(encoder)))
     task = source.task(tmp_path / "cache")
     features = task.train.inputs.rows(torch.arange(9))
-    assert (task.input_shape, source.model().name) == ((16,), "mlp")
+    assert (task.input_shape, audit_model(task).name) == ((16,), "mlp")
     assert torch.allclose(features.mean(0), torch.zeros(16), atol=1e-5)
     assert features.std(0, correction=0).max() == pytest.approx(1.0, abs=1e-4)
     # Images of a class are the same picture here, and of different classes are not.
     assert torch.allclose(features[0], features[1], atol=1e-4)
     assert not torch.allclose(features[0], features[3], atol=0.1)
-    monkeypatch.setattr(image_encoder, "ImageEncoder", None)
+    monkeypatch.setattr(encoders, "ImageEncoder", None)
     again = source.task(tmp_path / "cache").train.inputs.rows(torch.arange(9))
     assert again.equal(features)
 
@@ -84,6 +85,6 @@ def test_encoders_that_cannot_be_used(tmp_path: Path) -> None:
         (tmp_path / "colours", "neither a folder with a model"),
         (tmp_path / "bert", "no encoder of images: it takes input_ids"),
     ):
-        source = ImageFolder(SourceOptions(folder, encoder=str(encoder)))
+        source = open_source(SourceOptions(folder, encoder=str(encoder)))
         with pytest.raises(SourceError, match=f"^--encoder cannot be used: .*{sentence}"):
             source.task(tmp_path / "cache")

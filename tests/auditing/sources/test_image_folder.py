@@ -7,17 +7,16 @@ import torch
 from PIL import Image
 from tiny_images import COLOURS, picture, write_colours
 
-from discrimloss.auditing.sources import picture_check
-from discrimloss.auditing.sources.base import Corrections, SourceError, SourceOptions
-from discrimloss.auditing.sources.image_folder import ImageFolder
+from discrimloss.auditing.settings import audit_model
+from discrimloss.auditing.sources import pictures
+from discrimloss.auditing.sources.base import AuditSource, Corrections, SourceError, SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.data.images import ImagePreparation
+from discrimloss.training.config import ComponentConfig
 
 
-def opened(folder: Path, **options: object) -> ImageFolder:
-    source = open_source(SourceOptions(str(folder), **options))  # type: ignore[arg-type]
-    assert isinstance(source, ImageFolder)
-    return source
+def opened(folder: Path, **options: object) -> AuditSource:
+    return open_source(SourceOptions(str(folder), **options))  # type: ignore[arg-type]
 
 
 def files_in(folder: Path) -> list[str]:
@@ -80,7 +79,10 @@ def test_a_class_of_one_image_is_noted(tmp_path: Path) -> None:
         ([], "there are no images in .*subfolder with the name of the class"),
         (["a.png", "b.png"], "are in no folders of classes: put the images"),
         (["cat/a.png", "cat/b.png"], "are in one folder, 'cat'"),
-        (["train/cat/a.png", "test/cat/b.png"], r"parts of a dataset .*audit one of them, .*/test"),
+        (
+            ["train/cat/a.png", "test/cat/b.png"],
+            r"splits of a dataset .*audit one of them, .*/test",
+        ),
         (["cat/a.png", "dog/broken.png"], "only 1 of 2 images .*dog/broken.png cannot be decoded"),
     ],
 )
@@ -115,7 +117,7 @@ def test_colour_images_become_squares_that_may_be_mirrored(tmp_path: Path) -> No
     ready = prepare(pixels, None)
     assert torch.allclose(ready.mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
     assert torch.allclose(ready.std((0, 2, 3)), torch.ones(3), atol=1e-3)
-    assert (source.model().name, source.model().options) == ("compact_resnet", {"width": 16})
+    assert audit_model(task) == ComponentConfig("compact_resnet", {"width": 16})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_grey_images_have_one_channel_and_are_not_mirrored(
 def test_pixels_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = opened(write_colours(tmp_path / "colours"))
     first = source.task(tmp_path / "cache").train.inputs.rows(torch.arange(9))
-    monkeypatch.setattr(ImageFolder, "read", None)
+    monkeypatch.setattr(source.contents, "read", None)
     assert source.task(tmp_path / "cache").train.inputs.rows(torch.arange(9)).equal(first)
 
 
@@ -149,13 +151,13 @@ def test_opening_again_looks_only_at_what_changed(
     options = SourceOptions(str(folder))
     first = open_source(options, tmp_path / "cache")
     looked = []
-    look_at = picture_check.look_at
+    look_at = pictures.look_at
 
     def count(encoded: bytes) -> object:
         looked.append(encoded)
         return look_at(encoded)
 
-    monkeypatch.setattr(picture_check, "look_at", count)
+    monkeypatch.setattr(pictures, "look_at", count)
     again = open_source(options, tmp_path / "cache")
     assert looked == []
     assert (again.left_out, again.fingerprint()) == (first.left_out, first.fingerprint())
@@ -227,7 +229,7 @@ def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
     # All three are called 0.png; the one that was there keeps its name.
     for name, colour in (("0.png", "red"), ("0-1.png", "blue"), ("0-2.png", "green")):
         written = tmp_path / "out" / "colours" / "red" / name
-        assert written.read_bytes() == (source.folder / colour / "0.png").read_bytes()
+        assert written.read_bytes() == (tmp_path / "colours" / colour / "0.png").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "a\\b", ".hidden", "x" * 300])

@@ -13,8 +13,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.open_source import open_table_file
 from discrimloss.auditing.sources.rows import FileRows
-from discrimloss.auditing.sources.table_file import open_table_file
 
 
 def table(folder: Path, name: str, content: str | bytes) -> FileRows:
@@ -256,5 +256,5 @@ def test_a_broken_file_gets_a_sentence(tmp_path, name, content, sentence):
 
 
 def test_a_table_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("discrimloss.auditing.sources.memory.free_memory", lambda: 10)
+    monkeypatch.setattr("discrimloss.auditing.sources.features.free_memory", lambda: 10)
     assert "GB of memory" in complaint(tmp_path, "t.csv", "a,b\n1,2\n3,4\n")

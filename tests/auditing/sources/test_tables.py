@@ -10,6 +10,7 @@ import pandas
 import pytest
 import torch
 
+from discrimloss.auditing.settings import audit_model
 from discrimloss.auditing.sources.base import (
     AuditSource,
     Corrections,
@@ -18,8 +19,12 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
 )
 from discrimloss.auditing.sources.open_source import open_source
-from discrimloss.auditing.sources.table_columns import plan_columns
-from discrimloss.auditing.sources.table_features import LARGEST, scaled_numbers, table_features
+from discrimloss.auditing.sources.table import (
+    LARGEST,
+    plan_columns,
+    scaled_numbers,
+    table_features,
+)
 
 SUFFIXES = [".csv", ".parquet", ".jsonl"]
 
@@ -78,7 +83,7 @@ def test_mixed_columns_with_gaps(tmp_path, suffix):
     ).all()
     assert torch.equal(features[:, 2:].sum(dim=1), torch.ones(58))
     assert features.isfinite().all()
-    assert source.model().name == "mlp"
+    assert audit_model(source.task(tmp_path)).name == "mlp"
 
     fields = dict(source.view(4).fields)
     assert fields["key"] == "f5"

@@ -17,10 +17,11 @@ import torch
 from transformers import BertModel
 
 import discrimloss
+from discrimloss.auditing.settings import audit_model
 from discrimloss.auditing.sources.base import Corrections, LeftOut, SourceError, SourceOptions
-from discrimloss.auditing.sources.ngrams import MOST_NGRAMS, hashed_ngrams
+from discrimloss.auditing.sources.encoders import encoded_texts
 from discrimloss.auditing.sources.open_source import open_source
-from discrimloss.auditing.sources.text_features import encoded_texts
+from discrimloss.auditing.sources.text import MOST_NGRAMS, hashed_ngrams
 from discrimloss.models.base import TaskShape, models
 from discrimloss.models.text_encoder import byte_tokenizer, new_configuration
 
@@ -89,7 +90,7 @@ def test_long_texts_keep_their_most_telling_ngrams():
 
 def test_ngrams_are_the_same_in_every_process():
     program = (
-        "from discrimloss.auditing.sources.ngrams import hashed_ngrams\n"
+        "from discrimloss.auditing.sources.text import hashed_ngrams\n"
         f"inputs = hashed_ngrams({TEXTS!r}, 4096)\n"
         "print(inputs.ids.tolist(), inputs.weights.tolist())"
     )
@@ -112,7 +113,7 @@ def test_it_learns_which_module_a_docstring_is_from(tmp_path):
     source = open_source(SourceOptions(saved(tmp_path, frame), label="label", text="text"))
     assert source.kind == "text"
     task = source.task(tmp_path)
-    config = source.model()
+    config = audit_model(task)
     torch.manual_seed(0)
     model = models.get(config.name)(TaskShape(task.input_shape, task.num_classes), **config.options)
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(1))
@@ -189,7 +190,7 @@ def test_features_of_an_encoder_do_not_depend_on_the_batch_and_are_kept(
     for number, text in enumerate(texts):
         alone = encoded_texts([text], encoder, tmp_path, f"only {number}")
         np.testing.assert_allclose(alone[0], together[number], rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr("discrimloss.auditing.sources.text_features.TextEncoder", None)
+    monkeypatch.setattr("discrimloss.auditing.sources.encoders.TextEncoder", None)
     np.testing.assert_array_equal(encoded_texts(texts, encoder, tmp_path, "three"), together)
 
 
@@ -198,7 +199,7 @@ def test_a_source_with_an_encoder_has_features(tmp_path, encoder):
     path = saved(tmp_path, frame)
     source = open_source(SourceOptions(path, label="label", text="text", encoder=encoder))
     task = source.task(tmp_path / "cache")
-    assert source.model().name == "mlp"
+    assert audit_model(task).name == "mlp"
     assert task.input_shape == (16,)
     features = task.train.inputs.rows(torch.arange(4))
     torch.testing.assert_close(features.mean(dim=0), torch.zeros(16), atol=1e-5, rtol=0.0)

@@ -1,9 +1,9 @@
-"""Files of NumPy that hold features and labels: which array is which, and how they are written."""
+"""Files of NumPy: features or images as arrays, with labels."""
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from discrimloss.auditing.sources.base import Label, SourceError, SourceOptions
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Label,
+    SourceError,
+    SourceOptions,
+    Store,
+)
+from discrimloss.auditing.sources.features import (
+    Array,
+    Features,
+    array_checksum,
+    not_finite,
+    require_numbers,
+)
+from discrimloss.auditing.sources.images import array_contents, as_images
 from discrimloss.auditing.sources.label_arrays import (
     LABEL_SUFFIXES,
-    Array,
     LabelFile,
     load_array,
     one_per_sample,
     reason_of,
     with_new_labels,
 )
+from discrimloss.auditing.sources.labels import read_samples
+from discrimloss.auditing.sources.rows import kept_rows
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import did_you_mean
 
@@ -33,41 +48,88 @@ LABELS = (
     "train_labels",
 )
 IDS = ("ids", "id", "names", "filenames", "paths", "keys", "index")
-"""What arrays are usually called, the most usual first. Capital letters do not matter."""
+"""Usual names of arrays, the most usual first, in any case."""
 
 _npy: Any = np.lib.format  # without types
 
 
-class ArrayFile(ABC):
-    """Features, labels and perhaps names of samples."""
+def open_array_file(options: SourceOptions) -> AuditSource:
+    """Open an ``.npz`` or ``.npy`` file of features, or of images (see `as_images`)."""
+    options.refuse(("text", "image"), because="a file of arrays has no columns")
+    is_archive = Path(options.path).suffix.lower() == ".npz"
+    store = Archive(options) if is_archive else SeparateFiles(options)
+    return array_source(store.options, store, store.features, not_finite(store.features))
+
+
+def array_source(
+    options: SourceOptions, store: Store, features: Array, unusable: Mapping[int, str]
+) -> AuditSource:
+    """A source whose samples are the rows of an array.
+
+    Args:
+        options: how to read it.
+        store: the labels, one per row.
+        features: shape (rows, ...), numbers.
+        unusable: rows that cannot be audited, and why.
+    """
+    samples = read_samples(store, options, unusable)
+    pixels = as_images(features)
+    if pixels is not None:
+        pictures = array_contents(pixels, samples.rows, samples.ids, options.encoder)
+        return AuditSource(options, store, samples, pictures)
+    options.refuse(("encoder",), because="its features are encoded already")
+    return AuditSource(options, store, samples, Features(features, samples.rows))
+
+
+class ArrayFile(Store):
+    """A file with features, labels and perhaps ids."""
 
     options: SourceOptions
     """As given, with what was found out about the labels."""
+    path: Path
     features: Array
-    """Shape (samples, ...), numbers; perhaps mapped from the file."""
-    labels: Array
-    """Shape (samples,), as they are in the file."""
-    ids: Array | None
-    """Shape (samples,), if the file names its samples."""
-    notes: tuple[str, ...]
+    """Shape (rows, ...), numbers; perhaps mapped from the file."""
+    given_labels: Array
+    """Shape (rows,)."""
+    given_ids: Array | None = None
+    """Shape (rows,), if the file holds ids."""
 
-    @abstractmethod
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
-        """Write the files once more, with other labels and without some rows; returns them."""
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The name of the file."""
+        return self.path.name
 
-    def kept_rows(self, dropped: Collection[int]) -> Array:
-        """The numbers of all rows that are not dropped."""
-        keep = np.ones(len(self.features), dtype=np.bool_)
-        keep[list(dropped)] = False
-        return np.flatnonzero(keep)
+    def __len__(self) -> int:
+        return len(self.features)
 
+    def labels(self) -> Array:
+        """The array of labels."""
+        return self.given_labels
 
-def open_arrays(options: SourceOptions) -> ArrayFile:
-    """The file at ``options.path``, or a `SourceError`."""
-    is_archive = Path(options.path).suffix.lower() == ".npz"
-    return Archive(options) if is_archive else SeparateFiles(options)
+    def ids(self) -> list[str]:
+        """The array of ids, or the numbers of the rows."""
+        ids = self.given_ids
+        if ids is None:
+            return super().ids()
+        if ids.shape != (len(self),):
+            raise SourceError(
+                f"there must be one name per sample, but --id has the shape {ids.shape} "
+                f"for {len(self):,} samples"
+            )
+        names = [n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in ids]
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise SourceError(f"two samples are called {name!r} (--id): give each its own name")
+            seen.add(name)
+        return names
+
+    def checksum(self) -> str:
+        """Covers labels, ids and some of the features."""
+        digest = hashlib.sha256(array_checksum(self.features).encode())
+        for array in (self.given_labels, self.given_ids):
+            digest.update(repr(None if array is None else array.tolist()).encode())
+        return digest.hexdigest()
 
 
 class Archive(ArrayFile):
@@ -75,21 +137,20 @@ class Archive(ArrayFile):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options, self.path = options, Path(options.path)
-        self.notes = ()
         arrays, self._unreadable = _read_archive(self.path)
         features_name = _find_features(self.path, arrays)
         self.features = require_numbers(arrays[features_name], f"{features_name!r} in {self.path}")
         self.labels_name = self._find_labels(arrays, features_name)
         name = f"{self.labels_name!r} in {self.path}"
-        self.labels = one_per_sample(arrays[self.labels_name], len(self.features), name)
-        self.ids = self._find_ids(arrays)
+        self.given_labels = one_per_sample(arrays[self.labels_name], len(self.features), name)
+        self.given_ids = self._find_ids(arrays)
 
     def write(
         self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
     ) -> list[Path]:
-        """The same archive. Every array with a row per sample loses the dropped ones."""
+        """Write the same archive. Every array with a row per sample loses the dropped rows."""
         directory.mkdir(parents=True, exist_ok=True)
-        written, keep = directory / self.path.name, self.kept_rows(dropped)
+        written, keep = directory / self.path.name, kept_rows(len(self), dropped)
         with (
             atomic_write(written) as unfinished,
             zipfile.ZipFile(self.path) as old,
@@ -104,7 +165,7 @@ class Archive(ArrayFile):
                     array: Array = _npy.read_array(file, allow_pickle=False)
                 if name == self.labels_name:
                     array = with_new_labels(array, new_labels)
-                # A fresh description: the old one knows the old length.
+                # A new description: the old one holds the old length.
                 with new.open(_described(member), "w", force_zip64=True) as target:
                     _npy.write_array(target, array[keep], allow_pickle=False)
         return [written]
@@ -162,7 +223,7 @@ class SeparateFiles(ArrayFile):
     """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self.path, self.notes = Path(options.path), ()
+        self.path = Path(options.path)
         options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
         features = load_array(self.path, mapped=True)
         self.features = require_numbers(features, str(self.path))
@@ -170,17 +231,16 @@ class SeparateFiles(ArrayFile):
         # Absolute: the audit is opened again, perhaps from another directory.
         self.options = replace(options, label=str(label_path))
         self.label_file = LabelFile(label_path, len(self.features))
-        self.labels = self.label_file.read()
-        self.ids = None
+        self.given_labels = self.label_file.read()
 
     def write(
         self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
     ) -> list[Path]:
-        """Both files, under their names."""
+        """Write both files, under their names."""
         directory.mkdir(parents=True, exist_ok=True)
-        keep = self.kept_rows(dropped)
+        keep = kept_rows(len(self), dropped)
         features, labels = directory / self.path.name, directory / self.label_file.path.name
-        if labels == features:  # they come from two folders
+        if labels == features:  # of two folders
             labels = directory / f"labels-{labels.name}"
         self.label_file.write(labels, new_labels, keep)
         with atomic_write(features) as unfinished, unfinished.open("wb") as file:
@@ -209,20 +269,6 @@ class SeparateFiles(ArrayFile):
             )
         self.notes = (f"the labels are in {found[0].name}",)
         return found[0].absolute()
-
-
-def require_numbers(features: Array, name: str) -> Array:
-    """Features that can be learnt from, or a `SourceError`.
-
-    Args:
-        features: of any type and shape.
-        name: of the array or the file, for the message.
-    """
-    if features.dtype.kind not in "biuf":
-        raise SourceError(f"{name} holds {features.dtype}, which are no features: give numbers")
-    if features.ndim == 0 or features.size == 0:
-        raise SourceError(f"{name} has the shape {features.shape}: there is nothing to audit")
-    return features
 
 
 def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:

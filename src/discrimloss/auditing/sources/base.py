@@ -1,71 +1,80 @@
-"""What can be audited: labelled samples that can be trained on, looked at and written back.
+"""A source: labelled samples that can be trained on, shown to a reviewer, and written back.
 
-A source is opened twice: for the audit, which trains on it, and later for the review and for the
-corrections, which only look. So opening it reads labels and lists files, and no more; `task` does
-the heavy work. Only images have to be decoded to know which of them can be read; a cache remembers
-that from one opening to the next.
+An `AuditSource` is put together from three things:
+
+- a `Store`, where the rows come from and how they are written back: a CSV file, a folder of images,
+  a DataFrame;
+- `Samples`, which rows can be audited, with their ids and labels;
+- `Contents`, what the samples are: texts, pictures, the columns of a table, or features.
+
+A source is opened for the audit, and again for the review and for the corrections. Opening it reads
+the labels and lists the files; `AuditSource.task` does the expensive work.
 """
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
-from discrimloss.data.base import TaskData
+from discrimloss.data.base import Inputs, Prepare, Split, TaskData, unprepared
 from discrimloss.errors import DiscrimLossError
-from discrimloss.training.config import ComponentConfig
 
 Label = str | float
-"""The name of a class, or a number to regress on."""
+"""The name of a class, or a regression target."""
 
 
 class SourceError(DiscrimLossError):
-    """A source that cannot be audited, reviewed or written: one sentence that says what to do."""
+    """A source that cannot be audited, reviewed or written."""
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a person said of the source. It is kept with the audit, to open the source again."""
+    """How to read a source. An audit keeps them to open the source again."""
 
-    path: str
-    """Absolute."""
+    path: str = ""
+    """Absolute; empty for data in memory."""
     label: str | None = None
-    """The column, or the array, with the labels."""
+    """The column, the array or the file with the labels."""
     text: str | None = None
     """The column with the texts."""
     image: str | None = None
-    """The column with the paths of images, relative to the table."""
+    """The column with images or with their paths, which are relative to the table."""
     id: str | None = None
-    """The column with the names of the samples."""
+    """The column with the ids of the samples."""
     regression: bool | None = None
-    """Whether labels are numbers to regress on; None: to be detected."""
+    """Whether labels are regression targets; None: detect it."""
     encoder: str | None = None
     """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub."""
 
     def as_table(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The options as JSON has them."""
         return asdict(self)
 
     def refuse(self, names: Sequence[str], because: str) -> None:
-        """Raise a `SourceError` if a person said something that this kind of source has not.
+        """Raise a `SourceError` if one of these options is given.
 
         Args:
-            names: of the attributes.
-            because: why there is no such thing, as a part of a sentence.
+            names: attributes that make no sense for this source.
+            because: why, as the end of a sentence.
         """
         for name in names:
             if getattr(self, name) is not None:
-                raise SourceError(f"--{name} does not fit {self.path}: {because}")
+                raise SourceError(f"--{name} does not fit {self.path or 'this data'}: {because}")
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A row or a file of the source that the audit cannot judge."""
+    """A row or a file that cannot be audited."""
 
     id: str
     reason: str
@@ -74,7 +83,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SampleView:
-    """How a person sees a sample. Texts are as they are: whoever shows them escapes them."""
+    """What a reviewer sees of a sample. Texts are not escaped."""
 
     image: bytes | None = None
     """An encoded picture."""
@@ -86,89 +95,256 @@ class SampleView:
 
 @dataclass(frozen=True)
 class Corrections:
-    """What people decided, by the position of the sample in the source's `ids`."""
+    """Decisions about labels, by the position of the sample in the source's `ids`."""
 
     labels: Mapping[int, Label] = field(default_factory=dict)
-    """New labels. A sample that is not named keeps the label it has."""
+    """New labels. All other samples keep theirs."""
     dropped: frozenset[int] = frozenset()
 
 
-class AuditSource(ABC):
-    """Labelled samples, in a fixed order.
+@dataclass(frozen=True)
+class Samples:
+    """The rows of a store that can be audited."""
 
-    What cannot be judged (a missing label, an image that cannot be read) is in `left_out` and is
-    not a sample: samples are counted without it. Corrected data keeps it as it was.
-    """
-
-    kind: ClassVar[str]
-    """``"images"``, ``"table"``, ``"text"`` or ``"features"``: what the samples are."""
-
-    options: SourceOptions
+    rows: npt.NDArray[np.int64]
+    """Shape (samples,): the row of each sample."""
+    ids: tuple[str, ...]
+    """One per sample, all different."""
     target: Tensor
-    """Shape (samples,): int64 positions in `class_names`, or float32 numbers."""
+    """Shape (samples,): int64 positions in `class_names`, or float32 regression targets."""
     class_names: tuple[str, ...]
     """Empty for a regression."""
-    ids: tuple[str, ...]
-    """One name per sample, all different."""
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    """What a person should know: how labels were understood, which columns were left aside."""
+    """How labels were read."""
+
+
+class Store(ABC):
+    """Labelled rows, counted from 0, and how they are written back."""
+
+    name: str
+    """For messages."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the rows."""
+    note_on_corrected: str | None = None
+    """What a user should know of the corrected data."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def labels(self) -> Any:
+        """One label per row: a list, an array or a pandas series."""
+
+    def ids(self) -> list[str]:
+        """One id per row; by default its number."""
+        return [str(number) for number in range(len(self))]
+
+    @abstractmethod
+    def checksum(self) -> str:
+        """Changes whenever a row changes."""
+
+    def require_label(self, label: Label) -> None:  # noqa: B027 (most formats take any label)
+        """Raise a `SourceError` if the format has no room for this label."""
+
+    @abstractmethod
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """Write the rows once more, with new labels and without dropped rows.
+
+        Everything else stays as it is: columns, their order and types, rows that were left out.
+
+        Args:
+            directory: an empty directory to write into.
+            new_labels: by row.
+            dropped: rows to leave out.
+
+        Returns:
+            The files or folders that were written.
+        """
+
+    def corrected(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Any:
+        """Like `write`, but returns the data, of the type that it was given in."""
+        raise SourceError(f"{self.name} is not in memory: write the corrected data to a file")
+
+    def save(self, path: Path, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Path:
+        """Like `write`, to a file or a folder with this name.
+
+        By default the format is that of the source, so the name must end as the source's does.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
+            written = self.write(Path(unfinished), new_labels, dropped)
+            endings = [file.suffix.lower() for file in written]
+            if endings != [path.suffix.lower()]:
+                raise SourceError(
+                    f"cannot write {path}: the corrected data of {self.name} is "
+                    + (f"a {endings[0]} file" if endings[0] else "a folder")
+                    if len(endings) == 1
+                    else f"cannot write {path}: the corrected data of {self.name} has "
+                    f"{len(endings)} files; name a directory"
+                )
+            if path.is_dir():
+                raise SourceError(f"cannot write {path}: a folder of this name exists")
+            shutil.move(written[0], path)
+        return path
+
+    def new_ids(
+        self, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> Mapping[int, str]:
+        """New ids, by row, of rows that get another id when they are written."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """What a model learns from."""
+
+    inputs: Inputs
+    input_shape: tuple[int, ...]
+    """Of one prepared sample, see `TaskData.input_shape`."""
+    prepare: Prepare = unprepared
+
+
+class Contents(ABC):
+    """What the samples of a source are, by their position."""
+
+    kind: ClassVar[str]
+    """``"images"``, ``"table"``, ``"text"`` or ``"features"``."""
+    notes: tuple[str, ...] = ()
+    """What a user should know: columns that are not used, and why."""
+
+    @abstractmethod
+    def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
+        """Inputs for training.
+
+        Args:
+            cache: a directory for what is expensive to compute, or None to keep it in memory.
+            fingerprint: of the source.
+        """
+
+    @abstractmethod
+    def view(self, index: int, close: bool = False) -> SampleView:
+        """What a reviewer sees of a sample, a picture in full size if `close`."""
+
+    def checksum(self) -> str:
+        """Covers what the store does not hold itself, such as the files of images."""
+        return ""
+
+
+class AuditSource:
+    """Labelled samples, in a fixed order.
+
+    Rows that cannot be audited (without a label, an image that cannot be read) are in `left_out`
+    and are not samples. Corrected data keeps them as they are.
+
+    Args:
+        options: how the source was read.
+        store: where the rows come from.
+        samples: which of them can be audited.
+        contents: what they are.
+    """
+
+    def __init__(
+        self, options: SourceOptions, store: Store, samples: Samples, contents: Contents
+    ) -> None:
+        self.options = options
+        self.store = store
+        self.rows = samples.rows
+        self.contents = contents
+        self.kind = contents.kind
+        self.ids = samples.ids
+        self.target = samples.target
+        self.class_names = samples.class_names
+        self.left_out = samples.left_out
+        self.notes = (*store.notes, *samples.notes, *contents.notes)
+
+    @property
+    def name(self) -> str:
+        """What to call the source in messages."""
+        return self.store.name
 
     @property
     def is_regression(self) -> bool:
-        """Whether labels are numbers."""
+        """Whether labels are regression targets."""
         return not self.class_names
 
     def __len__(self) -> int:
         return len(self.target)
 
-    @abstractmethod
-    def task(self, cache: Path) -> TaskData:
-        """Everything that training needs; there is no test part.
+    def task(self, cache: Path | None = None) -> TaskData:
+        """Everything that training needs; there is no test split.
 
         Args:
-            cache: a directory for what is dear to make, such as an encoder's features. It outlives
-                an interrupted audit.
+            cache: a directory for what is expensive to compute, such as the features of an encoder.
+                It outlives an interrupted audit. None keeps everything in memory.
         """
+        made = self.contents.model_inputs(cache, self.fingerprint())
+        return TaskData(
+            train=Split(made.inputs, self.target),
+            test=None,
+            num_classes=len(self.class_names) or None,
+            prepare=made.prepare,
+            input_shape=made.input_shape,
+            class_names=self.class_names,
+            notes=self.notes,
+            train_labels_are_clean=False,
+        )
 
-    @abstractmethod
-    def model(self) -> ComponentConfig:
-        """The small model that fits these samples: a registered name and its options."""
-
-    @abstractmethod
     def view(self, index: int) -> SampleView:
-        """What a person is shown of a sample. Reads that sample only."""
+        """What a reviewer sees of a sample. Reads that sample only."""
+        return self.contents.view(index)
 
     def close_view(self, index: int) -> SampleView:
-        """What a person is shown who has to decide: as `view`, with a picture in its full size."""
-        return self.view(index)
+        """Like `view`, with a picture in its full size."""
+        return self.contents.view(index, close=True)
 
-    def require_class(self, name: str) -> None:  # noqa: B027 (most formats take any name)
+    def require_class(self, name: str) -> None:
         """Raise a `SourceError` if the format of the source has no room for this new class."""
+        self.store.require_label(name)
 
-    @abstractmethod
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         """Write the source once more, in its own format, with the corrections.
 
         Everything but corrected labels and dropped samples stays as it is: columns, their order and
-        types, rows that were left out. The source itself is never touched.
+        types, rows that were left out. The source itself does not change.
 
         Args:
-            corrections: what people decided.
+            corrections: what to change.
             directory: an empty directory to write into.
 
         Returns:
-            What was written: a file, or a folder of files.
+            The files or folders that were written.
         """
+        return self.store.write(directory, *self._by_row(corrections))
+
+    def save_corrected(self, corrections: Corrections, path: Path) -> Path:
+        """Like `write_corrected`, to a file or a folder with this name."""
+        return self.store.save(path, *self._by_row(corrections))
+
+    def corrected(self, corrections: Corrections) -> Any:
+        """Data in memory with the corrections, of the type that it was given in."""
+        return self.store.corrected(*self._by_row(corrections))
 
     def note_on_corrected(self) -> str | None:
-        """What a person should know of corrected data, as a sentence."""
-        return None
+        """What a user should know of corrected data, as a sentence."""
+        return self.store.note_on_corrected
 
     def corrected_ids(self, corrections: Corrections) -> Mapping[int, str]:
-        """New names of samples that `write_corrected` has to call otherwise."""
-        return {}
+        """New ids of samples that `write_corrected` has to rename."""
+        labels, dropped = self._by_row(corrections)
+        new_ids = self.store.new_ids(labels, dropped)
+        positions = {int(self.rows[index]): index for index in corrections.labels}
+        return {positions[row]: new_id for row, new_id in new_ids.items() if row in positions}
 
-    @abstractmethod
     def fingerprint(self) -> str:
-        """A checksum of labels and names: equal as long as the source is what was audited."""
+        """A checksum of data, labels and options: equal as long as the source is unchanged."""
+        options = self.options
+        read_as = (options.label, options.id, options.text, options.image, options.regression)
+        content = repr((self.store.checksum(), self.contents.checksum(), read_as))
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+    def _by_row(self, corrections: Corrections) -> tuple[dict[int, Label], set[int]]:
+        labels = {int(self.rows[index]): label for index, label in corrections.labels.items()}
+        return labels, {int(self.rows[index]) for index in corrections.dropped}

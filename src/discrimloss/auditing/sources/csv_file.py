@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discrimloss.auditing.sources.arrow import arrow
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.csv_records import (
     BYTE_ORDER_MARK,
@@ -20,8 +19,8 @@ from discrimloss.auditing.sources.csv_records import (
     records,
     replaced_cell,
 )
-from discrimloss.auditing.sources.memory import require_memory
-from discrimloss.auditing.sources.rows import FileRows, as_number, number_text
+from discrimloss.auditing.sources.features import require_memory
+from discrimloss.auditing.sources.rows import FileRows, arrow, as_number, number_text
 from discrimloss.auditing.sources.text_cells import as_numbers, as_texts, typed
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
@@ -48,7 +47,6 @@ class CsvRows(FileRows):
             raise SourceError(f"{path} is empty: it needs a header and rows")
         self.delimiter: str = self._checked(lambda: find_delimiter(path))
         self.columns = self._checked(self._header)
-        self.check_columns()
 
     @property
     def decimal_comma(self) -> bool:
@@ -111,9 +109,7 @@ class CsvRows(FileRows):
                         raw = replaced_cell(raw, self.delimiter, position, text)
                 copy.write(raw)
             if number + 1 != len(self):
-                raise SourceError(
-                    f"{self.path} changed while it was written once more: do it again"
-                )
+                raise self.changed_meanwhile()
 
     def _speller(self, column: str) -> Callable[[Label], str]:
         """How the file writes a label: ``1.0`` or ``1``, with a point or a comma."""

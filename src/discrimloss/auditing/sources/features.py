@@ -1,21 +1,64 @@
-"""Features of any origin, made ready for a small network."""
+"""Features of any origin: checked, standardised, cached, and refused if they exceed the memory."""
 
 from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView, SourceError
+from discrimloss.data.base import TensorInputs
+
+Array = npt.NDArray[Any]
+
 ROWS_AT_ONCE = 65_536
-SAME_UNIT = 1000.0  # largest ratio of the spreads of features that are of one kind, as pixels are
+SAME_UNIT = 1000.0  # largest ratio between the spreads of features of one kind, such as pixels
+FEATURES_SHOWN = 8
+ROWS_IN_CHECKSUM = 1_000
+GIGABYTE = 1 << 30
+_MEMINFO = Path("/proc/meminfo")
+_npy: Any = np.lib.format  # without types
+
+
+class Features(Contents):
+    """Features from any model, e.g. embeddings.
+
+    Args:
+        features: shape (rows, ...), numbers; perhaps mapped from a file.
+        rows: shape (samples,): the row of each sample.
+    """
+
+    kind = "features"
+
+    def __init__(self, features: Array, rows: npt.NDArray[np.int64]) -> None:
+        self._features, self._rows = features, rows
+
+    def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
+        """Each feature with a mean of 0 and a spread of 1."""
+        all_rows = len(self._rows) == len(self._features)
+        features = standardised(self._features if all_rows else self._features[self._rows])
+        return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
+
+    def view(self, index: int, close: bool = False) -> SampleView:
+        """The first few features."""
+        values = self._features[self._rows[index]].ravel()
+        shown = ", ".join(f"{value:.4g}" for value in values[:FEATURES_SHOWN].tolist())
+        more = f" … ({len(values):,} in all)" if len(values) > FEATURES_SHOWN else ""
+        return SampleView(fields=(("features", shown + more),))
 
 
 def standardised(features: npt.NDArray[np.generic]) -> Tensor:
-    """Each feature with a mean of 0 and a spread of 1; one that never changes becomes 0.
+    """Scale each feature to a mean of 0 and a spread of 1; a constant one becomes 0.
 
-    Where features are of one kind, such as pixels, one that varies less than most is not blown up:
-    it keeps its size beside the others.
+    Where features are of one kind, such as pixels, one that varies less than most is not enlarged:
+    it keeps its size relative to the others.
 
     Args:
         features: shape (samples, ...) of any number type, perhaps mapped from a file: it is read
@@ -33,6 +76,42 @@ def standardised(features: npt.NDArray[np.generic]) -> Tensor:
     return torch.from_numpy(result)
 
 
+def finite_rows(features: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Whether each sample is free of NaN and infinity: shape (samples,)."""
+    flat = features.reshape(len(features), -1)
+    if not np.issubdtype(flat.dtype, np.floating):
+        return np.ones(len(flat), dtype=np.bool_)
+    return np.concatenate([np.isfinite(flat[rows]).all(axis=1) for rows in _blocks(len(flat))])
+
+
+def not_finite(features: Array) -> dict[int, str]:
+    """The rows that cannot be learnt from, with the reason."""
+    rows = np.flatnonzero(~finite_rows(features)).tolist()
+    return dict.fromkeys(rows, "a feature is NaN or infinite")
+
+
+def require_numbers(features: Array, name: str) -> Array:
+    """Return features that can be learnt from, or raise a `SourceError`.
+
+    Args:
+        features: of any type and shape.
+        name: of the array or the file, for the message.
+    """
+    if features.dtype.kind not in "biuf":
+        raise SourceError(f"{name} holds {features.dtype}, which are no features: give numbers")
+    if features.ndim == 0 or features.size == 0:
+        raise SourceError(f"{name} has the shape {features.shape}: there is nothing to audit")
+    return features
+
+
+def array_checksum(features: Array) -> str:
+    """A checksum of evenly chosen rows: all of them may exceed the memory."""
+    step = max(1, len(features) // ROWS_IN_CHECKSUM)
+    digest = hashlib.sha256(repr((features.shape, str(features.dtype))).encode())
+    digest.update(np.ascontiguousarray(features[::step]).tobytes())
+    return digest.hexdigest()
+
+
 def _scales(
     mean: npt.NDArray[np.float64], spread: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
@@ -41,14 +120,6 @@ def _scales(
     if varies.any() and spread[varies].max() <= SAME_UNIT * spread[varies].min():
         scale = np.maximum(scale, np.median(spread[varies]))
     return scale
-
-
-def finite_rows(features: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Which samples have numbers only, and neither NaN nor infinity: shape (samples,)."""
-    flat = features.reshape(len(features), -1)
-    if not np.issubdtype(flat.dtype, np.floating):
-        return np.ones(len(flat), dtype=np.bool_)
-    return np.concatenate([np.isfinite(flat[rows]).all(axis=1) for rows in _blocks(len(flat))])
 
 
 def _statistics(
@@ -65,3 +136,110 @@ def _statistics(
 
 def _blocks(num_rows: int) -> list[slice]:
     return [slice(first, first + ROWS_AT_ONCE) for first in range(0, num_rows, ROWS_AT_ONCE)]
+
+
+def cache_file(cache: Path | None, name: str, *key: object) -> Path | None:
+    """The file of a cached array; None without a cache.
+
+    Args:
+        cache: a directory.
+        name: what the array is.
+        key: everything that the array depends on: another key is another file.
+    """
+    if cache is None:
+        return None
+    return cache / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npy"
+
+
+def cached_rows(
+    path: Path | None, num_rows: int, make: Callable[[int, int], Array], batch_size: int
+) -> Array:
+    """Compute an array batch by batch the first time; later map it from its file.
+
+    An interrupted computation continues where it stopped.
+
+    Args:
+        path: the file, see `cache_file`; None keeps the array in memory.
+        num_rows: how many rows it has, at least 1.
+        make: computes the rows from the first number to before the second: shape (rows, ...),
+            always of the same type and shape per row.
+        batch_size: how many rows to compute at once.
+    """
+    if path is None:
+        firsts = range(0, num_rows, batch_size)
+        made = [make(first, min(first + batch_size, num_rows)) for first in firsts]
+        return np.concatenate(made)
+    if not path.is_file():
+        unfinished = path.with_name(path.name + ".unfinished")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_rows(unfinished, num_rows, make, batch_size)
+            unfinished.replace(path)
+        except OSError as error:
+            raise SourceError(
+                f"cannot keep {path} ({error.strerror or error}): make room for it, or choose "
+                "another --out"
+            ) from error
+    # Copy-on-write, as torch wants a writable array; the file never changes.
+    rows: Array = np.load(path, mmap_mode="c", allow_pickle=False)
+    return rows
+
+
+def _make_rows(
+    path: Path, num_rows: int, make: Callable[[int, int], Array], batch_size: int
+) -> None:
+    with path.open("a+b") as file:
+        done = _complete_rows(file, num_rows)
+        for first in range(done, num_rows, batch_size):
+            batch = np.ascontiguousarray(make(first, min(first + batch_size, num_rows)))
+            if first == 0:
+                header = {"shape": (num_rows, *batch.shape[1:]), "fortran_order": False}
+                header["descr"] = _npy.dtype_to_descr(batch.dtype)
+                _npy.write_array_header_1_0(file, header)
+            file.write(batch.tobytes())
+            file.flush()
+
+
+def _complete_rows(file: BinaryIO, num_rows: int) -> int:
+    """Count the complete rows of a file, and cut off a half-written one."""
+    try:
+        file.seek(0)
+        _npy.read_magic(file)
+        shape, _, dtype = _npy.read_array_header_1_0(file)
+    except (ValueError, EOFError):
+        file.truncate(0)
+        return 0
+    start, row_size = file.tell(), dtype.itemsize * int(np.prod(shape[1:]))
+    done = min(num_rows, (file.seek(0, 2) - start) // row_size) if shape[0] == num_rows else 0
+    file.truncate(start + done * row_size if done else 0)
+    file.seek(0, 2)
+    return done
+
+
+def free_memory() -> int | None:
+    """Bytes that are available without swapping; None where the system does not say."""
+    try:
+        for line in _MEMINFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def require_memory(needed: float, what: str) -> None:
+    """Raise a `SourceError` if there is clearly not enough memory.
+
+    Args:
+        needed: an estimate, in bytes.
+        what: what it is for, as the beginning of a sentence.
+    """
+    free = free_memory()
+    if free is not None and needed > free:
+        raise SourceError(
+            f"{what} needs about {needed / GIGABYTE:.1f} GB of memory, and {free / GIGABYTE:.1f} GB"
+            " are free: audit a part of it, leave out columns, or use a larger machine"
+        )

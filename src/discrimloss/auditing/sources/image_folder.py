@@ -4,82 +4,136 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from discrimloss.auditing.sources.base import (
-    Corrections,
+    AuditSource,
     Label,
     LeftOut,
+    Samples,
     SourceError,
     SourceOptions,
+    Store,
 )
-from discrimloss.auditing.sources.folder_listing import FolderListing, list_folder
-from discrimloss.auditing.sources.image_source import ImageSource
-from discrimloss.auditing.sources.labels import read_labels
-from discrimloss.auditing.sources.picture_check import check_pictures, file_stamp
-from discrimloss.auditing.sources.pictures import PictureFacts
+from discrimloss.auditing.sources.images import picture_files
+from discrimloss.auditing.sources.labels import read_samples
+from discrimloss.auditing.sources.pictures import SUFFIXES
+from discrimloss.auditing.sources.rows import number_text
 
 LONGEST_NAME = 255
-"""Of a folder, in bytes, on the file systems in use."""
+"""Of a folder, in bytes, on common file systems."""
+SPLITS = frozenset(
+    ("train", "training", "val", "valid", "validation", "dev", "test", "testing", "holdout")
+)
+ENDINGS_IN_A_NOTE = 5
 
 
-class ImageFolder(ImageSource):
-    """Images whose label is the name of the subfolder they lie in, directly or deeper.
+def open_image_folder(options: SourceOptions, cache: Path | None = None) -> AuditSource:
+    """Open a folder of images. The label of an image is the name of its subfolder.
 
-    Their names are the paths relative to the folder. To open it is to decode every image once,
-    since nothing else shows which can be read; a cache remembers that.
+    Opening decodes every image once, because nothing else shows which can be read.
 
     Args:
         options: ``path`` is the folder.
         cache: a directory that remembers which images can be read.
     """
+    options.refuse(
+        ("label", "text", "image", "id"),
+        because="in a folder of images the subfolders are the labels",
+    )
+    folder = Path(options.path)
+    listing = list_folder(folder)
+    pictures = picture_files([folder / name for name in listing.images], cache)
+    store = ImageFolder(folder, listing)
+    store.require_two_classes(pictures.unusable)
+    # Names of folders are classes, also if they are numbers, unless the user says otherwise.
+    as_classes = replace(options, regression=options.regression or False)
+    samples = read_samples(store, as_classes, pictures.unusable)
+    store.set_classes(samples)
+    samples = replace(samples, left_out=(*samples.left_out, *listing.left_out()))
+    contents = pictures.contents(
+        samples.rows, samples.ids, lambda index: (("path", samples.ids[index]),), options.encoder
+    )
+    return AuditSource(options, store, samples, contents)
 
-    def __init__(self, options: SourceOptions, cache: Path | None = None) -> None:
-        options.refuse(
-            ("label", "text", "image", "id"),
-            because="in a folder of images the subfolders are the labels",
-        )
-        self.options = options
-        self.folder = Path(options.path)
-        listing = list_folder(self.folder)
-        answers = check_pictures(
-            [file_stamp(self.folder / name) for name in listing.images],
-            lambda row: (self.folder / listing.images[row]).read_bytes(),
-            cache,
-        )
-        answered = list(zip(listing.images, answers, strict=True))
-        readable = [(name, fact) for name, fact in answered if isinstance(fact, PictureFacts)]
-        self.names = tuple(name for name, _ in readable)
-        self.facts = tuple(fact for _, fact in readable)
-        self.ids = tuple(_shown(name) for name in self.names)
-        self._kept_as_they_are = _without(listing, set(self.names))
-        unreadable = [LeftOut(_shown(name), why) for name, why in answered if isinstance(why, str)]
-        stray = [LeftOut(_shown(name), "in no class folder") for name in listing.stray_images]
-        links = [LeftOut(_shown(name), "a link that leads out of it") for name in listing.outside]
-        self.left_out = (*unreadable, *stray, *links)
-        self._read_labels(listing, len(unreadable))
 
-    def read(self, index: int) -> bytes:
-        """The file of a sample."""
-        return (self.folder / self.names[index]).read_bytes()
+class ImageFolder(Store):
+    """Images whose label is the name of the subfolder that contains them, directly or deeper.
 
-    def require_class(self, name: str) -> None:
+    Args:
+        folder: its subfolders are the classes.
+        listing: its files.
+    """
+
+    def __init__(self, folder: Path, listing: FolderListing) -> None:
+        self.folder, self._listing = folder, listing
+        self.name = folder.name or "images"
+        self.notes = listing.notes()
+        self._class_names: tuple[str, ...] = ()
+        self._folder_of: dict[float, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._listing.images)
+
+    def labels(self) -> list[str]:
+        """The names of the subfolders."""
+        return [_shown(name.partition("/")[0]) for name in self._listing.images]
+
+    def ids(self) -> list[str]:
+        """The paths relative to the folder."""
+        return [_shown(name) for name in self._listing.images]
+
+    def checksum(self) -> str:
+        """Covers the paths of all files; `Pictures.checksum` covers the images."""
+        return repr((self._listing.images, self._listing.stray_images, self._listing.outside))
+
+    def require_two_classes(self, unusable: Mapping[int, str]) -> None:
+        """Raise a `SourceError` unless two classes have images that can be read."""
+        images = self._listing.images
+        readable = [name for row, name in enumerate(images) if row not in unusable]
+        if len(readable) < 2 and unusable:
+            row, why = next(iter(sorted(unusable.items())))
+            raise SourceError(
+                f"only {len(readable)} of {len(images):,} images in {self.folder} can be read, and "
+                f"an audit needs two: {_shown(images[row])} {why}"
+            )
+        if len(readable) < 2:
+            raise SourceError(f"there is one image in {self.folder}: an audit needs two or more")
+        folders = {name.partition("/")[0] for name in readable}
+        if len(folders) < 2:
+            raise SourceError(
+                f"all images in {self.folder} are in one folder, {_shown(folders.pop())!r}: an "
+                "audit needs one subfolder for each of two or more classes"
+            )
+
+    def set_classes(self, samples: Samples) -> None:
+        """Remember the folder of each class, or of each regression target."""
+        self._class_names = samples.class_names
+        for row, target in zip(samples.rows, samples.target.tolist(), strict=True):
+            self._folder_of[target] = self._listing.images[row].partition("/")[0]
+
+    def require_label(self, label: Label) -> None:
         """Raise a `SourceError` if no folder can have this name."""
-        self._folder_name(name)
+        self._folder_name(label)
 
-    def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
-        """The same folder once more, each image in the folder of its class.
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """Write the folder once more, each image in the subfolder of its class.
 
-        Files are copies. An image whose name is taken in its new folder gets a number. Files that
-        were left out lie where they lay; a link that leads out of the folder stays one.
+        Files are copies. An image whose name is taken in its new subfolder gets a number. Files
+        that were left out keep their place; a link that leads out of the folder stays a link.
         """
-        moves = self._moves(corrections)
-        written = directory / (self.folder.name or "images")
+        moves = self._moves(new_labels, dropped)
+        written = directory / self.name
         unfinished = directory / (written.name + ".unfinished")
         try:
             for name, new in moves.items():
                 _copy(self.folder / name, self.folder, unfinished / new)
-            unfinished.mkdir(parents=True, exist_ok=True)  # if everything was dropped
+            unfinished.mkdir(parents=True, exist_ok=True)  # if everything is dropped
             unfinished.rename(written)
         except OSError as error:
             raise SourceError(
@@ -89,60 +143,36 @@ class ImageFolder(ImageSource):
             shutil.rmtree(unfinished, ignore_errors=True)
         return [written]
 
-    def corrected_ids(self, corrections: Corrections) -> dict[int, str]:
-        """The path of every image that moves."""
-        moves = self._moves(corrections)
-        return {
-            index: _shown(moves[self.names[index]])
-            for index in corrections.labels
-            if index not in corrections.dropped
-        }
+    def new_ids(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> dict[int, str]:
+        """The new path of every image that moves."""
+        moves = self._moves(new_labels, dropped)
+        images = self._listing.images
+        return {row: _shown(moves[images[row]]) for row in new_labels if row not in dropped}
 
-    def _moves(self, corrections: Corrections) -> dict[str, str]:
-        """From what the files are called to what they will be called."""
-        new_folders = {
-            index: self._folder_name(label) for index, label in corrections.labels.items()
-        }
+    def _moves(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> dict[str, str]:
+        """From the old path of each file to the new one."""
+        new_folders = {row: self._folder_name(label) for row, label in new_labels.items()}
         places = _Places()
-        moves = {name: places.take(name) for name in self._kept_as_they_are}
-        staying = [i for i in range(len(self)) if i not in new_folders]
-        # Those that stay come first: an image that moves must not take their names.
-        for index in (*staying, *new_folders):
-            if index not in corrections.dropped:
-                name = self.names[index]
+        listing = self._listing
+        others = (*listing.stray_images, *listing.outside, *listing.others)
+        moves = {name: places.take(name) for name in others}
+        staying = [row for row in range(len(self)) if row not in new_folders]
+        # Images that stay come first: one that moves must not take their names.
+        for row in (*staying, *new_folders):
+            if row not in dropped:
+                name = listing.images[row]
                 _, _, below = name.partition("/")
-                new = f"{new_folders[index]}/{below}" if index in new_folders else name
+                new = f"{new_folders[row]}/{below}" if row in new_folders else name
                 moves[name] = places.take(new)
         return moves
 
-    def _read_labels(self, listing: FolderListing, num_unreadable: int) -> None:
-        if len(self.names) < 2:
-            raise SourceError(
-                f"only {len(self.names)} of {len(listing.images):,} images in {self.folder} can "
-                f"be read, and an audit needs two: {self.left_out[0].id} {self.left_out[0].reason}"
-                if num_unreadable
-                else f"there is one image in {self.folder}: an audit needs two or more"
-            )
-        folders = [name.partition("/")[0] for name in self.names]
-        if len(set(folders)) < 2:
-            raise SourceError(
-                f"all images in {self.folder} are in one folder, {_shown(folders[0])!r}: an audit "
-                "needs one subfolder for each of two or more classes"
-            )
-        # Names of folders are classes, also if they are numbers, unless a person says otherwise.
-        labels = read_labels([_shown(name) for name in folders], self.options.regression or False)
-        self.target, self.class_names = labels.target, labels.class_names
-        self._folder_of: dict[float, str] = dict(zip(self.target.tolist(), folders, strict=True))
-        self.notes = (*labels.notes, *listing.notes())
-
     def _folder_name(self, label: Label) -> str:
-        if self.is_regression:
+        if not self._class_names:
             number = float(label)
-            whole = str(int(number)) if number.is_integer() else str(number)
-            return self._folder_of.get(number, whole)
+            return self._folder_of.get(number, number_text(number))
         name = str(label)
-        if name in self.class_names:
-            return self._folder_of[self.class_names.index(name)]
+        if name in self._class_names:
+            return self._folder_of[self._class_names.index(name)]
         bad = not name.strip() or name.startswith(".") or any(c in name for c in "/\\\0")
         if bad or len(os.fsencode(name)) > LONGEST_NAME:
             raise SourceError(
@@ -152,7 +182,7 @@ class ImageFolder(ImageSource):
 
 
 class _Places:
-    """Paths that are taken, on file systems that tell capital letters apart and that do not."""
+    """Paths that are taken, also on file systems that ignore case."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -167,13 +197,119 @@ class _Places:
         return str(place)
 
 
-def _without(listing: FolderListing, samples: set[str]) -> list[str]:
-    files = (*listing.images, *listing.stray_images, *listing.outside, *listing.others)
-    return [name for name in files if name not in samples]
+@dataclass
+class FolderListing:
+    """The files in a folder of images: relative paths with ``/``, sorted, without hidden files."""
+
+    images: list[str] = field(default_factory=list)
+    """In the subfolder of a class, or deeper."""
+    stray_images: list[str] = field(default_factory=list)
+    """Beside the subfolders."""
+    outside: list[str] = field(default_factory=list)
+    """Links, named like images, that lead out of the folder."""
+    others: list[str] = field(default_factory=list)
+    """Files whose names do not end like those of images."""
+    empty_classes: list[str] = field(default_factory=list)
+
+    def left_out(self) -> list[LeftOut]:
+        """The images that are in no class, or outside the folder."""
+        stray = [LeftOut(_shown(name), "in no class folder") for name in self.stray_images]
+        links = [LeftOut(_shown(name), "a link that leads out of it") for name in self.outside]
+        return [*stray, *links]
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about files and folders that are ignored."""
+        notes = []
+        if self.others:
+            endings = Counter(PurePosixPath(name).suffix or "no ending" for name in self.others)
+            shown = ", ".join(f"{n:,} {end}" for end, n in endings.most_common(ENDINGS_IN_A_NOTE))
+            notes.append(f"files that are not named as images are: {shown}")
+        if self.empty_classes:
+            shown = ", ".join(repr(name) for name in self.empty_classes[:ENDINGS_IN_A_NOTE])
+            more = len(self.empty_classes) - ENDINGS_IN_A_NOTE
+            rest = f" and {more:,} more" if more > 0 else ""
+            notes.append(f"folders without an image: {shown}{rest}")
+        return tuple(notes)
+
+
+def list_folder(folder: Path) -> FolderListing:
+    """List a folder of images, or raise a `SourceError` that says how it should look."""
+    listing = FolderListing()
+    try:
+        top = _entries(folder)
+        classes = [entry.name for entry in top if entry.is_dir()]
+        beside = [entry.name for entry in top if not entry.is_dir()]
+        for name in classes:
+            files = _files_below(folder / name, name + "/", frozenset())
+            named_so = [file for file in files if _is_image(file)]
+            images = [file for file in named_so if _is_within(folder, file)]
+            listing.images += images
+            listing.outside += sorted(set(named_so) - set(images))
+            listing.others += [file for file in files if not _is_image(file)]
+            if not images:
+                listing.empty_classes.append(name)
+    except OSError as error:
+        raise SourceError(f"cannot look into {error.filename} ({error.strerror})") from error
+    listing.stray_images = [name for name in beside if _is_image(name)]
+    listing.others += [name for name in beside if not _is_image(name)]
+    _require_classes(folder, classes, listing)
+    return listing
+
+
+def _is_within(folder: Path, name: str) -> bool:
+    """Whether a file is in the folder. Links may lead to files that must not be shown."""
+    file = folder / name
+    return file.resolve().is_relative_to(folder.resolve())
+
+
+def _require_classes(folder: Path, classes: list[str], listing: FolderListing) -> None:
+    how = (
+        "put the images of each class into a subfolder with the name of the class, or give a "
+        "table of paths and labels"
+    )
+    if not listing.images and listing.stray_images:
+        raise SourceError(f"the images in {folder} are in no folders of classes: {how}")
+    if not listing.images and listing.outside:
+        raise SourceError(
+            f"the images in {folder} are links that lead out of it, e.g. {listing.outside[0]}: "
+            "audit the folder that they lead to, or give a table of paths and labels"
+        )
+    if not listing.images:
+        raise SourceError(f"there are no images in {folder}: {how}")
+    with_images = [name for name in classes if name not in listing.empty_classes]
+    if all(name.lower() in SPLITS for name in with_images):
+        raise SourceError(
+            f"the folders in {folder} are splits of a dataset and not classes "
+            f"({', '.join(with_images)}): audit one of them, e.g. {folder / with_images[0]}"
+        )
+
+
+def _files_below(folder: Path, prefix: str, above: frozenset[tuple[int, int]]) -> list[str]:
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above:  # a link to a folder that contains it
+        return []
+    files = []
+    for entry in _entries(folder):
+        if entry.is_dir():
+            files += _files_below(folder / entry.name, f"{prefix}{entry.name}/", above | {here})
+        else:
+            files.append(prefix + entry.name)
+    return files
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+    return sorted(shown, key=lambda entry: entry.name)
+
+
+def _is_image(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
 def _shown(name: str) -> str:
-    """A file's name as text that can be written: names need not be UTF-8."""
+    """The name of a file as valid text: names need not be UTF-8."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
@@ -182,5 +318,5 @@ def _copy(source: Path, folder: Path, target: Path) -> None:
     file = source.resolve()
     if file.exists() and file.is_relative_to(folder.resolve()):
         shutil.copy2(file, target)
-    else:  # a link to elsewhere, or to nowhere, stays one
+    else:  # a link that leads elsewhere, or nowhere, stays one
         target.symlink_to(file if file.exists() else source.readlink())

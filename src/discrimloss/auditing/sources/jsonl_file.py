@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrimloss.auditing.sources.base import Label, SourceError
-from discrimloss.auditing.sources.memory import require_memory
-from discrimloss.auditing.sources.rows import FileRows, as_number, number_text
+from discrimloss.auditing.sources.features import require_memory
+from discrimloss.auditing.sources.labels import Spelling
+from discrimloss.auditing.sources.rows import FileRows, number_text
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -45,12 +45,6 @@ class JsonlRows(FileRows):
     def raw_labels(self, column: str) -> pandas.Series:
         """A column as it is."""
         labels: pandas.Series = self._series(column)
-        for number, value in enumerate(self._values[column]):
-            if isinstance(value, (list, dict)):
-                raise SourceError(
-                    f"row {number} of {self.path} has a list or an object as its label: labels "
-                    f"must be texts or numbers; name another column than {column!r}"
-                )
         return labels
 
     def texts(self, column: str) -> list[str | None]:
@@ -65,7 +59,7 @@ class JsonlRows(FileRows):
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
         """Write the file once more; a line whose label stays, stays byte for byte."""
-        spell = self._speller(column)
+        spell = Spelling(self._values[column], strict=False)
         dropped = frozenset(dropped)
         number = -1
         with (
@@ -82,9 +76,7 @@ class JsonlRows(FileRows):
                         line = _with_value(line, column, spell(new_labels[number]))
                 copy.write(line)
             if number + 1 != len(self):
-                raise SourceError(
-                    f"{self.path} changed while it was written once more: do it again"
-                )
+                raise self.changed_meanwhile()
 
     def _read(self) -> tuple[dict[str, list[Any]], int]:
         columns: dict[str, list[Any]] = {}
@@ -134,28 +126,6 @@ class JsonlRows(FileRows):
         if kinds and kinds <= {int, float}:
             return pandas.Series(values, dtype="float64")
         return pandas.Series(values, dtype=object)
-
-    def _speller(self, column: str) -> Callable[[Label], Any]:
-        """How the file writes a label: as a text, a number, or a truth value."""
-        values = [value for value in self._values[column] if value is not None]
-        common = Counter((_as_text(value), type(value)) for value in values).most_common()
-        by_text: dict[str, type] = {}
-        for (text, kind), _ in common:
-            by_text.setdefault(text, kind)
-        kinds = set(map(type, values))
-        holds_numbers = bool(kinds) and kinds <= {int, float}
-
-        def spell(label: Label) -> Any:
-            text = label if isinstance(label, str) else number_text(label)
-            kind = by_text.get(text) or by_text.get(text.lower())
-            if kind is bool:
-                return text.lower() == "true"
-            number = as_number(label)
-            if number is None or (kind is str) or not (holds_numbers or kind):
-                return text
-            return int(text) if text.lstrip("-").isdigit() and kinds != {float} else number
-
-        return spell
 
 
 def _as_text(value: Any) -> str:

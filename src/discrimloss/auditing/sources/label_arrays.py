@@ -1,4 +1,4 @@
-"""Arrays and files of labels: read as they are, and written with other labels."""
+"""Arrays and files of labels: how they are read, and written with new labels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from discrimloss.auditing.sources.base import Label, SourceError
+from discrimloss.auditing.sources.features import Array
 from discrimloss.files.atomic_write import atomic_write
 
-Array = npt.NDArray[Any]
 _npy: Any = np.lib.format  # without types
 
 LABEL_SUFFIXES = (".npy", ".txt", ".csv")
 
 
 def one_per_sample(labels: Array, num_samples: int, name: str) -> Array:
-    """Labels of shape (samples,), or a `SourceError`; a column of shape (samples, 1) is one, too.
+    """Return labels of shape (samples,), also from (samples, 1), or raise a `SourceError`.
 
     Args:
         labels: of any shape.
@@ -48,7 +48,7 @@ def one_per_sample(labels: Array, num_samples: int, name: str) -> Array:
 
 
 def with_new_labels(labels: Array, new_labels: Mapping[int, Label]) -> Array:
-    """The same array with other labels. Its type stays, if the new labels allow it.
+    """Copy an array with new labels. Its type stays if it can hold them.
 
     Args:
         labels: shape (samples,) or (samples, 1).
@@ -72,18 +72,18 @@ class LabelFile:
 
     Args:
         path: the file.
-        num_samples: how many labels there must be. A ``.csv`` may have one row more, its heading.
+        num_samples: how many labels there must be. A ``.csv`` may have one row more, its header.
     """
 
     path: Path
     num_samples: int
 
     def read(self) -> Array:
-        """The labels: numbers if all are, and texts otherwise. An empty line is a missing label."""
+        """Read the labels: numbers if all are, else texts. An empty line is a missing label."""
         if self.path.suffix.lower() == ".npy":
             return one_per_sample(self._array(), self.num_samples, str(self.path))
         lines = self._lines()
-        start = self._heading(lines)
+        start = self._header(lines)
         cells = [self._cell(line, number) for number, line in enumerate(lines, start=1)]
         texts = np.array(cells[start:], dtype=np.str_)
         return one_per_sample(_numbers_if_all(texts), self.num_samples, str(self.path))
@@ -102,7 +102,7 @@ class LabelFile:
                     np.save(file, with_new_labels(self._array(), new_labels)[keep])
                 return
             lines = self._lines()
-            start = self._heading(lines)
+            start = self._header(lines)
             ending = "\r" if lines[-1].endswith("\r") else ""
             for row, label in new_labels.items():
                 lines[start + row] = self._line(_name(label)) + ending
@@ -118,7 +118,7 @@ class LabelFile:
         except (OSError, ValueError) as error:
             raise SourceError(f"cannot read labels from {self.path}: {error}") from error
         lines = text.split("\n")
-        return lines[:-1] if lines[-1] == "" else lines  # behind the last line break
+        return lines[:-1] if lines[-1] == "" else lines  # after the last line break
 
     def _cell(self, line: str, number: int) -> str:
         line = line.strip()
@@ -132,7 +132,7 @@ class LabelFile:
             )
         return cells[0] if cells else ""
 
-    def _heading(self, lines: list[str]) -> int:
+    def _header(self, lines: list[str]) -> int:
         is_csv = self.path.suffix.lower() == ".csv"
         return int(is_csv and len(lines) == self.num_samples + 1)
 
@@ -145,7 +145,7 @@ class LabelFile:
 
 
 def load_array(path: Path, *, mapped: bool = False) -> Array:
-    """A ``.npy`` file, or a `SourceError`. Nothing is ever unpickled."""
+    """Read a ``.npy`` file, or raise a `SourceError`. Nothing is ever unpickled."""
     try:
         if mapped:
             array: Array = _npy.open_memmap(path, mode="r")
@@ -199,7 +199,7 @@ def _numbers_if_all(texts: Array) -> Array:
 
 
 def _name(label: Any) -> str:
-    """A label as a text; a missing one is empty."""
+    """A label as a text, empty if missing."""
     if isinstance(label, (float, np.floating)):
         if np.isnan(label):
             return ""

@@ -1,21 +1,23 @@
-"""Labels as they are given, to classes or to numbers: one rule for all sources.
+"""From given labels to classes or regression targets, by one rule for all sources.
 
-- Texts, truth values and categories are classes.
+- Texts, booleans and categories are classes.
 - Whole numbers are classes if there are at most `MOST_CLASSES` different ones, each with
-  `SAMPLES_PER_CLASS` samples on average, or if there are just two. Otherwise they are numbers to
-  regress on, as ages or counts are.
-- Other numbers are for a regression. If all happen to be whole, as 0.0 and 1.0, the rule for whole
-  numbers holds: a column with gaps is often read so.
-- Missing are None, NaN and texts without a letter. A text such as "NA" is a class.
+  `SAMPLES_PER_CLASS` samples on average, or if there are just two. Otherwise they are regression
+  targets, such as ages or counts.
+- Other numbers are regression targets. If all are whole, such as 0.0 and 1.0, the rule for whole
+  numbers applies: libraries read a column of whole numbers with gaps as floats.
+- None, NaN and blank texts are missing. A text such as "NA" is a class.
 
-What a person says (`regression`) comes before the rule.
+The option `regression` overrides the rule.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.base import (
+    Label,
+    LeftOut,
+    Samples,
+    SourceError,
+    SourceOptions,
+    Store,
+)
 from discrimloss.judging.verdicts import import_pandas
 
 MOST_CLASSES = 100
 SAMPLES_PER_CLASS = 3
 FEW_SAMPLES = 10
-"""So many may all have different labels by chance."""
+"""Up to this many samples may all have different labels by chance."""
 NAMES_IN_A_NOTE = 5
 
 Values = list[Any]
@@ -37,7 +46,7 @@ Values = list[Any]
 
 @dataclass(frozen=True)
 class ReadLabels:
-    """Labels that a model can learn, and which were missing."""
+    """Labels that a model can learn, and which are missing."""
 
     target: Tensor
     """Shape (labelled samples,): int64 positions in `class_names`, or float32 numbers."""
@@ -46,22 +55,70 @@ class ReadLabels:
     is_missing: npt.NDArray[np.bool_]
     """Shape (samples,)."""
     notes: tuple[str, ...]
-    """What a person should know of how the labels were read."""
+    """How the labels were read."""
+
+
+NO_LABEL = "no label"
+
+
+def read_samples(
+    store: Store, options: SourceOptions, unusable: Mapping[int, str] = MappingProxyType({})
+) -> Samples:
+    """Find the rows of a store that can be audited, and read their labels.
+
+    Args:
+        store: the rows.
+        options: `regression` says how to read the labels.
+        unusable: rows that cannot be audited, whatever their label is, and why.
+
+    Raises:
+        SourceError: no row can be audited.
+    """
+    usable = np.ones(len(store), bool)
+    usable[list(unusable)] = False
+    if len(store) and not usable.any():
+        reasons = " or ".join(f"{reason!r}" for reason in sorted(set(unusable.values())))
+        raise SourceError(f"no row of {store.name} can be audited: {reasons} in all of them")
+    given = store.labels()
+    labels = read_labels(given if usable.all() else _selected(given, usable), options.regression)
+    rows: npt.NDArray[np.int64] = np.flatnonzero(usable)
+    ids = store.ids()
+    reasons_by_row = {int(row): NO_LABEL for row in rows[labels.is_missing]} | dict(unusable)
+    rows = rows[~labels.is_missing]
+    return Samples(
+        rows=rows,
+        ids=tuple(ids[row] for row in rows),
+        target=labels.target,
+        class_names=labels.class_names,
+        left_out=tuple(LeftOut(ids[row], why) for row, why in sorted(reasons_by_row.items())),
+        notes=labels.notes,
+    )
+
+
+def _selected(labels: Any, usable: npt.NDArray[np.bool_]) -> Any:
+    if isinstance(labels, list):
+        return [label for label, is_usable in zip(labels, usable, strict=True) if is_usable]
+    return labels[usable]
 
 
 def read_labels(values: Any, regression: bool | None) -> ReadLabels:
-    """Labels of any kind, understood.
+    """Read labels of any type.
 
     Args:
         values: shape (samples,): a list, an array, or a pandas series.
-        regression: whether they are numbers to regress on; None: by the rule above.
+        regression: whether they are regression targets; None: by the rule above.
 
     Raises:
         SourceError: nothing can be learnt from them.
     """
     pandas = import_pandas()
-    codes, distinct = pandas.factorize(pandas.Series(values))
-    # From here on only different values are looked at: there may be millions of samples.
+    try:
+        codes, distinct = pandas.factorize(pandas.Series(values))
+    except TypeError as error:
+        raise SourceError(
+            "a label is a list or an object: labels must be texts or numbers; name another column"
+        ) from error
+    # Only distinct values from here on: there may be millions of samples.
     kinds: Values = [_plain(value) for value in distinct]
     is_blank = np.array([isinstance(v, str) and not v.strip() for v in kinds] + [True])
     is_missing: npt.NDArray[np.bool_] = is_blank[codes]  # pandas gives what is missing the code -1
@@ -72,12 +129,12 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
     position[used] = np.arange(len(used))
     codes, kinds = position[codes], [kinds[code] for code in used]
     if _is_regression(kinds, len(codes), regression):
-        return _numbers(codes, kinds, is_missing, was_asked_for=regression is not None)
-    return _classes(codes, kinds, is_missing, was_asked_for=regression is not None)
+        return _numbers(codes, kinds, is_missing, was_given=regression is not None)
+    return _classes(codes, kinds, is_missing, was_given=regression is not None)
 
 
 def class_notes(target: Tensor, class_names: tuple[str, ...]) -> tuple[str, ...]:
-    """What is odd about classes: some that have one sample, names that are almost the same."""
+    """Sentences about classes of one sample, and about names that are almost the same."""
     notes = []
     counts = torch.bincount(target, minlength=len(class_names)).tolist()
     lone = [name for name, count in zip(class_names, counts, strict=True) if count == 1]
@@ -96,7 +153,7 @@ def class_notes(target: Tensor, class_names: tuple[str, ...]) -> tuple[str, ...]
 
 
 def sorted_names(names: set[str]) -> tuple[str, ...]:
-    """Names of classes in the order that people expect: "2" before "10"."""
+    """Sort the names of classes: "2" comes before "10"."""
     try:
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     except ValueError:
@@ -113,7 +170,7 @@ def _require_some(num_samples: int, num_labelled: int) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Python: pandas and NumPy have their own truth values, numbers and bytes."""
+    """Turn a scalar of NumPy into one of Python, and bytes into a text."""
     if isinstance(value, np.generic):
         value = value.item()
     return value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -123,9 +180,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_regression(kinds: Values, num_samples: int, asked: bool | None) -> bool:
-    if asked is not None:
-        return asked
+def _is_regression(kinds: Values, num_samples: int, given: bool | None) -> bool:
+    if given is not None:
+        return given
     if not all(_is_number(value) for value in kinds):
         return False
     if not all(float(value).is_integer() for value in kinds):
@@ -139,7 +196,7 @@ def _numbers(
     codes: npt.NDArray[np.int64],
     kinds: Values,
     is_missing: npt.NDArray[np.bool_],
-    was_asked_for: bool,
+    was_given: bool,
 ) -> ReadLabels:
     numbers = torch.tensor([_as_number(value) for value in kinds], dtype=torch.float32)
     if not numbers.isfinite().all():
@@ -153,7 +210,7 @@ def _numbers(
         f"labels are read as numbers ({len(kinds):,} different ones, from {numbers.min():g} "
         f"to {numbers.max():g}); --no-regression makes them classes"
     )
-    return ReadLabels(numbers[codes], (), is_missing, () if was_asked_for else (note,))
+    return ReadLabels(numbers[codes], (), is_missing, () if was_given else (note,))
 
 
 def _as_number(value: Any) -> float:
@@ -164,7 +221,7 @@ def _as_number(value: Any) -> float:
             f"the label {str(value)[:40]!r} is no number, which a regression needs: correct it, "
             "or audit classes without --regression"
         ) from error
-    if math.isnan(number):  # the text "nan"; what is really missing did not come this far
+    if math.isnan(number):  # the text "nan": missing values are left out before
         raise SourceError(f"the label {value!r} is no number: correct it, or leave it empty")
     return number
 
@@ -173,9 +230,9 @@ def _classes(
     codes: npt.NDArray[np.int64],
     kinds: Values,
     is_missing: npt.NDArray[np.bool_],
-    was_asked_for: bool,
+    was_given: bool,
 ) -> ReadLabels:
-    names = [_class_name(value) for value in kinds]
+    names = [class_name(value) for value in kinds]
     class_names = sorted_names(set(names))
     if len(class_names) < 2:
         raise SourceError(
@@ -189,14 +246,15 @@ def _classes(
     places = {name: place for place, name in enumerate(class_names)}
     target = torch.tensor([places[name] for name in names])[codes]
     notes = class_notes(target, class_names)
-    if not was_asked_for and all(_is_number(value) for value in kinds):
+    if not was_given and all(_is_number(value) for value in kinds):
         count = len(class_names)
         note = f"labels are read as {count} classes; --regression makes them numbers"
         notes = (note, *notes)
     return ReadLabels(target, class_names, is_missing, notes)
 
 
-def _class_name(value: Any) -> str:
+def class_name(value: Any) -> str:
+    """The name of a class: 1, 1.0 and "1" are the same one."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise SourceError(
@@ -211,3 +269,56 @@ def _listed(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:NAMES_IN_A_NOTE])
     more = len(names) - NAMES_IN_A_NOTE
     return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+class Spelling:
+    """How data writes its labels: the class "1" may be 1, 1.0, True or "1".
+
+    Args:
+        values: the given labels.
+        strict: whether a class that is no number is refused among numbers.
+        where: what holds the labels, for the message.
+    """
+
+    def __init__(self, values: Any, strict: bool = True, where: str = "the labels") -> None:
+        pandas = import_pandas()
+        codes, distinct = pandas.factorize(pandas.Series(values))
+        counts = Counter(codes.tolist())
+        kinds: Values = [_plain(value) for value in distinct]
+        self._known: dict[str, Any] = {}
+        for code in sorted(range(len(kinds)), key=lambda code: -counts[code]):
+            name = kinds[code] if isinstance(kinds[code], str) else str(kinds[code])
+            if _is_number(kinds[code]) and math.isfinite(kinds[code]):
+                name = class_name(kinds[code])
+            self._known.setdefault(name, kinds[code])
+        self._are_numbers = bool(kinds) and all(_is_number(value) for value in kinds)
+        self._are_whole = all(isinstance(value, int) for value in kinds)
+        self._are_boolean = bool(kinds) and all(isinstance(value, bool) for value in kinds)
+        self._strict, self._where = strict, where
+
+    def __call__(self, label: Label) -> Any:
+        """The label as the data writes it.
+
+        Raises:
+            SourceError: the labels are numbers or booleans, and this one is not.
+        """
+        name = class_name(label)
+        if name in self._known and not (self._are_numbers and isinstance(label, float)):
+            return self._known[name]
+        if self._are_boolean and self._strict:
+            raise SourceError(
+                f"{self._where} are true and false, and the new label {label!r} is neither: "
+                "choose another one, or turn them into texts first"
+            )
+        if not self._are_numbers:
+            return name
+        try:
+            number = float(label)
+        except ValueError:
+            if self._strict:
+                raise SourceError(
+                    f"{self._where} are numbers, and the new label {label!r} is none: "
+                    "choose another one, or turn them into texts first"
+                ) from None
+            return name
+        return int(number) if self._are_whole and number.is_integer() else number

@@ -1,4 +1,4 @@
-"""Tables in Parquet files."""
+"""Tables in Parquet files, and values of Arrow."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.sources.arrow import arrow
 from discrimloss.auditing.sources.base import Label, SourceError
-from discrimloss.auditing.sources.memory import require_memory
-from discrimloss.auditing.sources.rows import FileRows, number_of_class, number_text
+from discrimloss.auditing.sources.features import require_memory
+from discrimloss.auditing.sources.rows import FileRows, arrow, as_number, number_text
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
     import pandas
 
-_MEMORY_PER_BYTE = 2.0  # of what is uncompressed in the file
+_MEMORY_PER_BYTE = 2.0  # of the uncompressed columns
 
 
 class ParquetRows(FileRows):
@@ -35,7 +34,6 @@ class ParquetRows(FileRows):
         except (pyarrow.ArrowException, OSError) as error:
             raise self._unreadable(error) from error
         self.columns = tuple(self._schema.names)
-        self.check_columns()
         counts = [self._metadata.row_group(i).num_rows for i in range(self._num_groups)]
         self._group_ends = np.cumsum(counts)
         self._last_group: tuple[int, Any] | None = None
@@ -66,7 +64,7 @@ class ParquetRows(FileRows):
         return [None if value in (None, "") else as_text(value) for value in values]
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row. Reads the row group it is in, once."""
+        """Names and values of a row. Reads its row group, and keeps it for the next row."""
         group = int(np.searchsorted(self._group_ends, number, side="right"))
         if self._last_group is None or self._last_group[0] != group:
             self._last_group = group, self._read_group(group)
@@ -152,7 +150,7 @@ class ParquetRows(FileRows):
 
 
 def as_series(column: Any) -> Any:
-    """A column as pandas has it; exact decimals as numbers, truth values with gaps as such."""
+    """A column as a pandas series, decimals as floats, booleans with gaps as booleans."""
     pyarrow = arrow()
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
@@ -161,20 +159,20 @@ def as_series(column: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value of Arrow as a person reads it; nothing where there is none."""
+    """A value of Arrow as a text, empty if null."""
     if value is None:
         return ""
     return number_text(value) if isinstance(value, float) else str(value)
 
 
 def require_value(label: Label, kind: Any, column: str) -> None:
-    """Raise a `SourceError` if a column of a type of Arrow cannot hold a label."""
+    """Raise a `SourceError` if a column of an Arrow type cannot hold a label."""
     is_dictionary = arrow("types").is_dictionary(kind)
     _value(label, kind.value_type if is_dictionary else kind, column)
 
 
 def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
-    """A column with other values in some places, of the same type."""
+    """A column of the same type with new values in some places."""
     pyarrow, compute = arrow(), arrow("compute")
     kind = column.type
     is_dictionary = pyarrow.types.is_dictionary(kind)
@@ -190,7 +188,7 @@ def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
 
 
 def _value(label: Label, kind: Any, column: str) -> Any:
-    """A label as a value of a type of Arrow."""
+    """A label as a value of an Arrow type."""
     types = arrow("types")
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return label if isinstance(label, str) else number_text(label)
@@ -204,17 +202,27 @@ def _value(label: Label, kind: Any, column: str) -> Any:
             )
         return truths[text.lower()]
     if types.is_integer(kind):
-        number = number_of_class(label, column, "whole numbers")
+        number = _number(label, column, "whole numbers")
         if not number.is_integer():
             raise SourceError(
                 f"the column {column!r} holds whole numbers, and the new label {label!r} is none: "
                 "choose another one, or turn the column into numbers with a point first"
             )
-        # Not by way of a float: those have no whole numbers beyond 2 ** 53.
+        # Not through a float, which is inexact beyond 2 ** 53.
         return int(label) if isinstance(label, str) and label.lstrip("-").isdigit() else int(number)
     if types.is_floating(kind):
-        return number_of_class(label, column, "numbers")
+        return _number(label, column, "numbers")
     if types.is_decimal(kind):
-        number_of_class(label, column, "numbers")
+        _number(label, column, "numbers")
         return Decimal(str(label)).quantize(Decimal(1).scaleb(-kind.scale))
     raise SourceError(f"cannot write labels into the column {column!r}, which holds {kind}")
+
+
+def _number(label: Label, column: str, kind: str) -> float:
+    number = as_number(label)
+    if number is None:
+        raise SourceError(
+            f"the column {column!r} holds {kind}, and the new label {label!r} is none: "
+            "choose another one, or turn the column into texts first"
+        )
+    return number

@@ -1,13 +1,17 @@
-"""Encoded pictures of any format to pixels, and to what a person is shown of them."""
+"""Pictures of any format: which of many can be read, their pixels, and thumbnails."""
 
 from __future__ import annotations
 
 import io
+import json
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +20,7 @@ from discrimloss.auditing.sources.base import SourceError
 from discrimloss.data.base import DataError
 from discrimloss.data.decoding import FORMATS, pillow
 from discrimloss.errors import DiscrimLossError
+from discrimloss.files.atomic_write import atomic_write
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,32 +32,38 @@ SUFFIXES = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm"),
     )
 )
-"""How the names of pictures end."""
+"""Endings of the names of pictures."""
 
 LARGEST_VIEW = 160
 LARGEST_CLOSE_VIEW = 1280
 SMALLEST_VIEW = 96
 PROBE_SIDE = 32
 GREY_TOLERANCE = 4
-"""Between the channels of a grey picture that was compressed as a colour picture."""
+"""Largest difference between the channels of a grey picture that is compressed as a colour one."""
+REMEMBERED = "pictures.json"
 
 Pixels = npt.NDArray[np.uint8]
 Colours = Literal["L", "RGB"]
+Picture = Union[bytes, Pixels, "Image"]
+"""An encoded picture, an image of Pillow, or pixels of the shape (height, width[, 3])."""
+Reader = Callable[[int], Picture]
+"""Returns pictures by their position, or raises an `OSError`."""
+Made = TypeVar("Made")
 
 
 class UnreadablePictureError(DiscrimLossError):
-    """A picture that cannot be decoded, and why in a few words."""
+    """A picture that cannot be decoded; the message says why in a few words."""
 
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """What has to be known of a picture before all are decoded to one size."""
+    """What decides the size that all pictures are scaled to."""
 
     width: int
     height: int
     is_grey: bool
     num_bytes: int
-    """Of the file."""
+    """Of the file; 0 for a picture in memory."""
 
     @property
     def shorter_side(self) -> int:
@@ -61,78 +72,148 @@ class PictureFacts:
 
 
 def require_pillow() -> None:
-    """Raise a `SourceError` where there is no library that reads pictures."""
+    """Raise a `SourceError` if Pillow is not installed."""
     try:
         pillow()
     except DataError as error:
         raise SourceError(str(error)) from error
 
 
-def look_at(encoded: bytes) -> PictureFacts:
-    """The facts of a picture. All of it is decoded: a file may break off anywhere."""
-    with _opened(encoded) as image:
+def look_at(picture: Picture) -> PictureFacts:
+    """Read the facts of a picture. All of it is decoded: a file may be truncated anywhere."""
+    with _opened(picture) as image:
         size = image.size
         image.draft(image.mode, (PROBE_SIDE, PROBE_SIDE))  # a fraction of the work, for JPEG
         upright = _upright(image)
         if (upright.width > upright.height) != (size[0] > size[1]):
             size = (size[1], size[0])
-        return PictureFacts(*size, _is_grey(upright), len(encoded))
+        num_bytes = len(picture) if isinstance(picture, bytes) else 0
+        return PictureFacts(*size, _is_grey(upright), num_bytes)
 
 
-def square_pixels(encoded: bytes, side: int, colours: Colours) -> Pixels:
-    """A whole picture, scaled to a square: shape (channels, side, side).
+def square_pixels(picture: Picture, side: int, colours: Colours) -> Pixels:
+    """Scale a whole picture to a square: shape (channels, side, side).
 
-    Nothing is cut off: what the label speaks of may be anywhere.
+    Nothing is cut off: the label may refer to any part of it.
     """
-    with _opened(encoded) as image:
+    with _opened(picture) as image:
         image.draft(image.mode, (2 * side, 2 * side))
-        return _square(_flat(_upright(image)), side, colours)
+        upright = _flat(_upright(image))
+    bilinear = pillow().Resampling.BILINEAR
+    square = np.asarray(upright.convert(colours).resize((side, side), resample=bilinear))
+    return np.ascontiguousarray(np.atleast_3d(square).transpose(2, 0, 1))
 
 
-def scaled(pixels: Pixels, side: int, colours: Colours) -> Pixels:
-    """Likewise, from pixels of the shape (height, width) or (height, width, 3)."""
-    return _square(pillow().fromarray(np.ascontiguousarray(pixels)), side, colours)
+def thumbnail(picture: Picture, largest: int = LARGEST_VIEW) -> tuple[bytes, str]:
+    """Encode a picture for a page: large ones are reduced, tiny ones enlarged.
 
-
-def thumbnail(encoded: bytes, largest: int = LARGEST_VIEW) -> tuple[bytes, str]:
-    """A picture to look at, encoded, and its type: large ones smaller, tiny ones larger."""
+    Returns:
+        The encoded picture and its media type.
+    """
     resampling = pillow().Resampling
-    with _opened(encoded) as image:
+    with _opened(picture) as image:
         image.draft(image.mode, (2 * largest, 2 * largest))
         flat = _flat(_upright(image))
     if max(flat.size) > largest:
         flat.thumbnail((largest, largest), resampling.LANCZOS)
         return _encoded(flat, "JPEG"), "image/jpeg"
-    # By whole steps and without blurring: a person should see the pixels that there are.
+    # By whole factors and without blurring: a reviewer should see the pixels.
     times = max(1, round(SMALLEST_VIEW / max(flat.size)))
     larger = (flat.width * times, flat.height * times)
     return _encoded(flat.resize(larger, resample=resampling.NEAREST), "PNG"), "image/png"
 
 
-def encode_pixels(pixels: Pixels) -> bytes:
-    """A PNG of pixels: shape (height, width) or (height, width, 3)."""
-    return _encoded(pillow().fromarray(np.ascontiguousarray(pixels)), "PNG")
-
-
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """No warnings of odd metadata, one per file, while many pictures are read."""
+    """Suppress Pillow's warnings about odd metadata, one per file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-@contextmanager
-def _opened(encoded: bytes) -> Iterator[Image]:
+def in_threads(make: Callable[[int], Made], positions: Sequence[int]) -> list[Made]:
+    """Call a function for each position, in as many threads as processors; results in order."""
+    with quiet_pillow(), ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(make, positions))
+
+
+def check_pictures(
+    stamps: Sequence[str], read: Reader, cache: Path | None
+) -> list[PictureFacts | str]:
+    """Return the facts of each picture, or why it cannot be read.
+
+    Every picture is decoded, because only that shows that a file is complete. Many thousands take
+    minutes, so `cache` keeps the result, and only changed pictures are decoded again.
+
+    Args:
+        stamps: one text per picture that changes whenever the picture does.
+        read: returns the pictures.
+        cache: a directory, created if needed, or None to keep nothing.
+    """
+    require_pillow()
+    known = {} if cache is None else _read_known(cache / REMEMBERED)
+    unknown = [row for row, stamp in enumerate(stamps) if stamp not in known]
+
+    def look(row: int) -> PictureFacts | str:
+        try:
+            return look_at(read(row))
+        except UnreadablePictureError as error:
+            return f"cannot be decoded ({error})"
+        except OSError as error:
+            return f"cannot be read ({error.strerror or error})"
+
+    for row, found in zip(unknown, in_threads(look, unknown), strict=True):
+        known[stamps[row]] = found
+    if unknown and cache is not None:
+        _write_known(cache / REMEMBERED, {stamp: known[stamp] for stamp in stamps})
+    return [known[stamp] for stamp in stamps]
+
+
+def file_stamp(file: Path) -> str:
+    """A text that changes whenever a file does."""
     try:
-        with pillow().open(io.BytesIO(encoded), formats=AUDIT_FORMATS) as image:
-            yield image
+        status = file.stat()
+    except (OSError, ValueError):  # missing, or an impossible name: reading it raises the error
+        return str(file)
+    return f"{file} {status.st_size} {status.st_mtime_ns}"
+
+
+def _read_known(path: Path) -> dict[str, PictureFacts | str]:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            stamp: found if isinstance(found, str) else PictureFacts(*found)
+            for stamp, found in kept.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}  # missing or damaged: decode the pictures again
+
+
+def _write_known(path: Path, known: dict[str, PictureFacts | str]) -> None:
+    content = {
+        stamp: found if isinstance(found, str) else astuple(found) for stamp, found in known.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(json.dumps(content), encoding="utf-8")
+
+
+@contextmanager
+def _opened(picture: Picture) -> Iterator[Image]:
+    try:
+        if isinstance(picture, bytes):
+            with pillow().open(io.BytesIO(picture), formats=AUDIT_FORMATS) as image:
+                yield image
+        elif isinstance(picture, np.ndarray):
+            yield pillow().fromarray(np.ascontiguousarray(picture))
+        else:
+            yield picture.copy()  # the user's own image must not change
     except MemoryError:
         raise
-    except Exception as error:  # whatever a broken file makes a decoder do
-        # Pillow names the buffer that it read from, which tells nobody anything.
+    except Exception as error:  # decoders raise anything on a damaged file
+        # Pillow's message ends with the name of a buffer.
         reason = str(error).partition("<_io")[0].strip() or type(error).__name__
-        raise UnreadablePictureError(reason if encoded else "the file is empty") from error
+        raise UnreadablePictureError("the file is empty" if picture == b"" else reason) from error
 
 
 def _upright(image: Image) -> Image:
@@ -150,14 +231,14 @@ def _flat(image: Image) -> Image:
         return image.convert("L")
     if not image.has_transparency_data:
         return image.convert("RGB")
-    # Hidden pixels may have any colour: what is transparent becomes white, as on a page.
+    # Hidden pixels may have any colour: transparency becomes white, as on a page.
     opaque: Image = pillow().new("RGBA", image.size, "white")
     opaque.alpha_composite(image.convert("RGBA"))
     return opaque.convert("L" if image.mode in ("LA", "La") else "RGB")
 
 
 def _eight_bits(image: Image) -> Image:
-    """A grey picture of more bits: 16 bits by their range, floating point by what it holds."""
+    """Reduce a grey picture to eight bits: 16 bits by their range, floats by their values."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float64))
     low, high = values.min(), values.max()
     if image.mode.startswith("I") and low >= 0 and high < 2**16:
@@ -165,12 +246,6 @@ def _eight_bits(image: Image) -> Image:
     scaled = (values - low) * (255.0 / max(high - low, 1e-12))
     grey: Image = pillow().fromarray(scaled.round().astype(np.uint8))
     return grey
-
-
-def _square(image: Image, side: int, colours: Colours) -> Pixels:
-    bilinear = pillow().Resampling.BILINEAR
-    square = np.asarray(image.convert(colours).resize((side, side), resample=bilinear))
-    return np.ascontiguousarray(np.atleast_3d(square).transpose(2, 0, 1))
 
 
 def _is_grey(image: Image) -> bool:

@@ -1,14 +1,19 @@
-"""The rows of a table: what is read of them, and how they are written back with other labels."""
+"""The rows of a table: how they are read, and how they are written back with new labels."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discrimloss.auditing.sources.base import Label, SourceError
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.sources.base import Label, SourceError, SourceOptions, Store
+from discrimloss.judging.verdicts import import_pandas
 from discrimloss.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,62 +23,76 @@ _BLOCK = 1 << 20
 
 
 class Rows(ABC):
-    """The rows of a table, counted from 0, wherever they come from.
+    """The rows of a table, counted from 0.
 
-    What is missing is the same for all of them: an empty cell, a null, a key that is not there. In
-    a column of numbers the usual words for it (``NA``, ``nan``, ``null``, ``?`` …) are missing,
-    too. In a column of texts they are texts: a class may be called ``None``.
+    An empty cell, a null and a key that is not there are missing. In a column of numbers the usual
+    words for it (``NA``, ``nan``, ``null``, ``?`` …) are missing, too. In a column of texts they
+    are texts: a class may be called ``None``.
     """
 
     name: str
-    """Of the file or the folder, for messages and for what is written."""
+    """For messages."""
+    file_name: str
+    """Of the file or the folder that `write` writes."""
     columns: tuple[str, ...]
+    has_ids: bool = False
+    """Whether `default_ids` are more than the numbers of the rows."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types: numbers, truth values, dates, texts; all of them if None."""
+        """Columns with their types: numbers, booleans, dates, texts; all of them if None."""
 
     @abstractmethod
     def raw_labels(self, column: str) -> pandas.Series:
-        """A column as labels are read from: numbers, or texts just as they stand there."""
+        """A column for reading labels: numbers, or texts exactly as they are written."""
 
     @abstractmethod
     def texts(self, column: str) -> list[str | None]:
-        """A column as texts, as they are in the file; None where there is none."""
+        """A column as texts, None where missing."""
 
     @abstractmethod
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row, as a person reads them in the file."""
+        """Names and values of a row, as texts."""
 
     @abstractmethod
     def checksum(self) -> str:
-        """Of everything that is in the rows."""
+        """Changes whenever a row changes."""
 
     @abstractmethod
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the rows once more, with other labels and without some; all else stays.
+        """Write the rows once more, with new labels and without dropped rows; all else stays.
 
         Args:
             path: what to write, in the format of these rows.
-            new_labels: by number of the row.
+            new_labels: by row.
             column: the one with the labels.
-            dropped: numbers of the rows to leave out.
+            dropped: rows to leave out.
         """
+
+    def corrected(
+        self, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
+    ) -> Any:
+        """Like `write`, but returns the data; for rows in memory."""
+        raise SourceError(f"{self.name} is not in memory: write the corrected data to a file")
 
     def require_label(self, label: Label, column: str) -> None:  # noqa: B027 (texts take any)
         """Raise a `SourceError` if a column cannot hold a label."""
 
+    def default_ids(self) -> list[str]:
+        """One id per row where no column names them."""
+        return [str(number) for number in range(len(self))]
+
     def require(self, column: str, option: str) -> str:
-        """The name of a column, or a `SourceError` that says which there are.
+        """Return the name of a column, or raise a `SourceError` that lists the columns.
 
         Args:
-            column: what a person wrote.
-            option: where they wrote it, e.g. ``"--label"``.
+            column: the name that was given.
+            option: where it was given, e.g. ``"--label"``.
         """
         if column not in self.columns:
             raise SourceError(
@@ -82,31 +101,144 @@ class Rows(ABC):
             )
         return column
 
+    def require_rows(self) -> None:
+        """Raise a `SourceError` if two columns have the same name, or there are no rows."""
+        seen: set[str] = set()
+        for column in self.columns:
+            if column in seen:
+                raise SourceError(
+                    f"{self.name} has two columns named {column!r}: give every column its own name"
+                )
+            seen.add(column)
+        if not len(self):
+            raise SourceError(f"{self.name} holds no rows: there is nothing to audit")
+
 
 class FileRows(Rows):
     """The rows of a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.name = path.name
+        self.name = self.file_name = path.name
 
     def checksum(self) -> str:
-        """Of the bytes of the file."""
+        """Covers every byte of the file."""
         digest = hashlib.blake2b(digest_size=16)
         with self.path.open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
         return digest.hexdigest()
 
-    def check_columns(self) -> None:
-        """Raise a `SourceError` where two columns have the same name."""
-        seen: set[str] = set()
-        for column in self.columns:
-            if column in seen:
-                raise SourceError(
-                    f"{self.path} has two columns named {column!r}: give every column its own name"
-                )
-            seen.add(column)
+    def changed_meanwhile(self) -> SourceError:
+        """The error for a file that changes while it is copied."""
+        return SourceError(f"{self.path} changed while it was written once more: do it again")
+
+
+class LabelColumn(Store):
+    """A table of which one column holds the labels.
+
+    Args:
+        rows: of the table.
+        options: `label` names the column, `id` perhaps one with ids.
+    """
+
+    def __init__(self, rows: Rows, options: SourceOptions) -> None:
+        self.rows = rows
+        self.name = rows.name
+        self.column = _label_column(rows, options)
+        self.id_column = options.id
+        if options.id is not None:
+            rows.require(options.id, "--id")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def labels(self) -> pandas.Series:
+        """The column of labels."""
+        return self.rows.raw_labels(self.column)
+
+    def ids(self) -> list[str]:
+        """The column of ids, or the numbers of the rows."""
+        if self.id_column is None:
+            return self.rows.default_ids()
+        return _unique_ids(self.rows, self.id_column)
+
+    def checksum(self) -> str:
+        """That of the rows."""
+        return self.rows.checksum()
+
+    def require_label(self, label: Label) -> None:
+        """Raise a `SourceError` if the column cannot hold this label."""
+        self.rows.require_label(label, self.column)
+
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """Write the same table under the same name."""
+        path = directory / self.rows.file_name
+        self.rows.write(path, new_labels, self.column, dropped)
+        return [path]
+
+    def save(self, path: Path, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Path:
+        """Write the table to a file with this name, which says the format of data in memory."""
+        if isinstance(self.rows, FileRows):
+            return super().save(path, new_labels, dropped)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows.write(path, new_labels, self.column, dropped)
+        return path
+
+    def corrected(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Any:
+        """The table with the corrections, of the type that it was given in."""
+        return self.rows.corrected(new_labels, self.column, dropped)
+
+    def fields(self, row: int, *hidden: str | None) -> tuple[tuple[str, str], ...]:
+        """Names and values of a row without its label and without hidden columns."""
+        names = (self.column, *hidden)
+        return tuple(field for field in self.rows.row(row) if field[0] not in names)
+
+
+def _label_column(rows: Rows, options: SourceOptions) -> str:
+    if options.label is None:
+        raise SourceError(
+            f"say which column of {rows.name} holds the labels, --label COLUMN: "
+            f"it has {', '.join(rows.columns)}"
+        )
+    column = rows.require(options.label, "--label")
+    others = {"--id": options.id, "--text": options.text, "--image": options.image}
+    for option, other in others.items():
+        if other == column:
+            raise SourceError(f"--label and {option} name the same column, {column!r}: name two")
+    return column
+
+
+def _unique_ids(rows: Rows, column: str) -> list[str]:
+    first_row: dict[str, int] = {}
+    for number, text in enumerate(rows.texts(column)):
+        if text is None:
+            raise SourceError(
+                f"row {number} of {rows.name} (from 0) has nothing in the column {column!r}: "
+                "every row needs a name, or leave --id away"
+            )
+        if text in first_row:
+            raise SourceError(
+                f"rows {first_row[text]} and {number} of {rows.name} (from 0) have the same name "
+                f"{text!r} in the column {column!r}: names must differ, or leave --id away"
+            )
+        first_row[text] = number
+    return list(first_row)
+
+
+def arrow(module: str | None = None) -> Any:
+    """Import Arrow or one of its modules, as `Any`: most of its functions have no types."""
+    import_pandas()  # its message names the extra that installs both
+    return importlib.import_module("pyarrow" if module is None else f"pyarrow.{module}")
+
+
+def kept_rows(num_rows: int, dropped: Collection[int]) -> npt.NDArray[np.int64]:
+    """The numbers of all rows that are not dropped."""
+    keep = np.ones(num_rows, bool)
+    keep[list(dropped)] = False
+    return np.flatnonzero(keep)
 
 
 def as_number(label: Any) -> float | None:
@@ -118,16 +250,5 @@ def as_number(label: Any) -> float | None:
 
 
 def number_text(number: float) -> str:
-    """A number as a person writes it: whole ones without a point."""
+    """A number as a text, a whole one without a decimal point."""
     return str(int(number)) if float(number).is_integer() and abs(number) < 2**53 else repr(number)
-
-
-def number_of_class(label: Label, column: str, kind: str) -> float:
-    """A new label for a column of numbers, or a `SourceError`."""
-    number = as_number(label)
-    if number is None:
-        raise SourceError(
-            f"the column {column!r} holds {kind}, and the new label {label!r} is none: "
-            "choose another one, or turn the column into texts first"
-        )
-    return number

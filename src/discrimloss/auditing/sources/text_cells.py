@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from discrimloss.auditing.sources.arrow import arrow
+from discrimloss.auditing.sources.rows import arrow
 from discrimloss.judging.verdicts import import_pandas
 
 WORDS_FOR_MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "missing")

@@ -1,9 +1,10 @@
-"""Texts as hashed n-grams: pieces of words and pairs of words, weighted by how telling they are."""
+"""Texts as hashed n-grams: pieces of words and pairs of words, weighted by tf-idf."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,26 +12,72 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.memory import require_memory
+from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView
+from discrimloss.auditing.sources.features import require_memory, standardised
+from discrimloss.data.base import TensorInputs
 
+NO_TEXT = "no text"
 MOST_NGRAMS = 2000
-"""Of one text: the most telling ones."""
+"""Of one text: those with the largest weights."""
 LONGEST_TEXT = 20_000
-"""In characters; what comes behind is not read."""
+"""In characters; the rest is not read."""
+LONGEST_SHOWN_TEXT = 20_000
+_MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
 _TEXTS_AT_ONCE = 5000
-_BYTES_PER_NGRAM = 24  # a number and a weight, three times over at the worst moment
+_BYTES_PER_NGRAM = 24  # an id and a weight, three copies at the peak
+
+
+class Texts(Contents):
+    """Texts, as n-grams or as the features of a frozen encoder.
+
+    Args:
+        texts: one per sample.
+        encoder: a folder, ``package:NAME``, a name on the hub, or None for n-grams.
+    """
+
+    kind = "text"
+
+    def __init__(self, texts: Sequence[str], encoder: str | None) -> None:
+        self._texts, self._encoder = texts, encoder
+
+    def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
+        """Hashed n-grams, or the features of the encoder, which are cached."""
+        if self._encoder is None:
+            return ModelInputs(hashed_ngrams(self._texts, self._num_buckets), ())
+        from discrimloss.auditing.sources.encoders import encoded_texts
+
+        features = standardised(encoded_texts(self._texts, self._encoder, cache, fingerprint))
+        return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
+
+    def view(self, index: int, close: bool = False) -> SampleView:
+        """The text."""
+        return SampleView(text=self._texts[index][:LONGEST_SHOWN_TEXT])
+
+    @property
+    def _num_buckets(self) -> int:
+        """Few for few texts: every training step updates the vectors of all buckets."""
+        if len(self._texts) <= _FEW_TEXTS:
+            return 2**15
+        return 2**16 if len(self._texts) <= _MANY_TEXTS else 2**17
+
+
+def blank_texts(texts: Sequence[str | None]) -> dict[int, str]:
+    """The rows without a text, with the reason why they are left out."""
+    return {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
 
 
 @dataclass(frozen=True)
 class NgramInputs:
-    """The n-grams of many texts, one text behind the other."""
+    """The n-grams of many texts, concatenated."""
 
     ids: Tensor
-    """Shape (n-grams of all texts,), int32: which n-gram."""
+    """Shape (n-grams of all texts,), int32."""
     weights: Tensor
     """Of the same shape, float32."""
     begins: Tensor
     """Shape (texts + 1,), int64: where each text begins, and where the last one ends."""
+    num_buckets: int
+    """Ids are below this."""
     in_memory: bool = True
 
     def __len__(self) -> int:
@@ -45,7 +92,7 @@ class NgramInputs:
         """Only these texts, in this order."""
         places, offsets = self._places(index)
         begins = torch.cat([offsets.long(), torch.tensor([len(places)])])
-        return NgramInputs(self.ids[places], self.weights[places], begins)
+        return NgramInputs(self.ids[places], self.weights[places], begins, self.num_buckets)
 
     def _places(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Where the n-grams of some texts are, and where each text begins among them."""
@@ -60,13 +107,12 @@ class NgramInputs:
 def hashed_ngrams(texts: Sequence[str], num_buckets: int) -> NgramInputs:
     """Words, pairs of neighbouring words, and 3 to 5 neighbouring characters of a word.
 
-    Each is hashed to one of the buckets, the same on every machine. Its weight grows with the
-    logarithm of how often the text has it, and falls with how many texts have it (tf-idf). What
-    only one text has could teach a model nothing but to remember that text, and is left out.
+    Each is hashed to one of the buckets, the same on every machine. Its weight is tf-idf with
+    logarithmic counts. N-grams of one text only are left out: they help to memorise it.
 
     Args:
-        texts: any number of them, at least one.
-        num_buckets: how many different numbers n-grams get; even.
+        texts: at least one.
+        num_buckets: how many ids there are; even.
     """
     from scipy import sparse
 
@@ -74,11 +120,12 @@ def hashed_ngrams(texts: Sequence[str], num_buckets: int) -> NgramInputs:
     words = _counted(texts, half, "word", (1, 2), r"(?u)\b\w+\b")
     characters = _counted(texts, half, "char_wb", (3, 5), None)
     joined = sparse.hstack([_weighted(words), _weighted(characters)], format="csr")
-    joined = _most_telling(joined)
+    joined = _heaviest(joined)
     return NgramInputs(
         torch.from_numpy(joined.indices.astype(np.int32)),
         torch.from_numpy(joined.data.astype(np.float32)) / 2**0.5,
         torch.from_numpy(joined.indptr.astype(np.int64)),
+        num_buckets,
     )
 
 
@@ -89,7 +136,7 @@ def _counted(
     ngram_range: tuple[int, int],
     token_pattern: str | None,
 ) -> Any:
-    """How often each text has each n-gram: a sparse matrix."""
+    """Count the n-grams of each text: a sparse matrix."""
     from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -134,8 +181,8 @@ def _weighted(counts: Any) -> Any:
     return counts
 
 
-def _most_telling(matrix: Any) -> Any:
-    """The same matrix with at most `MOST_NGRAMS` entries per row, the largest."""
+def _heaviest(matrix: Any) -> Any:
+    """Keep the largest `MOST_NGRAMS` entries of each row."""
     from scipy import sparse
 
     sizes = np.diff(matrix.indptr)

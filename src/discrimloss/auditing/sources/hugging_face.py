@@ -1,0 +1,331 @@
+"""Datasets of the Hugging Face datasets library, saved to disk or in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
+from discrimloss.auditing.sources.open_source import open_pictures, open_table
+from discrimloss.auditing.sources.parquet_file import as_series, as_text, relabelled, require_value
+from discrimloss.auditing.sources.rows import Rows, arrow, kept_rows
+from discrimloss.judging.verdicts import import_pandas
+
+if TYPE_CHECKING:
+    import pandas
+
+USUAL_SPLIT = "train"
+USUAL_LABELS = ("label", "labels", "target", "class")
+USUAL_TEXTS = ("text", "sentence", "content", "review", "question", "document")
+LOOKED_AT = 1_000
+WORDS_OF_A_TEXT = 4
+"""On average; categories have fewer."""
+
+
+def open_saved_dataset(options: SourceOptions, cache: Path | None = None) -> AuditSource:
+    """Open a dataset that ``save_to_disk`` wrote.
+
+    Args:
+        options: ``path`` is the folder of the dataset, or of one of its splits.
+        cache: a directory that remembers which images can be read.
+    """
+    path = Path(options.path)
+    try:
+        loaded = datasets_library().load_from_disk(str(path))
+    except SourceError:
+        raise
+    except Exception as error:  # the library raises anything on a damaged folder
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise SourceError(f"cannot read {path} as a saved dataset: {reason}") from error
+    return open_dataset(loaded, path.name, options, cache)
+
+
+def open_dataset(
+    dataset: Any, name: str, options: SourceOptions, cache: Path | None = None
+) -> AuditSource:
+    """Open a dataset as images, texts or a table, as its features and the options say.
+
+    Args:
+        dataset: a ``datasets.Dataset``, or a ``DatasetDict`` whose training split is audited.
+        name: for messages.
+        options: how to read it.
+        cache: see `open_saved_dataset`.
+    """
+    rows = DatasetRows(dataset, name, options.path)
+    if options.text is not None and options.image is not None:
+        raise SourceError("--text and --image cannot both be given: an audit learns from one")
+    notes = [] if rows.split is None else [f"the split {rows.split!r} is audited"]
+    if options.label is None and (label := _label_column(rows)) is not None:
+        options = replace(options, label=label)
+        notes.append(f"the labels are the column {label!r}")
+    image = None if options.text is not None else _image_column(rows, options)
+    if image is not None:
+        source = _open_images(rows, replace(options, image=image), cache)
+    else:
+        if options.text is None and (text := _text_column(rows, options)) is not None:
+            notes.append(f"the texts are the column {text!r}")
+            options = replace(options, text=text)
+        source = open_table(rows, options, cache)
+    source.notes = (*notes, *source.notes)
+    return source
+
+
+def datasets_library() -> Any:
+    """Import the datasets library at first use, or raise a `SourceError` that says how to."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise SourceError(
+            "a saved dataset needs the datasets library: pip install 'discrimloss[datasets]'"
+        ) from error
+    return datasets
+
+
+class DatasetRows(Rows):
+    """The rows of a dataset. The names of classes stand for their numbers, as its features say.
+
+    Args:
+        dataset: a dataset, or several splits of which the training split is taken.
+        name: for messages.
+        path: of a saved dataset, for messages.
+    """
+
+    def __init__(self, dataset: Any, name: str, path: str = "") -> None:
+        library = datasets_library()
+        self.name = name
+        self.file_name = name if path else "corrected"
+        self.split: str | None = None
+        self._loaded = dataset
+        if isinstance(dataset, library.DatasetDict):
+            self.split = _chosen_split(name, path, list(dataset))
+            dataset = dataset[self.split]
+        if dataset._indices is not None:  # selected or shuffled: rows in their order, in memory
+            with _quiet(library):
+                dataset = dataset.flatten_indices(keep_in_memory=True)
+        self.dataset = dataset.with_format(None)
+        self.columns = tuple(self.dataset.column_names)
+        self.table: Any = self.dataset.data.table
+        self.require_rows()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def columns_of(self, *kinds: str) -> list[str]:
+        """The columns with a feature of one of these classes."""
+        features = self.dataset.features
+        return [name for name in self.columns if type(features[name]).__name__ in kinds]
+
+    def string_columns(self) -> list[str]:
+        """The columns of texts."""
+        types = arrow("types")
+        kinds = {name: self.table.schema.field(name).type for name in self.columns}
+        return [
+            name
+            for name, kind in kinds.items()
+            if types.is_string(kind) or types.is_large_string(kind)
+        ]
+
+    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """Columns with their types; all of them if None."""
+        names = self.columns if columns is None else columns
+        series = {name: self.raw_labels(name) for name in names}
+        frame: pandas.DataFrame = import_pandas().DataFrame(series)
+        return frame
+
+    def raw_labels(self, column: str) -> pandas.Series:
+        """A column as it is; the number -1 means a missing label."""
+        series: pandas.Series = as_series(self.table.column(column))
+        names = self._class_names(column)
+        if names is None:
+            return series
+        numbers = series.fillna(-1).astype(np.int64)
+        wrong = numbers[(numbers < -1) | (numbers >= len(names))]
+        if len(wrong):
+            raise SourceError(
+                f"the column {column!r} of {self.name} holds {wrong.iloc[0]}, but has the names "
+                f"of {len(names)} classes only"
+            )
+        return numbers.map(dict(enumerate(names)))
+
+    def texts(self, column: str) -> list[str | None]:
+        """A column as texts; None where it is null or empty."""
+        values = self.table.column(column).to_pylist()
+        return [None if value in (None, "") else as_text(value) for value in values]
+
+    def row(self, number: int) -> tuple[tuple[str, str], ...]:
+        """Names and values of a row; pictures and sounds by their paths."""
+        [values] = self.table.slice(number, 1).to_pylist()
+        return tuple((name, self._shown(name, values[name])) for name in self.columns)
+
+    def checksum(self) -> str:
+        """The fingerprint of the library, which every change of a dataset changes."""
+        return repr((self.split, self.dataset._fingerprint, len(self)))
+
+    def write(
+        self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
+    ) -> None:
+        """Save the dataset once more: all splits, the same features. A new class is added."""
+        corrected = self.corrected(new_labels, column, dropped)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(path.name + ".unfinished")
+        try:
+            with _quiet(datasets_library()):
+                corrected.save_to_disk(str(unfinished))
+            unfinished.rename(path)
+        except OSError as error:
+            raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def corrected(
+        self, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
+    ) -> Any:
+        """A dataset of all splits, with the same features. A new class is added."""
+        with _quiet(datasets_library()):
+            changed = self._relabelled(new_labels, column)
+            if dropped:
+                changed = changed.select(kept_rows(len(self), dropped), keep_in_memory=True)
+            return self._with_other_splits(changed, column)
+
+    def require_label(self, label: Label, column: str) -> None:
+        """Raise a `SourceError` if the type of a column has no room for a label."""
+        if self._class_names(column) is None:
+            require_value(label, self.dataset.data.table.schema.field(column).type, column)
+
+    def _relabelled(self, new_labels: Mapping[int, Label], column: str) -> Any:
+        library = datasets_library()
+        names = self._class_names(column)
+        if names is None:
+            dataset, numbers = self.dataset, new_labels
+        else:
+            added = sorted({str(label) for label in new_labels.values()} - set(names))
+            names = [*names, *added]
+            dataset = self.dataset
+            if added:
+                dataset = dataset.cast_column(column, library.ClassLabel(names=names))
+            numbers = {row: names.index(str(label)) for row, label in new_labels.items()}
+        if not new_labels:
+            return dataset
+        table = dataset.data.table
+        place = table.schema.get_field_index(column)
+        labels = relabelled(table.column(place), numbers, column)
+        table = table.set_column(place, table.schema.field(place), labels)
+        return library.Dataset(
+            library.table.InMemoryTable(table), info=dataset.info, split=dataset.split
+        )
+
+    def _with_other_splits(self, changed: Any, column: str) -> Any:
+        if self.split is None:
+            return changed
+        feature = changed.features[column]
+        splits = {}
+        for name, split in self._loaded.items():
+            if name == self.split:
+                splits[name] = changed
+            else:  # all splits have the same classes
+                has_changed = split.features.get(column) != feature
+                splits[name] = split.cast_column(column, feature) if has_changed else split
+        return datasets_library().DatasetDict(splits)
+
+    def _class_names(self, column: str) -> list[str] | None:
+        feature = self.dataset.features[column]
+        return list(feature.names) if type(feature).__name__ == "ClassLabel" else None
+
+    def _shown(self, column: str, value: Any) -> str:
+        names = self._class_names(column)
+        if names is not None and value is not None and 0 <= value < len(names):
+            return str(names[value])
+        if isinstance(value, Mapping) and "bytes" in value:
+            kind = type(self.dataset.features[column]).__name__.lower()
+            return str(value.get("path") or f"({kind})")
+        return as_text(value)
+
+
+def _chosen_split(name: str, path: str, splits: list[str]) -> str:
+    if USUAL_SPLIT in splits:
+        return USUAL_SPLIT
+    if len(splits) == 1:
+        return splits[0]
+    first = splits[0] if splits else ""
+    example = str(Path(path) / first) if path else f"data[{first!r}]"
+    raise SourceError(
+        f"{path or name} has the splits {', '.join(splits)}: audit one of them, e.g. {example}"
+    )
+
+
+@contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+    """Hide the progress bars of the library."""
+    was_on = library.is_progress_bar_enabled()
+    library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if was_on:
+            library.enable_progress_bars()
+
+
+def _open_images(rows: DatasetRows, options: SourceOptions, cache: Path | None) -> AuditSource:
+    from discrimloss.auditing.sources.images import PictureRows
+
+    column: Any = rows.table.column(options.image)
+    mark = rows.checksum()
+    is_missing = column.is_null().to_pylist()
+    stamps = [None if missing else f"{mark} {row}" for row, missing in enumerate(is_missing)]
+    pictures = PictureRows(lambda row: encoded_picture(column[row].as_py()), stamps, cache)
+    return open_pictures(rows, pictures, options, options.image)
+
+
+def encoded_picture(cell: Any) -> bytes:
+    """The picture in a cell of the library: its bytes, or the path of its file."""
+    if cell["bytes"] is not None:
+        encoded: bytes = cell["bytes"]
+        return encoded
+    return Path(cell["path"]).read_bytes() if cell["path"] else b""
+
+
+def _label_column(rows: DatasetRows) -> str | None:
+    classes = rows.columns_of("ClassLabel")
+    if len(classes) == 1:
+        return classes[0]
+    return next((name for name in USUAL_LABELS if name in (classes or rows.columns)), None)
+
+
+def _image_column(rows: DatasetRows, options: SourceOptions) -> str | None:
+    columns = rows.columns_of("Image")
+    if options.image is not None:
+        if rows.require(options.image, "--image") not in columns:
+            raise SourceError(
+                f"the column {options.image!r} of {rows.name} holds no images (--image): "
+                f"{'those are in ' + ', '.join(columns) if columns else 'no column does'}"
+            )
+        return options.image
+    if len(columns) > 1:
+        raise SourceError(
+            f"say which column of {rows.name} holds the images, --image COLUMN: "
+            f"it has {', '.join(columns)}"
+        )
+    return columns[0] if columns else None
+
+
+def _text_column(rows: DatasetRows, options: SourceOptions) -> str | None:
+    """The only column of texts, if its values are longer than categories are."""
+    apart = (options.label, options.id)
+    texts = [name for name in rows.string_columns() if name not in apart]
+    usual = [name for name in texts if name.lower() in USUAL_TEXTS]
+    if len(usual) == 1:
+        return usual[0]
+    if len(texts) != 1:
+        return None
+    others = [name for name in rows.columns if name not in (*apart, texts[0])]
+    if not others:
+        return texts[0]
+    shown = rows.table.column(texts[0]).slice(0, LOOKED_AT).to_pylist()
+    lengths = [len(text.split()) for text in shown if text]
+    return texts[0] if lengths and sum(lengths) >= WORDS_OF_A_TEXT * len(lengths) else None

@@ -1,0 +1,281 @@
+"""Torch datasets whose items are an input and a label."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Label,
+    SourceError,
+    SourceOptions,
+    Store,
+)
+from discrimloss.auditing.sources.features import array_checksum, require_memory
+from discrimloss.auditing.sources.images import PictureRows
+from discrimloss.auditing.sources.in_memory import (
+    features_or_images,
+    is_a,
+    text_source,
+)
+from discrimloss.auditing.sources.labels import Spelling, read_samples
+from discrimloss.auditing.sources.rows import kept_rows
+
+LABEL_KEYS = ("label", "labels", "target", "targets", "y")
+INPUT_KEYS = (
+    "image",
+    "img",
+    "pixel_values",
+    "text",
+    "sentence",
+    "features",
+    "x",
+    "input",
+    "inputs",
+)
+
+
+def open_torch_dataset(dataset: Any, options: SourceOptions) -> AuditSource:
+    """Open a dataset with a length, whose items are ``(input, label)`` or dictionaries.
+
+    An input is a tensor or an array of features, an image as a tensor or of Pillow, or a text. All
+    items are read once; images of Pillow are read again when they are needed.
+
+    Args:
+        dataset: is not changed.
+        options: `label`, and `text` or `image`, name keys of dictionaries.
+    """
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise SourceError(
+            f"a {type(dataset).__name__} has no fixed order of samples: give a dataset with "
+            "a length and an index, or collect it into a pair (X, y)"
+        )
+    options.refuse(("id",), because="a torch dataset has no ids")
+    store = TorchItems(dataset, options)
+    first = store.inputs[0]
+    if isinstance(first, str):
+        return text_source(options, store, store.inputs)
+    if isinstance(first, np.ndarray):
+        return features_or_images(options, store, np.stack(store.inputs))
+    pictures = PictureRows(store.picture, [str(row) for row in range(len(store))], None)
+    samples = read_samples(store, options, pictures.unusable)
+    contents = pictures.contents(
+        samples.rows, samples.ids, lambda index: (("sample", samples.ids[index]),), options.encoder
+    )
+    return AuditSource(options, store, samples, contents)
+
+
+class TorchItems(Store):
+    """The items of a torch dataset.
+
+    Args:
+        dataset: with a length.
+        options: may name the keys of dictionaries.
+    """
+
+    name = "the dataset"
+
+    def __init__(self, dataset: Any, options: SourceOptions) -> None:
+        self._dataset, self._options = dataset, options
+        self._lock = Lock()  # datasets need not be safe for threads
+        if len(dataset) == 0:
+            raise SourceError("the dataset is empty: there is nothing to audit")
+        self.inputs: list[Any] = []
+        """Texts or arrays; None for images of Pillow, which are not kept."""
+        given: list[Any] = []
+        for row in range(len(dataset)):
+            inputs, label = self._item(row)
+            self._require_like_first(row, inputs)
+            self.inputs.append(None if is_a(inputs, "PIL.Image", "Image") else inputs)
+            given.append(label)
+        self._given = given
+        self._names = _class_names(dataset, given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def labels(self) -> list[Any]:
+        """The labels; names of classes if the dataset has them in ``classes``."""
+        if self._names is None:
+            return self._given
+        return [self._names[label] for label in self._given]
+
+    def checksum(self) -> str:
+        """Covers labels and texts, and some of the features."""
+        digest = hashlib.sha256(repr(self.labels()).encode())
+        if isinstance(self.inputs[0], np.ndarray):
+            digest.update(array_checksum(np.stack(self.inputs)).encode())
+        else:
+            digest.update(repr(self.inputs).encode())
+        return digest.hexdigest()
+
+    def picture(self, row: int) -> Any:
+        """The image of an item."""
+        with self._lock:
+            return self._item(row)[0]
+
+    def require_label(self, label: Label) -> None:
+        """Raise a `SourceError` if the dataset has no such label."""
+        self._spelled(label)
+
+    def write(
+        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> list[Path]:
+        """A torch dataset has no file format of its own."""
+        raise SourceError(
+            "a torch dataset has no file format: take the corrected dataset itself, or audit a "
+            "pair (X, y)"
+        )
+
+    def corrected(
+        self, new_labels: Mapping[int, Label], dropped: Collection[int]
+    ) -> CorrectedDataset:
+        """A dataset of the remaining items with the new labels."""
+        labels = {row: self._spelled(label) for row, label in new_labels.items()}
+        rows = kept_rows(len(self), dropped).tolist()
+        return CorrectedDataset(self._dataset, rows, labels, self._options.label)
+
+    def _spelled(self, label: Label) -> Any:
+        if self._names is None:
+            return Spelling(self._given, where="the labels of the dataset")(label)
+        if label not in self._names:
+            raise SourceError(
+                f"the dataset has no class {label!r}: choose one of {', '.join(self._names)}"
+            )
+        return self._names.index(str(label))
+
+    def _item(self, row: int) -> tuple[Any, Any]:
+        try:
+            item = self._dataset[row]
+        except Exception as error:  # user code raises anything
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise SourceError(f"item {row} of the dataset cannot be read ({reason})") from error
+        if isinstance(item, Mapping):
+            label_key = _label_key(item, self._options.label)
+            inputs, label = item[self._input_key(item, label_key)], item[label_key]
+        elif isinstance(item, (tuple, list)) and len(item) >= 2:
+            inputs, label = item[0], item[1]
+        else:
+            raise SourceError(
+                f"item {row} of the dataset is a {type(item).__name__}: items must be "
+                "(input, label) or dictionaries with a label"
+            )
+        if isinstance(label, (Tensor, np.ndarray, np.generic)):
+            if np.prod(label.shape) != 1:
+                raise SourceError(
+                    f"the label of item {row} has the shape {tuple(label.shape)}: give one label"
+                )
+            label = label.item()
+        if isinstance(inputs, Tensor):
+            inputs = inputs.detach().cpu().numpy()
+        return inputs, label
+
+    def _input_key(self, item: Mapping[str, Any], label_key: str) -> str:
+        wanted = self._options.text or self._options.image
+        if wanted is not None:
+            if wanted not in item:
+                raise SourceError(f"the items have no key {wanted!r}: they have {_keys(item)}")
+            return wanted
+        others = [key for key in item if key != label_key]
+        usual = [key for key in INPUT_KEYS if key in others]
+        if usual:
+            return usual[0]
+        if len(others) != 1:
+            raise SourceError(
+                f"say which key of the items holds the inputs, --text or --image: {_keys(item)}"
+            )
+        return others[0]
+
+    def _require_like_first(self, row: int, inputs: Any) -> None:
+        if not isinstance(inputs, (str, np.ndarray)) and not is_a(inputs, "PIL.Image", "Image"):
+            raise SourceError(
+                f"the input of item {row} is a {type(inputs).__name__}: it must be a tensor, an "
+                "image or a text"
+            )
+        if not self.inputs:
+            if isinstance(inputs, np.ndarray):
+                size = float(inputs.nbytes) * len(self._dataset)
+                require_memory(size, f"reading the {len(self._dataset):,} items of the dataset")
+            self._first = inputs
+        elif type(inputs) is not type(self._first) and not is_a(inputs, "PIL.Image", "Image"):
+            raise SourceError(
+                f"item 0 of the dataset is a {type(self._first).__name__}, and item {row} a "
+                f"{type(inputs).__name__}: all items must be alike"
+            )
+        elif isinstance(inputs, np.ndarray) and inputs.shape != self._first.shape:
+            raise SourceError(
+                f"item 0 of the dataset has the shape {self._first.shape}, and item {row} "
+                f"{inputs.shape}: give all the same shape"
+            )
+
+
+class CorrectedDataset(Dataset[Any]):
+    """Some items of a dataset, some of them with new labels.
+
+    Args:
+        dataset: the original.
+        rows: the items to keep.
+        labels: new labels, by item of the original.
+        label_key: of items that are dictionaries, if it is not a usual one.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        rows: Sequence[int],
+        labels: Mapping[int, Any],
+        label_key: str | None = None,
+    ) -> None:
+        self.dataset, self.indices, self.labels = dataset, list(rows), dict(labels)
+        self._label_key = label_key
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, position: int) -> Any:
+        """The item, with its new label if it has one."""
+        row = self.indices[position]
+        item = self.dataset[row]
+        if row not in self.labels:
+            return item
+        if isinstance(item, Mapping):
+            key = _label_key(item, self._label_key)
+            return {**item, key: _like(item[key], self.labels[row])}
+        changed = [item[0], _like(item[1], self.labels[row]), *item[2:]]
+        return changed if isinstance(item, list) else tuple(changed)
+
+
+def _label_key(item: Mapping[str, Any], wanted: str | None) -> str:
+    for key in (wanted,) if wanted is not None else LABEL_KEYS:
+        if key in item:
+            return key
+    asked = f"no key {wanted!r}" if wanted is not None else "no label"
+    raise SourceError(f"the items have {asked} (--label): they have {_keys(item)}")
+
+
+def _keys(item: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, item))
+
+
+def _like(old: Any, new: Any) -> Any:
+    if isinstance(old, Tensor):
+        return torch.as_tensor(new).to(old.dtype).reshape(old.shape)
+    return new
+
+
+def _class_names(dataset: Any, given: Sequence[Any]) -> list[str] | None:
+    """The names in ``dataset.classes``, as torchvision has them, if all labels are positions."""
+    names = getattr(dataset, "classes", None)
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        return None
+    fits = all(isinstance(label, int) and 0 <= label < len(names) for label in given)
+    return list(names) if fits and len(set(names)) == len(names) else None
