@@ -1,4 +1,4 @@
-"""`discrimloss.audit`: every kind of data, nothing on disk, and what can be done with the result."""
+"""`discrimloss.audit`: every kind of data, nothing on disk, and what the result can do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import torch
 from audit_runs import WRONG, PressesCtrlC, run_audit, write_blobs
 from command_line import snapshot
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from discrimloss import AuditResult, DiscrimLossError, Verdicts, audit
 from discrimloss.auditing.review.server import TOKEN_HEADER, ReviewServer
@@ -58,6 +58,12 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setenv("TMPDIR", str(place))
     return place
+
+
+def left_in(directory: Path) -> list[str]:
+    """What is there, but for the cache of torch's compiler, which torch makes at its import."""
+    names = (path.name for path in directory.iterdir())
+    return [name for name in names if not name.startswith("torchinductor")]
 
 
 # Every kind of data.
@@ -117,8 +123,8 @@ def test_data_in_memory(kind: str, empty: Path) -> None:
     if isinstance(before, pd.DataFrame):
         pd.testing.assert_frame_equal(data, before)  # the data itself does not change
     fixed = result.apply(accept_suggestions=1.0)
-    assert type(fixed) is type(data)
-    assert list(empty.iterdir()) == []
+    assert isinstance(fixed, Dataset if kind == "torch" else type(data))
+    assert left_in(empty) == []
     assert result.report("page.html") == Path("page.html")
     assert "Audit of data in memory" in Path("page.html").read_text("utf-8")
 
@@ -126,7 +132,7 @@ def test_data_in_memory(kind: str, empty: Path) -> None:
 def test_a_path_is_audited_as_the_command_does(tmp_path: Path, empty: Path) -> None:
     source = write_blobs(tmp_path / "blobs.npz", samples=60)
     in_memory = run_audit(source, None, epochs=3)
-    assert list(empty.iterdir()) == []
+    assert left_in(empty) == []
     assert main(["audit", str(source), "--out", str(tmp_path / "out"), "--epochs", "3"]) == 0
     loaded = AuditResult.load(tmp_path / "out")
     pd.testing.assert_frame_equal(loaded.to_pandas(), in_memory.to_pandas(), check_exact=True)
@@ -200,7 +206,7 @@ def test_labels_are_judged_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_wrong_arguments(options: dict[str, Any], sentence: str, empty: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
         audit(frame(30), "kind", progress=False, **options)
-    assert list(empty.iterdir()) == []
+    assert left_in(empty) == []
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ def test_wrong_arguments(options: dict[str, Any], sentence: str, empty: Path) ->
         (frame(30), {}, "label"),
         (frame(30), {"label": "sort"}, "sort"),
         (frame(30).assign(kind="ant"), {"label": "kind"}, "class"),
-        (frame(0), {"label": "kind"}, ""),
+        (frame(0), {"label": "kind"}, "no sample|no row|empty|class"),
         ((np.eye(4), [1, 0, 1]), {}, "4"),
         (np.eye(4), {}, "cannot audit"),
         ("nowhere.csv", {"label": "kind"}, "nowhere.csv"),
@@ -222,7 +228,7 @@ def test_data_that_cannot_be_audited(
     with pytest.raises(DiscrimLossError, match=sentence) as raised:
         audit(data, **options, out="out", progress=False)
     assert "--" not in str(raised.value)  # no options of the command line
-    assert list(empty.iterdir()) == []
+    assert left_in(empty) == []
 
 
 # With a directory.
@@ -355,7 +361,7 @@ def test_a_review_of_data_in_memory(
     assert fixed.index.tolist() == [name for name in frame().index if name != "row 7"]
     assert last_address(one.review_place) is not None
     del one
-    assert list(empty.iterdir()) == []  # the temporary directory is gone
+    assert left_in(empty) == []  # the temporary directory is gone
 
 
 # As it is shown.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from html import escape
@@ -219,8 +221,9 @@ class AuditResult:
         """The directory that decisions are kept in."""
         if self.directory is not None:
             return self.directory
-        self._temporary = tempfile.TemporaryDirectory(prefix="discrimloss-review-")
-        return Path(self._temporary.name)
+        place = tempfile.mkdtemp(prefix="discrimloss-review-")
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        return Path(place)
 
     # -- apply ------------------------------------------------------------------------------------
 
@@ -319,8 +322,6 @@ class AuditResult:
         Returns:
             The path of the directory.
         """
-        import shutil
-
         from discrimloss.auditing.directory import REPORT, SUMMARY, AuditDirectory
         from discrimloss.auditing.outputs import write_outputs
         from discrimloss.auditing.review.session import DECISIONS

@@ -96,7 +96,7 @@ class ReviewSession:
         """What does not change during a review."""
         queue = self.queue
         return {
-            "name": Path(self.source.options.path).name,
+            "name": Path(self.source.options.path).name or "data in memory",
             "directory": str(self.directory),
             "audit": self.fingerprint,
             "kind": self.source.kind,

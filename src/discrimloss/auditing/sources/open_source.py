@@ -82,6 +82,7 @@ def in_python(sentence: str) -> str:
     """Rewrite options of the command line as arguments: ``--no-regression``, ``--label COLUMN``."""
     sentence = sentence.replace("--no-regression", "regression=False")
     sentence = sentence.replace("--regression", "regression=True")
+    sentence = re.sub(r"--(resume|overwrite)\b", r"\1=True", sentence)
     sentence = re.sub(r"--(\w+) '", r"\1='", sentence)
     return re.sub(r"--(\w+)( [A-Z]+\b)?", r"\1=", sentence)
 
