@@ -81,7 +81,7 @@ def _in_full(results: Results, link: str) -> Iterator[str]:
     for figure in figures([results]):
         yield f"![{Path(figure).stem}]({link}/{figure})"
         yield ""
-    yield f"[Every run]({link}/{table.name}), [as CSV]({link}/{table.name}.csv)"
+    yield f"[Every run]({link}/{table.name}.jsonl), [as CSV]({link}/{table.name}.csv)"
 
 
 def _searches(recipe: str) -> Iterator[str]:

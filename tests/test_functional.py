@@ -176,8 +176,8 @@ def test_group_visits_agrees_with_a_loop_over_a_dict(rows: list[tuple[float, int
     assert visits.mean_loss.tolist() == close([mean_of.get(sample, 0.0) for _, sample in rows])
     assert visits.counts.tolist() == [sample in mean_of for _, sample in rows]
     assert int(visits.number) == len(mean_of)
-    number = max(len(mean_of), 1)
-    assert float(visits.batch_mean(visits.means)) == close(sum(mean_of.values()) / number)
-    assert float(visits.batch_mean(visits.means.abs())) == close(
-        sum(map(abs, mean_of.values())) / number
-    )
+    assert float(visits.means.sum()) == close(sum(mean_of.values()))
+    row_of_place = [rows[row][1] for row in visits.order.tolist()]
+    present = zip(visits.present.tolist(), row_of_place, strict=True)
+    assert sorted(sample for counts, sample in present if counts) == sorted(mean_of)
+    assert float(visits.means.abs().sum()) == close(sum(map(abs, mean_of.values())))

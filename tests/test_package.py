@@ -122,8 +122,8 @@ def test_the_watch_notices_a_wait() -> None:
 def test_a_step_never_waits_for_the_device(
     variant: Any, threshold: Any, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The check of the indices reads values on the CPU, where they are at hand, and only there.
-    monkeypatch.setattr("discrimloss.sample_memory.checked_index", lambda index, num_samples: index)
+    # The check of the indices reads values, on the CPU only.
+    monkeypatch.setattr("discrimloss.state.exchange.checked_index", lambda index, _: index)
     criterion = DiscrimLoss(
         8, epochs=10, variant=variant, threshold=threshold, regularization=0.1
     ).to(device)

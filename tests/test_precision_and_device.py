@@ -129,7 +129,7 @@ def test_autocast_does_not_change_a_step() -> None:
 
 @pytest.fixture
 def without_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discrimloss.sample_memory.checked_index", lambda index, num_samples: index)
+    monkeypatch.setattr("discrimloss.state.exchange.checked_index", lambda index, _: index)
 
 
 @pytest.mark.usefixtures("without_values")

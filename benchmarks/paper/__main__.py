@@ -14,11 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.paper.cell_run import Places
 from benchmarks.paper.cells import Cell, all_cells
 from benchmarks.paper.display import Display
 from benchmarks.paper.pages import both_sizes, render, write
-from benchmarks.paper.run_cells import Outcome, run_cells
+from benchmarks.paper.run_cells import Outcome, Places, run_cells
 from benchmarks.paper.store import ResultsStore, StoredCell
 from benchmarks.paper.table_file import PaperTable, load_table, table_files
 from discrimloss.errors import DiscrimLossError
@@ -138,6 +137,7 @@ def reproduce(options: argparse.Namespace, store: ResultsStore) -> None:
     cells = all_cells(table, options.seeds, options.methods, options.noise, options.small)
     problems: list[str] = []
     if not options.render_only:
+        store.require_readable(table.name)
         missing, stale = _to_run(cells, store)
         again = [stored.cell for stored in stale] if options.overwrite else []
         todo = [cell for cell in cells if cell in missing or cell in again]

@@ -1,4 +1,4 @@
-"""A cell: one row, one column and one seed of a table, and the run that fills it."""
+"""A cell: one row, one column and one seed of a table, which is one training run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from benchmarks.paper.table_file import Column, PaperTable, TableRow
 from discrimloss.data.base import datasets
-from discrimloss.data.obtain import BuiltIn, how_obtained
+from discrimloss.data.published_files import BuiltIn, how_obtained
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
@@ -29,7 +29,7 @@ WITHOUT_EFFECT = (
     "traced_samples",
     "workers",
 )
-"""Settings that change how a run is done, not what comes of it."""
+"""Settings that change how a run is made, but not its result."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What its files are called."""
+        """The name of its files."""
         small = "-small" if self.is_small else ""
         return f"{self.row.name}-{self.column.name}-{self.seed}{small}"
 
@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What differs from the recipe; later ones outrank earlier ones."""
+        """What differs from the recipe; later settings override earlier ones."""
         small = self.table.small.settings if self.is_small else ()
         own_small = self.column.small.settings if self.is_small else ()
         row_small = self.row.small_settings if self.is_small else None
@@ -81,9 +81,9 @@ class Cell:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What decides its result: the settings, and what the method makes of those not given.
+        """Everything that its result depends on: the settings, and the method's own defaults.
 
-        As JSON has it. Two cells of one identity are the same experiment.
+        With the types of JSON. Two cells with one identity are the same experiment.
         """
         settings = settings_with_effect(self.config)
         made = {"config": settings, "method_defaults": method_defaults(self.config)}
@@ -103,9 +103,9 @@ def settings_with_effect(config: RunConfig) -> dict[str, Any]:
 
 
 def method_defaults(config: RunConfig) -> dict[str, Any]:
-    """The hyperparameters of a method before its first step, also those that were not given.
+    """All hyperparameters of a method before its first step.
 
-    The config has only what was given: it alone would not tell that a default has changed.
+    The config has only those that were set: it does not show that a default has changed.
 
     Raises:
         OptionError: the method does not fit the task, or an option has no sensible value.
@@ -137,10 +137,10 @@ def all_cells(
     chosen_columns: Sequence[str] = (),
     is_small: bool = False,
 ) -> list[Cell]:
-    """The grid, all cells of the first seed first: a part of it is a table with fewer seeds.
+    """The cells of a table, all of the first seed first: what is finished is a whole table.
 
     Args:
-        table: of which.
+        table: the table.
         seeds: how many, from 1; the table's own number if not given.
         chosen_rows: names of rows or methods; the default rows if empty.
         chosen_columns: names of columns or noise levels; the default columns if empty.
@@ -174,7 +174,7 @@ Entry = TypeVar("Entry", TableRow, Column)
 def _chosen(
     option: str, wanted: Sequence[str], entries: list[Entry], other: Callable[[Entry], Any]
 ) -> list[Entry]:
-    """Entries by name; where no name fits, by what else they are called."""
+    """Entries by name; where no name fits, by their other name: a method or a noise level."""
     chosen: set[str] = set()
     for word in wanted:
         fitting = [e.name for e in entries if e.name == word]

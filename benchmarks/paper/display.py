@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from benchmarks.paper.cells import Cell
 from benchmarks.paper.store import Content
 
@@ -21,19 +19,13 @@ class Display:
         self.jobs = jobs
         self.done = 0
         self._seconds: list[float] = []
-        self._started: dict[str, float] = {}
 
-    def on_start(self, cell: Cell) -> None:
-        """A run has started."""
-        self._started[cell.name] = time.monotonic()
-
-    def on_done(self, cell: Cell, content: Content) -> None:
+    def on_done(self, cell: Cell, content: Content, seconds: float) -> None:
         """A result is in the store."""
-        took = time.monotonic() - self._started[cell.name]
-        self._seconds.append(took)
+        self._seconds.append(seconds)
         test = content["summary"].get("test")
         value = "done" if test is None else f"{test['last']:.2f} [{test['best']:.2f}]"
-        self._print(cell, f"{value} in {_duration(took)}")
+        self._print(cell, f"{value} in {_duration(seconds)}")
 
     def on_failure(self, cell: Cell, sentence: str) -> None:
         """A run ended without a result."""

@@ -7,8 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from discrimloss.auditing.report.colours import RUN_COLOURS
-from discrimloss.auditing.report.figures import SETTINGS
 
+SETTINGS = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
 STYLES = ("-", "--", ":", "-.")
 LEGEND_MARGIN = 0.1
 """Inches."""

@@ -135,7 +135,7 @@ def _footer(table: PaperTable, sizes: Sequence[Results]) -> Iterator[str]:
     used = [f"{command}{' --small' if r.is_small else ''}" for r in sizes if r.groups]
     if used:
         commands = "` and `".join(used)
-        yield f"Made by `{commands}`; each result in the store has the command of its run."
+        yield f"Made by `{commands}`; each line of `{table.name}.jsonl` has the command of its run."
     else:
         yield f"`{command}` runs it, and `{command} --small` at reduced size."
         yield ""

@@ -132,11 +132,11 @@ class Results:
 
 
 def collect(table: PaperTable, store: ResultsStore, is_small: bool) -> Results:
-    """Read all results of a table at one size. Stale ones do not count, and are named."""
+    """Read all results of a table at one size. Stale and damaged ones do not count."""
     found: dict[tuple[str, str], list[StoredCell]] = {}
     stale: list[StoredCell] = []
-    unreadable: list[str] = []
-    for cell in _cells_in(store, table, is_small):
+    unreadable = [] if is_small else store.damaged_lines(table.name)
+    for cell in _possible_cells(table, store.seeds(table.name), is_small):
         try:
             stored = store.read(cell)
         except StoreError as error:
@@ -154,19 +154,9 @@ def collect(table: PaperTable, store: ResultsStore, is_small: bool) -> Results:
     return Results(table, is_small, tuple(groups), tuple(stale), tuple(unreadable))
 
 
-def _cells_in(store: ResultsStore, table: PaperTable, is_small: bool) -> Iterator[Cell]:
-    """Those with a file, row by row and column by column."""
-    seeds = _seeds_in(store, table)
+def _possible_cells(table: PaperTable, seeds: Sequence[int], is_small: bool) -> Iterator[Cell]:
+    """Row by row and column by column."""
     for row in table.rows:
         for column in table.columns:
             for seed in seeds if row.method is not None else ():
-                cell = Cell(table, row, column, seed, is_small)
-                if store.file(cell).exists():
-                    yield cell
-
-
-def _seeds_in(store: ResultsStore, table: PaperTable) -> list[int]:
-    folder = store.path / table.name
-    names = [file.stem.removesuffix("-small") for file in folder.glob("*.json")]
-    ends = {name.rpartition("-")[2] for name in names}
-    return sorted(int(end) for end in ends if end.isdecimal())
+                yield Cell(table, row, column, seed, is_small)

@@ -12,7 +12,7 @@ import torch
 
 from discrimloss.auditing.report.statistics import box_of, fluctuation_threshold, fluctuations
 from discrimloss.judging.verdicts import import_pandas
-from discrimloss.training.methods.confidence import log_confidences
+from discrimloss.losses.superloss import log_confidences
 from discrimloss.training.run_directory import HISTORY_LINES, VERDICTS
 from discrimloss.training.sample_traces import Traces, read_traces
 

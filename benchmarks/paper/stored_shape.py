@@ -1,4 +1,4 @@
-"""What a stored result must have for the pages to be made of it: a damaged file is told by name."""
+"""The shape of a stored result, checked so that an error names the damaged part."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from discrimloss.errors import DiscrimLossError
 
 
 class DamagedError(DiscrimLossError, ValueError):
-    """A part of a result that is missing or is not what it must be."""
+    """A part of a result is missing, or of the wrong type."""
 
 
 Check = Callable[[Any, str], None]
-"""Raises a `DamagedError` unless a part of a result, of this name, is what it must be."""
+"""Raises a `DamagedError` unless a part of a result, of this name, has the right type."""
 
 
 def require_shape(content: Any) -> None:
     """Raise a `DamagedError` that names the first part of a result that is missing or damaged."""
-    _RESULT(content, "the file")
+    _RESULT(content, "the line")
 
 
 def _of(kinds: type | tuple[type, ...], what: str) -> Check:
@@ -31,7 +31,7 @@ def _of(kinds: type | tuple[type, ...], what: str) -> Check:
 
 _text = _of(str, "a text")
 _number = _of((int, float), "a number")
-_table = _of(dict, "a table")
+_mapping = _of(dict, "a mapping")
 _list = _of(list, "a list")
 
 
@@ -55,10 +55,10 @@ def _each(check: Check) -> Check:
 
 
 def _every(check: Check) -> Check:
-    """A table, under whatever keys, of such parts."""
+    """A mapping from any keys to such parts."""
 
     def check_every(part: Any, name: str) -> None:
-        _table(part, name)
+        _mapping(part, name)
         for key, entry in part.items():
             check(entry, f"{name}.{key}")
 
@@ -66,11 +66,11 @@ def _every(check: Check) -> Check:
 
 
 def _with(needed: dict[str, Check], optional: dict[str, Check] | None = None) -> Check:
-    """A table that has the needed parts, perhaps the optional ones, and any others."""
+    """A mapping with the needed parts, perhaps the optional ones, and any others."""
 
     def check_table(part: Any, name: str) -> None:
-        _table(part, name)
-        prefix = "" if name == "the file" else f"{name}."
+        _mapping(part, name)
+        prefix = "" if name == "the line" else f"{name}."
         for key, check in needed.items():
             if key not in part:
                 raise DamagedError(f"{prefix}{key} is missing")
@@ -87,18 +87,18 @@ def _history(part: Any, name: str) -> None:
     lengths = {len(column) for column in part.values()}
     if len(lengths) > 1 or (part and "epoch" not in part):
         raise DamagedError(
-            f"{name} is not a list of equal length for each figure, and their epochs"
+            f"{name} is not a list of equal length for each metric, and their epochs"
         )
 
 
-_FIGURES = ("noise_true", "noise_estimated", "auroc", "score_auroc", "precision", "recall")
+_METRICS = ("noise_true", "noise_estimated", "auroc", "score_auroc", "precision", "recall")
 _SUMMARY = _with(
     {"metric": _text},
     {
         "test": _with({"last": _number, "best": _number}, {"best_epoch": _number}),
         "validation": _with({"last": _number}),
         "seconds": _number,
-        **dict.fromkeys((*_FIGURES, "train_accuracy_noisy", "train_mae_noisy"), _or_none(_number)),
+        **dict.fromkeys((*_METRICS, "train_accuracy_noisy", "train_mae_noisy"), _or_none(_number)),
     },
 )
 _GROUPS = {"clean": _each(_number), "wrong": _each(_number)}
@@ -121,10 +121,10 @@ _SAMPLES = _with(
 _RESULT = _with(
     {
         "config": _with({"recipe": _text}),
-        "method_defaults": _table,
+        "method_defaults": _mapping,
         "command": _text,
-        "versions": _table,
-        "machine": _table,
+        "versions": _mapping,
+        "machine": _mapping,
         "summary": _SUMMARY,
         "history": _history,
     },

@@ -12,9 +12,9 @@ from types import ModuleType
 
 MOVED = {
     "discrimloss.calibration": "discrimloss.judging.calibration",
-    "discrimloss.processes": "discrimloss.state.processes",
+    "discrimloss.processes": "discrimloss.state.exchange",
     "discrimloss.sample_ids": "discrimloss.state.sample_ids",
-    "discrimloss.shards": "discrimloss.state.shards",
+    "discrimloss.shards": "discrimloss.state.exchange",
     "discrimloss.state_file": "discrimloss.state.file",
     "discrimloss.verdict_frames": "discrimloss.judging.frames",
     "discrimloss.verdicts": "discrimloss.judging.verdicts",

@@ -1,29 +1,48 @@
-"""The mathematics of DiscrimLoss as pure functions: no state, no side effects.
+"""The equations of DiscrimLoss as pure functions.
 
-Symbols of the paper stand in the docstrings. Everything here works elementwise on tensors of any
-floating dtype and device; what depends on the epoch alone is a Python float.
+The docstrings use the symbols of the paper. Tensors may have any floating dtype and device. Terms
+that depend on the epoch alone are Python floats.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from discrimloss.hyperparameters import Hyperparameters
+    from discrimloss.loss import DiscrimLoss
+    from discrimloss.state.exchange import Batch
+
 Reduction = Literal["mean", "sum", "none"]
 
-LARGEST_LOSS = 1e15  # larger ones count as this much, so that sums of squares stay finite
+LARGEST_LOSS = 1e15  # larger losses count as this, so that sums of squares stay finite
+THRESHOLD_DECAY = 0.9  # rho' of the paper: decay of the moving average behind threshold="ema"
+LARGEST_RATIO = 30.0  # of a loss to the usual loss, where the loss scale is measured
+SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """`values` in single precision, or in the wider one that they have."""
+    """Convert `values` to float32, unless their precision is higher."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
+class EpochTerms(NamedTuple):
+    """Terms of the loss that depend on the epoch alone."""
+
+    suppression: float
+    """``ES``."""
+    rise: float
+    """By how much of ``|k1|`` the threshold lies above ``k1``."""
+    gradient_share: float
+    """Factor of the model's gradient: 1 in the paper's form."""
+
+
 def early_suppression(epoch: int, suppressed_epochs: int) -> float:
-    """``ES(e) = e / e_s`` for ``e < e_s``, else 1: mutes the first, unreliable epochs.
+    """Return ``ES(e) = e / e_s`` for ``e < e_s``, else 1: damps the first, unreliable epochs.
 
     >>> [early_suppression(epoch, suppressed_epochs=4) for epoch in (1, 2, 4, 9)]
     [0.25, 0.5, 1.0, 1.0]
@@ -34,9 +53,9 @@ def early_suppression(epoch: int, suppressed_epochs: int) -> float:
 def threshold_rise(
     epoch: float, switch_gain: float, switch_rate: float, switch_epoch: float
 ) -> float:
-    """``a * (tanh(p * (e - q)) + 1)``: by how much of ``|k1|`` the threshold stands above ``k1``.
+    """Return ``a * (tanh(p * (e - q)) + 1)``: how many ``|k1|`` the threshold is above ``k1``.
 
-    Runs from 0 (stage 1, ``k_dyn = k1``) to ``2 a`` (stage 2, ``k_dyn = k2``).
+    It runs from 0 (stage 1, ``k_dyn = k1``) to ``2 a`` (stage 2, ``k_dyn = k2``).
 
     >>> threshold_rise(epoch=10, switch_gain=0.25, switch_rate=1.0, switch_epoch=10)
     0.25
@@ -45,21 +64,21 @@ def threshold_rise(
 
 
 def dynamic_threshold(base: Tensor, rise: float | Tensor) -> Tensor:
-    """``k_dyn = k1 + rise * |k1|``.
+    """Return ``k_dyn = k1 + rise * |k1|``.
 
-    For ``k1 > 0`` this is the paper's ``(a tanh(p (e - q)) + a + 1) * k1``; for a negative ``k1``
-    (a robust loss underneath) the threshold still rises instead of falling.
+    For ``k1 > 0`` this is the paper's ``(a tanh(p (e - q)) + a + 1) * k1``. For a negative ``k1``,
+    which a robust task loss may have, the threshold still rises.
     """
     return base + rise * base.abs()
 
 
 def update_history(history: Tensor, losses: Tensor, decay: float) -> Tensor:
-    """``h <- rho * h + (1 - rho) * l``, not yet corrected for its start at zero."""
+    """Return ``rho * h + (1 - rho) * l``, not yet corrected for the start at zero."""
     return torch.lerp(history, losses, 1.0 - decay)
 
 
 def history_mass(visits: Tensor, decay: float) -> Tensor:
-    """``1 - rho ** n``: the share of a history that comes from losses and not from its zero start.
+    """Return ``1 - rho ** n``, the fraction of a history that does not come from its zero start.
 
     >>> history_mass(torch.tensor([1.0, 2.0]), decay=0.5)
     tensor([0.5000, 0.7500])
@@ -70,20 +89,19 @@ def history_mass(visits: Tensor, decay: float) -> Tensor:
 
 
 def average_loss(history: Tensor, visits: Tensor, decay: float) -> Tensor:
-    """``Avg(l) = h / (1 - rho ** n)``, with ``n`` the visits of each sample and not the epochs."""
+    """Return ``Avg(l) = h / (1 - rho ** n)``, with ``n`` the visits of each sample."""
     return history / history_mass(visits, decay)
 
 
 class LossTerms(NamedTuple):
-    """What one row contributes: a value, and its derivatives."""
+    """The loss of each row, and its derivatives."""
 
     value: Tensor
     """``L = ES * (Avg(l) - k_dyn) / delta + lambda * (log delta) ** 2``."""
     model_gradient: Tensor
-    """``dL/dl = ES / delta``: the history is a constant, so only the fresh loss is followed."""
+    """``dL/dl = ES / delta``: the history counts as a constant."""
     weight_gradient: Tensor
-    """``dL/d(log delta)``: the paper's ``ES * (k_dyn - Avg(l)) / delta ** 2`` times ``delta``,
-    because log space keeps a weight positive however large a step is."""
+    """``dL/d(log delta)``: a step in log space keeps ``delta`` positive."""
 
 
 def loss_terms(
@@ -93,7 +111,7 @@ def loss_terms(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> LossTerms:
-    """The loss with both derivatives in closed form, from ``Avg(l)`` and ``log delta``."""
+    """Compute the loss and both derivatives, in closed form, from ``Avg(l)`` and ``log delta``."""
     slope = model_gradient(log_weight, suppression)
     value = (average - threshold) * slope
     pull = -value
@@ -110,7 +128,7 @@ def discrim_loss(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> Tensor:
-    """The value of `loss_terms` alone.
+    """Return the value of `loss_terms`.
 
     >>> discrim_loss(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
     tensor([1.])
@@ -125,9 +143,9 @@ def weight_gradient(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> Tensor:
-    """The derivative of `discrim_loss` with respect to ``log delta``, in closed form.
+    """Return the derivative of `discrim_loss` with respect to ``log delta``.
 
-    Negative for a difficult sample, so that a step against it raises ``delta``.
+    It is negative for a difficult sample, so that gradient descent raises ``delta``.
 
     >>> weight_gradient(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
     tensor([-1.])
@@ -136,7 +154,7 @@ def weight_gradient(
 
 
 def model_gradient(log_weight: Tensor, suppression: float | Tensor = 1.0) -> Tensor:
-    """``dL/dl = ES / delta``, what a sample's own gradient is multiplied by.
+    """Return ``dL/dl = ES / delta``, the factor of a sample's gradient.
 
     >>> model_gradient(torch.tensor([4.0]).log(), suppression=0.5)
     tensor([0.1250])
@@ -145,73 +163,237 @@ def model_gradient(log_weight: Tensor, suppression: float | Tensor = 1.0) -> Ten
 
 
 def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
-    """As PyTorch's losses do, but the mean of an empty batch is 0: NaN would poison a run."""
+    """Reduce losses as PyTorch does, except that the mean of an empty batch is 0 and not NaN."""
     if reduction == "none":
         return losses
     return losses.sum() if reduction == "sum" or losses.shape[0] == 0 else losses.mean()
 
 
-def squash(losses: Tensor, scale: float | Tensor) -> Tensor:
-    """``l / (|l| + s)``: losses into (-1, 1), in order, so that no tail can dominate a variance."""
-    return losses / (losses.abs() + scale)
-
-
-def unsquash(squashed: Tensor, scale: float | Tensor) -> Tensor:
-    """The inverse of `squash`."""
-    return scale * squashed / (1.0 - squashed.abs())
+# ------------------------------------------------------------------ rows to visits
 
 
 class Visits(NamedTuple):
-    """One batch as visits: what each row's sample sees, the same for rows of the same sample."""
+    """A batch as visits to samples: several rows of one sample are one visit.
+
+    Two layouts are needed. `mean_loss` and `counts` are aligned with the rows of the batch, and
+    rows of one sample hold the same values. `means` and `present` hold every sample once.
+    """
 
     mean_loss: Tensor
     """Shape (rows,). Mean of the finite losses of the row's sample in this batch; 0 if none."""
     counts: Tensor
     """Shape (rows,), bool. Whether the row's sample has a finite loss in this batch."""
     means: Tensor
-    """Shape (rows,). The mean loss of each sample once, in one of its rows' places; else 0."""
+    """Shape (rows,). The mean loss of each sample, once per sample; 0 in all other places."""
     present: Tensor
-    """Shape (rows,), bool. Which places of `means` hold a sample that counts."""
+    """Shape (rows,), bool. Which places of `means` hold a sample with a finite loss."""
+    order: Tensor
+    """Shape (rows,), int64. The row of the batch that each place of `means` belongs to."""
 
     @property
     def number(self) -> Tensor:
-        """Scalar, int64. How many samples count."""
+        """Scalar, int64. Number of samples with a finite loss."""
         return self.present.sum()
-
-    def batch_mean(self, means: Tensor) -> Tensor:
-        """Mean over the samples (not rows) that count, of something made from `means`."""
-        return means.sum() / self.number.clamp(min=1)
 
 
 def group_visits(losses: Tensor, index: Tensor) -> Visits:
     """Merge rows of the same sample into one visit, without a data-dependent shape.
 
-    Rows are put in order of sample and loss first, so that sums come out the same to the last bit
-    in whatever order the rows arrive.
+    Rows are sorted by sample and loss first. So sums are equal to the last bit, in whatever order
+    the rows arrive.
     """
     # One sort instead of two: the index in the upper half of the key, the loss's bits in the lower.
-    # Bits do not order losses by size, but they do order them the same way every time.
+    # The bits do not order losses by size, but the order is the same every time.
     order = ((index << 32) + losses.float().view(torch.int32)).argsort()
     sorted_index, sorted_losses = index.index_select(0, order), losses.index_select(0, order)
-    sorted_group = torch.searchsorted(sorted_index, sorted_index)  # first row of the same sample
-    group = torch.empty_like(order).index_copy_(0, order, sorted_group)
+    sorted_place = torch.searchsorted(sorted_index, sorted_index)  # first row of the same sample
+    place = torch.empty_like(order).index_copy_(0, order, sorted_place)
 
     finite = (sorted_losses - sorted_losses) == 0
     zeros = torch.zeros_like(losses)
     usable = torch.where(finite, sorted_losses, zeros).clamp(-LARGEST_LOSS, LARGEST_LOSS)
-    total = zeros.index_add(0, sorted_group, usable)
-    count = zeros.index_add(0, sorted_group, finite.to(losses.dtype))
+    total = zeros.index_add(0, sorted_place, usable)
+    count = zeros.index_add(0, sorted_place, finite.to(losses.dtype))
     means = total / count.clamp(min=1)  # 0 in the places that are no sample's first row
     present = count > 0
     return Visits(
-        mean_loss=means.index_select(0, group),
-        counts=present.index_select(0, group),
+        mean_loss=means.index_select(0, place),
+        counts=present.index_select(0, place),
         means=means,
         present=present,
+        order=order,
     )
 
 
 def mean_of_same(rows: Tensor, index: Tensor) -> Tensor:
-    """Each row replaced by the mean over the rows of the same sample; almost always itself."""
+    """Replace each row by the mean of the rows of the same sample."""
     same = (index[:, None] == index).to(rows.dtype)
     return same @ rows / same.sum(1, keepdim=True)
+
+
+# --------------------------------------------------- thresholds and scales of groups
+# A group of samples has a threshold and a loss scale of its own. `group`, shape (rows,) and int64,
+# is the group of each row; None stands for a single group.
+
+
+def of_group(values: Tensor, group: Tensor | None) -> Tensor:
+    """Look up the value of each row's group; with a single group, a vector that broadcasts."""
+    return values if group is None else values.index_select(0, group)
+
+
+def sum_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
+    """Sum the rows of each group, shape (groups,).
+
+    >>> sum_by_group(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), groups=3)
+    tensor([5., 0., 2.])
+    """
+    if group is None:
+        return values.sum(0, keepdim=True)
+    return values.new_zeros(groups).index_add_(0, group, values)
+
+
+def median_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
+    """Lower median of the rows of each group, shape (groups,); 0 for a group without rows.
+
+    >>> median_by_group(torch.tensor([4.0, 1.0, 9.0, 2.0]), torch.tensor([0, 0, 2, 0]), groups=3)
+    tensor([2., 0., 9.])
+    """
+    if group is None:
+        return values.median().unsqueeze(0)
+    by_value = values.argsort()
+    order = by_value.index_select(0, group.index_select(0, by_value).argsort(stable=True))
+    rows = sum_by_group(torch.ones_like(group), group, groups)
+    middle = rows.cumsum(0) - rows + (rows - 1).clamp(min=0) // 2
+    medians = values.index_select(0, order.index_select(0, middle.clamp(max=len(values) - 1)))
+    return torch.where(rows > 0, medians, 0.0)
+
+
+def loss_scale(mean_abs: Tensor, mean_square: Tensor) -> Tensor:
+    """Typical size of the losses: their mean, each weighted by its own size.
+
+    A plain mean would be small for a model that learns within its first epoch, and its ordinary
+    losses would count as large from then on. This one stays near the loss of an untrained model.
+    """
+    scale = mean_square / mean_abs.clamp(min=SMALLEST_SCALE)
+    return scale.clamp(min=SMALLEST_SCALE)
+
+
+class TrackedLosses(NamedTuple):
+    """What is tracked over batches, shape (groups,) each; unset where `visits` is 0."""
+
+    k1: Tensor
+    """The base threshold."""
+    visits: Tensor
+    """int64. Number of visits that were tracked."""
+    mean_abs: Tensor
+    """Mean of ``|l|``, for the loss scale."""
+    mean_square: Tensor
+    """Mean of ``l ** 2``, for the loss scale."""
+
+
+def track_losses(
+    tracked: TrackedLosses,
+    visits: Visits,
+    group: Tensor | None,
+    scale_is_fixed: Tensor,
+    threshold: str | float,
+) -> TrackedLosses:
+    """Update ``k1`` and the loss scales with a batch.
+
+    ``k1`` is the mean of all losses seen (``threshold="mean"``), constant (a number), or a moving
+    average of the batch means. The split thresholds use the moving average as long as the loss
+    scale is not fixed, and are not changed by batches afterwards.
+
+    Args:
+        tracked: the values so far.
+        visits: the batch.
+        group: shape (rows,), the group of each row of the batch.
+        scale_is_fixed: shape (groups,), bool. Whether the first epoch of a group is over.
+        threshold: see `DiscrimLoss`.
+
+    Returns:
+        The new values. A group without visits in the batch keeps its own.
+    """
+    groups = len(tracked.k1)
+    group_of_mean = None if group is None else group.index_select(0, visits.order)
+    number = sum_by_group(visits.present.long(), group_of_mean, groups)
+    divisor = number.clamp(min=1)
+
+    def batch_mean(means: Tensor) -> Tensor:
+        return sum_by_group(means, group_of_mean, groups) / divisor
+
+    if threshold not in ("ema", "mean"):  # only the first epoch counts
+        number = torch.where(scale_is_fixed, 0, number)
+    seen = tracked.visits + number
+    share = number.float() / seen.clamp(min=1)
+    is_first = tracked.visits == 0
+
+    k1 = tracked.k1
+    if isinstance(threshold, str):
+        mean = batch_mean(visits.means)
+        if threshold == "mean":
+            moved = torch.lerp(k1, mean, share)
+        else:
+            moved = torch.where(is_first, mean, torch.lerp(k1, mean, 1.0 - THRESHOLD_DECAY))
+        k1 = torch.where(number == 0, k1, moved)
+
+    # A single absurd target must not set the scale of all others: a loss counts for no more than a
+    # multiple of the usual loss, which is the median as long as no batch was seen before.
+    sizes = visits.means.abs()
+    median = median_by_group(visits.mean_loss.abs(), group, groups)
+    usual = torch.where(median > 0, median, batch_mean(sizes))
+    usual = torch.where(is_first, usual, tracked.mean_abs)
+    sizes = torch.minimum(sizes, of_group(LARGEST_RATIO * usual, group_of_mean))
+    scale_share = torch.where(scale_is_fixed, 0.0, share)
+    return TrackedLosses(
+        k1=k1,
+        visits=seen,
+        mean_abs=torch.lerp(tracked.mean_abs, batch_mean(sizes), scale_share),
+        mean_square=torch.lerp(tracked.mean_square, batch_mean(sizes.square()), scale_share),
+    )
+
+
+# ------------------------------------------------------------------------ the form
+
+
+class PaperForm:
+    """The equations of the paper as one strategy; `released.ReleasedForm` is the other.
+
+    Args:
+        hyperparameters: of the criterion.
+    """
+
+    has_velocity = False
+
+    def __init__(self, hyperparameters: Hyperparameters) -> None:
+        self.hyperparameters = hyperparameters
+
+    def epoch_terms(self, epoch: int) -> EpochTerms:
+        """Return the terms of the loss that depend on the epoch alone."""
+        values = self.hyperparameters
+        rise = threshold_rise(epoch, values.switch_gain, values.switch_rate, values.switch_epoch)
+        return EpochTerms(early_suppression(epoch, values.suppressed_epochs), rise, 1.0)
+
+    def average(self, history: Tensor, visits: Tensor, epoch: Tensor) -> Tensor:
+        """Return ``Avg(l)``, corrected by the visits of each sample."""
+        return average_loss(history, visits.float(), self.hyperparameters.history_decay)
+
+    def tracked_visits(
+        self, visits: Visits, average: Tensor, batch: Batch, criterion: DiscrimLoss
+    ) -> Visits:
+        """Return what the thresholds follow: the losses of the batch."""
+        return visits
+
+    def terms(
+        self,
+        average: Tensor,
+        log_weight: Tensor,
+        threshold: Tensor,
+        visits: Visits,
+        batch: Batch,
+        criterion: DiscrimLoss,
+    ) -> LossTerms:
+        """Return the loss and its derivatives."""
+        suppression = criterion.tracker.suppression
+        regularization = self.hyperparameters.regularization
+        return loss_terms(average, log_weight, threshold, suppression, regularization)

@@ -1,7 +1,7 @@
-"""A histogram of all samples' average losses, and the cut that splits it best.
+"""Histograms of the average losses of all samples, and the thresholds that split them in two.
 
-Whole-table questions are answered from a few thousand integer counts, so they cost one pass over
-the table whatever its size, and the answer does not depend on the order in which a device adds.
+Statistics of the whole table come from a few thousand integer counts. They cost one pass over the
+table, and do not depend on the order in which a device adds.
 """
 
 from __future__ import annotations
@@ -13,110 +13,237 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discrimloss.state.shards import WHOLE_TABLE, Shards
+from discrimloss.functional import of_group, sum_by_group
+from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
 BINS = 4096
+MOST_BINS = 1 << 22  # of all groups together, as long as each has FEWEST_BINS
+FEWEST_BINS = 64
+
+# A uniform distribution has separability 0.75; no more than that is a single cluster of losses.
+ONE_CLUSTER, TWO_CLUSTERS = 0.75, 0.85
+# The bounded split stays above this multiple of the loss scale.
+FLOOR_OF_ONE_CLUSTER, FLOOR_OF_TWO_CLUSTERS = 1.0, 0.5
 
 
 @dataclass(frozen=True)
 class LossHistogram:
-    """Counts over bins that are narrow near the smallest loss and widen into the tail.
+    """Counts for each group of samples, over bins that widen from the smallest loss upwards.
 
-    Bins are equal in ``asinh((loss - low) / scale)`` with ``scale`` the mean above ``low``: linear
-    among the ordinary losses, logarithmic in the tail, so one absurd loss cannot squeeze all the
-    others into a single bin.
+    Bins are equal in ``asinh((loss - low) / scale)``, with ``scale`` the mean above ``low``. That
+    is linear among ordinary losses and logarithmic in the tail, so a single huge loss cannot
+    squeeze all others into one bin. All fields are float64 and on the CPU.
     """
 
     counts: Tensor
-    """Shape (bins,), float64, on the CPU."""
-    low: float
-    scale: float
-    width: float
-    """Width of a bin after the transformation."""
+    """Shape (groups, bins)."""
+    low: Tensor
+    """Shape (groups,). The smallest loss."""
+    scale: Tensor
+    """Shape (groups,). The mean loss above `low`."""
+    width: Tensor
+    """Shape (groups,). Width of a bin after the transformation; NaN with nothing to split."""
 
     @property
     def centers(self) -> Tensor:
-        """The loss in the middle of each bin."""
-        return self._loss_at(torch.arange(len(self.counts), dtype=torch.float64) + 0.5)
+        """Shape (groups, bins). The loss in the middle of each bin."""
+        return self._losses_at(torch.arange(self.counts.shape[1], dtype=torch.float64) + 0.5)
 
-    def edge(self, position: int) -> float:
-        """The loss between bin ``position - 1`` and bin ``position``."""
-        return float(self._loss_at(torch.tensor(float(position), dtype=torch.float64)))
+    def edges(self, position: Tensor) -> Tensor:
+        """Return the loss below the bin at `position`, one for each group."""
+        return self._losses_at(position.double().unsqueeze(1)).squeeze(1)
 
-    def _loss_at(self, position: Tensor) -> Tensor:
-        return self.low + self.scale * torch.sinh(position * self.width)
+    def _losses_at(self, position: Tensor) -> Tensor:
+        low, scale, width = (term.unsqueeze(1) for term in (self.low, self.scale, self.width))
+        return low + scale * torch.sinh(position * width)
 
 
 def finite_range(
     chunks: Iterable[Tensor], shards: Shards, start: float = -math.inf
 ) -> tuple[float, float]:
-    """Smallest and largest finite value of all chunks, widened to hold `start` if it is finite."""
-    extremes = torch.full((2,), start, dtype=torch.float64)  # of the negated values, and the values
-    for chunk in chunks:
-        chunk = chunk[chunk.isfinite()]
-        if chunk.numel():
-            found = torch.stack([-chunk.min(), chunk.max()])
-            extremes = torch.maximum(extremes, found.double().cpu())
-    negated, high = shards.largest(extremes).tolist()
+    """Return the smallest and the largest finite value of all chunks, and of `start` if finite."""
+    finite = ((chunk[chunk.isfinite()], None) for chunk in chunks)
+    low, high = _extremes(finite, 1, shards, start)
+    return float(low), float(high)
+
+
+def _extremes(
+    chunks: Iterable[tuple[Tensor, Tensor | None]],
+    groups: int,
+    shards: Shards,
+    start: float = -math.inf,
+) -> tuple[Tensor, Tensor]:
+    extremes = torch.full((2, groups), start, dtype=torch.float64)  # of the negated values, too
+    for losses, group in chunks:
+        if not losses.numel():
+            continue
+        if group is None:
+            found = torch.stack([-losses.min(), losses.max()]).unsqueeze(1)
+        else:
+            unset = losses.new_full((groups,), -math.inf)
+            found = torch.stack(
+                [unset.scatter_reduce(0, group, side, "amax") for side in (-losses, losses)]
+            )
+        extremes = torch.maximum(extremes, found.double().cpu())
+    negated, high = shards.largest(extremes)
     return -negated, high
 
 
 def loss_histogram(
-    chunks: Iterable[Tensor], shards: Shards = WHOLE_TABLE, bins: int = BINS
-) -> LossHistogram | None:
-    """Count the finite values of all chunks; None where there is nothing to split.
+    chunks: Iterable[Tensor],
+    shards: Shards = WHOLE_TABLE,
+    group_chunks: Iterable[Tensor] | None = None,
+    groups: int = 1,
+) -> LossHistogram:
+    """Count the finite losses of each group.
 
-    The finite values are held while they are counted: four bytes a sample, for that long. Where
-    the samples are divided among processes, all of them must ask, and all get the same answer.
+    The finite losses are held while they are counted: four bytes a sample.
+
+    Args:
+        chunks: losses, shape (rows,) each.
+        shards: how the samples are divided among processes. All of them must call this, and all
+            get the same result.
+        group_chunks: the group of each loss, int64, in the same chunks; None for one group.
+        groups: number of groups.
     """
-    chunks = [chunk[chunk.isfinite()] for chunk in chunks]
-    chunks = [chunk for chunk in chunks if chunk.numel()]
-    low, high = finite_range(chunks, shards)
-    if high < low:  # no values at all
-        return None
-    sums = torch.zeros(2, dtype=torch.float64)
-    for chunk in chunks:
-        sums[0] += chunk.numel()
-        sums[1] += (chunk.double() - low).sum().cpu()
-    number, above_low = shards.total(sums).tolist()
-    scale = above_low / number
-    if not (high > low and scale > 0):
-        return None
-    width = math.asinh((high - low) / scale) / bins
-    counts = torch.zeros(bins, dtype=torch.int64)
-    for chunk in chunks:
-        position = torch.asinh((chunk - low) / scale) / width
-        counts += torch.bincount(position.long().clamp_(0, bins - 1), minlength=bins).cpu()
-    return LossHistogram(shards.total(counts).double(), low, scale, width)
+    held = _finite(chunks, group_chunks)
+    low, high = _extremes(held, groups, shards)
+    sums = torch.zeros(2, groups, dtype=torch.float64)
+    for losses, group in held:
+        above_low = losses.double() - of_group(low.to(losses.device), group)
+        sums[0] += sum_by_group(torch.ones_like(above_low), group, groups).cpu()
+        sums[1] += sum_by_group(above_low, group, groups).cpu()
+    number, above = shards.total(sums)
+    scale = above / number
+    bins = max(FEWEST_BINS, min(BINS, MOST_BINS // groups))
+    can_split = (high > low) & (scale > 0)
+    ratio = torch.where(can_split, (high - low) / scale, torch.nan)
+    width = torch.tensor([math.asinh(each) for each in ratio.tolist()], dtype=torch.float64) / bins
+    counts = torch.zeros(groups * bins, dtype=torch.int64)
+    for losses, group in held:
+        at, per, step = (of_group(term.to(losses), group) for term in (low, scale, width))
+        position = (torch.asinh((losses - at) / per) / step).nan_to_num_(0.0)
+        position = position.long().clamp_(0, bins - 1)
+        if group is not None:
+            position += bins * group
+        counts += torch.bincount(position, minlength=groups * bins).cpu()
+    counts = shards.total(counts).reshape(groups, bins).double()
+    return LossHistogram(counts, low, scale, width)
 
 
-def best_split(histogram: LossHistogram) -> float:
-    """The loss that cuts the samples into the two groups of largest between-group variance."""
-    variance = _between_group_variance(histogram)
-    # Bins between two groups may be empty, and every cut among them is equally good: the middle
+def _finite(
+    chunks: Iterable[Tensor], group_chunks: Iterable[Tensor] | None
+) -> list[tuple[Tensor, Tensor | None]]:
+    if group_chunks is None:
+        return [(chunk[chunk.isfinite()], None) for chunk in chunks]
+    held: list[tuple[Tensor, Tensor | None]] = []
+    for chunk, group in zip(chunks, group_chunks, strict=True):
+        finite = chunk.isfinite()
+        held.append((chunk[finite], group[finite]))
+    return held
+
+
+def best_split(histogram: LossHistogram) -> Tensor:
+    """Return the loss that splits each group with the largest between-class variance.
+
+    Shape (groups,); NaN where all losses of a group are equal, or there are none.
+    """
+    variance = _between_class_variance(histogram)
+    # Bins between two clusters may be empty, and every cut among them is equally good. The middle
     # one leaves the same room on both sides.
-    best = (variance >= variance.max() * (1 - 1e-12)).nonzero().flatten()
-    return histogram.edge(int(best[len(best) // 2]) + 1)
+    is_best = variance >= variance.amax(1, keepdim=True) * (1 - 1e-12)
+    middle = is_best.sum(1, keepdim=True) // 2 + 1
+    position = (is_best.cumsum(1) == middle).int().argmax(1)
+    return histogram.edges(position + 1)
 
 
-def separability(histogram: LossHistogram) -> float:
-    """Share of the variance that lies between the two groups of the best split, from 0 to 1.
+def separability(histogram: LossHistogram) -> Tensor:
+    """Return the fraction of each group's variance that lies between the sides of the best split.
 
-    Two points give 1, a uniform distribution 0.75, a normal one 0.64.
+    Shape (groups,), from 0 to 1. Two points give 1, a uniform distribution 0.75, a normal one 0.64.
     """
-    centers, number = histogram.centers, histogram.counts.sum()
-    mean = (histogram.counts * centers).sum() / number
-    total = (histogram.counts * (centers - mean).square()).sum() / number
-    return float(_between_group_variance(histogram).max() / total)
+    centers, number = histogram.centers, histogram.counts.sum(1)
+    mean = (histogram.counts * centers).sum(1) / number
+    squares = (centers - mean.unsqueeze(1)).square()
+    total = (histogram.counts * squares).sum(1) / number
+    return _between_class_variance(histogram).amax(1) / total
 
 
-def _between_group_variance(histogram: LossHistogram) -> Tensor:
-    """For a cut after each bin but the last; -1 where one side is empty."""
+def _between_class_variance(histogram: LossHistogram) -> Tensor:
+    """Shape (groups, bins - 1), for a cut after each bin but the last; -1 if one side is empty."""
     centers = histogram.centers
-    number, total = histogram.counts.cumsum(0), (histogram.counts * centers).cumsum(0)
-    below, above = number[:-1], number[-1] - number[:-1]
+    number, total = histogram.counts.cumsum(1), (histogram.counts * centers).cumsum(1)
+    all_number, all_total = number[:, -1:], total[:, -1:]
+    below, above = number[:, :-1], all_number - number[:, :-1]
     valid = (below > 0) & (above > 0)
-    mean_below = total[:-1] / below.clamp(min=1)
-    mean_above = (total[-1] - total[:-1]) / above.clamp(min=1)
-    variance = below * above * (mean_below - mean_above).square() / number[-1].square()
+    mean_below = total[:, :-1] / below.clamp(min=1)
+    mean_above = (all_total - total[:, :-1]) / above.clamp(min=1)
+    variance = below * above * (mean_below - mean_above).square() / all_number.square()
     return torch.where(valid, variance, -1.0)
+
+
+def squash(losses: Tensor, scale: float | Tensor) -> Tensor:
+    """``l / (|l| + s)``: losses into (-1, 1), in order, so that no tail can dominate a variance."""
+    return losses / (losses.abs() + scale)
+
+
+def unsquash(squashed: Tensor, scale: float | Tensor) -> Tensor:
+    """The inverse of `squash`."""
+    return scale * squashed / (1.0 - squashed.abs())
+
+
+def split_thresholds(
+    averages: Iterable[Tensor],
+    group_chunks: Iterable[Tensor] | None = None,
+    groups: int = 1,
+    shards: Shards = WHOLE_TABLE,
+) -> Tensor:
+    """Return the best split of each group's losses, shape (groups,); NaN if there is none.
+
+    Args:
+        averages: average losses, in chunks.
+        group_chunks: the group of each, in the same chunks; None for one group.
+        groups: number of groups.
+        shards: how the samples are divided among processes.
+    """
+    return best_split(loss_histogram(averages, shards, group_chunks, groups))
+
+
+def bounded_split_thresholds(
+    averages: Iterable[Tensor],
+    loss_scale: Tensor,
+    group_chunks: Iterable[Tensor] | None = None,
+    shards: Shards = WHOLE_TABLE,
+) -> Tensor:
+    """Return the best split of each group's losses squashed into (-1, 1).
+
+    No long tail can dominate such a split. As long as the losses form a single cluster, a split
+    only cuts off what is not learned yet, so the threshold stays above the loss scale. Where they
+    form two, it stays above half of the loss scale.
+
+    Args:
+        averages: average losses, in chunks.
+        loss_scale: shape (groups,).
+        group_chunks: the group of each average, in the same chunks; None for one group.
+        shards: how the samples are divided among processes.
+
+    Returns:
+        Shape (groups,); NaN if there is nothing to split.
+    """
+    groups = len(loss_scale)
+    if group_chunks is None:
+        squashed = (squash(chunk, loss_scale) for chunk in averages)
+        histogram = loss_histogram(squashed, shards)
+    else:
+        group_chunks = list(group_chunks)
+        squashed = (
+            squash(chunk, of_group(loss_scale, group))
+            for chunk, group in zip(averages, group_chunks, strict=True)
+        )
+        histogram = loss_histogram(squashed, shards, group_chunks, groups)
+    scale = loss_scale.cpu()
+    cut = unsquash(best_split(histogram).float(), scale).double()
+    certainty = (separability(histogram) - ONE_CLUSTER) / (TWO_CLUSTERS - ONE_CLUSTER)
+    drop = certainty.clamp(0.0, 1.0) * (FLOOR_OF_TWO_CLUSTERS - FLOOR_OF_ONE_CLUSTER)
+    floor = (FLOOR_OF_ONE_CLUSTER + drop) * scale.double()
+    return torch.maximum(cut, floor)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
-from discrimloss import functional as F
+from discrimloss.released import released_defaults
 
 Threshold = Literal["ema", "mean", "split", "bounded_split"] | float
 Variant = Literal["paper", "released"]
@@ -22,7 +22,7 @@ VARIANTS = ("paper", "released")
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """A complete, checked set. `DiscrimLoss` builds it; `criterion.hyperparameters` shows it."""
+    """A complete, validated set of hyperparameters, as `criterion.hyperparameters` shows it."""
 
     threshold: Threshold
     """``k1``: ``"bounded_split"``, ``"split"``, ``"ema"``, ``"mean"`` or a constant."""
@@ -64,28 +64,10 @@ class Hyperparameters:
         if not (0.0 < lowest <= highest < math.inf):
             _fail("weight_range", self.weight_range, "(lowest, highest) with 0 < lowest <= highest")
 
-
-class EpochTerms(NamedTuple):
-    """What follows from the epoch alone."""
-
-    suppression: float
-    """``ES``."""
-    rise: float
-    """By how much of ``|k1|`` the threshold stands above ``k1``."""
-    gradient_share: float
-    """What the released code multiplies the model's gradient by; else 1."""
-
-
-def epoch_terms(values: Hyperparameters, variant: Variant, epoch: int) -> EpochTerms:
-    """The terms of an epoch, in the paper's form or the released code's."""
-    switch = (values.switch_gain, values.switch_rate, values.switch_epoch)
-    if variant == "paper":
-        suppression = F.early_suppression(epoch, values.suppressed_epochs)
-        return EpochTerms(suppression, F.threshold_rise(epoch, *switch), 1.0)
-    suppression = epoch / 10 if epoch <= values.suppressed_epochs else 1.0
-    # The released code differentiates through the history, which keeps 1 - rho of a fresh loss.
-    share = (1.0 - values.history_decay) / (1.0 - values.history_decay**epoch)
-    return EpochTerms(suppression, F.threshold_rise(epoch - 1, *switch), share)
+    @property
+    def follows_batches(self) -> bool:
+        """Whether every batch moves ``k1``, in all epochs."""
+        return self.threshold in ("ema", "mean")
 
 
 def resolve_hyperparameters(
@@ -127,24 +109,6 @@ def paper_defaults(epochs: int | None) -> dict[str, Any]:
         defaults["switch_epoch"] = 0.75 * epochs
         defaults["switch_rate"] = 20.0 / epochs
         defaults["suppressed_epochs"] = min(2, epochs - 1)
-    return defaults
-
-
-def released_defaults(epochs: int | None) -> dict[str, Any]:
-    """The released code's setting for CIFAR-10 at 20 to 60 % noise, stretched to `epochs`."""
-    defaults: dict[str, Any] = {
-        "threshold": "ema",
-        "switch_gain": 0.27,
-        "switch_rate": 0.54,
-        "suppressed_epochs": 3,
-        "regularization": 0.0,
-        "history_decay": 0.9,
-        "weight_lr": 2.61,
-        "relative_weight_lr": 0.0,
-        "weight_range": (math.exp(0.079), 20.0),
-    }
-    if epochs is not None:
-        defaults["switch_epoch"] = 0.5 * epochs
     return defaults
 
 

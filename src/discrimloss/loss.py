@@ -1,83 +1,89 @@
-"""DiscrimLoss: a learned weight and a moving threshold for every training sample."""
+"""DiscrimLoss: a learned weight and a moving threshold for every training sample.
+
+A batch goes through `forward` and `_visit` below, which use the equations in `functional` and the
+checks and collectives in `state.exchange`.
+"""
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrimloss import functional as F
 from discrimloss.hyperparameters import (
     Threshold,
     Variant,
-    epoch_terms,
     require_whole_number,
     resolve_hyperparameters,
 )
-from discrimloss.sample_memory import SampleMemory
-from discrimloss.state.processes import Gathered
+from discrimloss.released import ReleasedForm
+from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
 from discrimloss.state.sample_ids import SampleIds
-from discrimloss.state.shards import Placement
-from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, as_sample_index
-from discrimloss.thresholds import bounded_split_threshold, split_threshold
+from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, SampleTable
+from discrimloss.tracker import LossTracker, rename_keys_of_0_1
 
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
 
-RELEASED_MOMENTUM = 0.9
+
+FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
+    "paper": F.PaperForm,
+    "released": ReleasedForm,
+}
 
 
-class DiscrimLoss(SampleMemory):
-    """Weighs each sample's task loss, so that wrong labels lose their pull during training.
+class DiscrimLoss(nn.Module):
+    """Weights the loss of each training sample, so that wrong labels lose influence.
 
-    Put it between an unreduced task loss and `backward()`, and tell it the epoch:
+    `DiscrimLoss` stands between an unreduced task loss and `backward()`. It averages the losses of
+    each sample over the epochs, compares the average with a threshold, and learns a weight for the
+    sample. The gradient of a sample is divided by its weight.
 
-    >>> import torch
-    >>> criterion = DiscrimLoss(num_samples=4, epochs=10)
-    >>> criterion.set_epoch(1)
-    >>> losses = torch.tensor([0.3, 4.0], requires_grad=True)
-    >>> criterion(losses, index=torch.tensor([0, 2])).backward()
-    >>> criterion.sample_weights
-    tensor([1.0000, 1.0000, 1.6395, 1.0000])
+    In eval mode the module returns the task loss unchanged and updates no state.
 
-    `num_samples` and `epochs` are enough; every other value has a default that follows from them
-    (`docs/defaults.md`), and any of them may be given instead. In eval mode the module returns the
-    task loss unchanged and learns nothing.
-
-    With `torch.distributed` initialised, every process calls it with its own part of the batch. One
-    small exchange makes the state what a single process would have, the same everywhere, and the
-    gradients' average over the processes what a single process would compute
+    With `torch.distributed` initialised, each process passes its own rows of the batch. The state
+    is then equal in all processes, and equal to that of a single process that sees the whole batch
     (`docs/distributed.md`).
 
     Args:
-        num_samples: rows of the table; indices run from 0 to ``num_samples - 1``.
-        epochs: length of the training run.
-        threshold: ``k1``. ``"bounded_split"``: the best split of all samples' average losses, once
-            an epoch, robust against their tails; ``"split"``: the plain one; ``"ema"``: moving
-            average of the batch mean; ``"mean"``: mean of all losses seen; or a number.
+        num_samples: Number of training samples. Indices run from 0 to ``num_samples - 1``.
+        epochs: Length of the training run. The defaults of all other hyperparameters follow from it
+            (`docs/defaults.md`).
+        threshold: Base threshold ``k1``. ``"bounded_split"`` splits the average losses of all
+            samples in two once per epoch, robust against their tails. ``"split"`` is the plain
+            split, ``"ema"`` a moving average of the batch means, ``"mean"`` the mean of all losses
+            seen, and a number a constant.
         switch_gain, switch_rate, switch_epoch: ``a``, ``p``, ``q`` of
             ``k_dyn = (a tanh(p (e - q)) + a + 1) k1``.
-        suppressed_epochs: ``e_s``; 0 turns early suppression off.
-        regularization: ``lambda``.
-        history_decay: ``rho``; 0 turns the historical loss off.
-        weight_lr: ``tau``, an absolute step size.
-        relative_weight_lr: ``tau`` times the mean loss of the first epoch, which makes the weights
-            independent of the loss's unit; used unless `weight_lr` is given.
-        weight_range: bounds of the weight ``delta``. A sample's gradient is divided by it.
+        suppressed_epochs: Epochs of early suppression, ``e_s``; 0 turns it off.
+        regularization: Pull of the weights towards 1, ``lambda``.
+        history_decay: Decay of the historical loss, ``rho``; 0 turns the history off.
+        weight_lr: Step size of the weights, ``tau``.
+        relative_weight_lr: Step size of the weights times the mean loss of the first epoch, which
+            makes it independent of the unit of the loss. Used if `weight_lr` is not given.
+        weight_range: Bounds of the weights ``delta``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        variant: ``"paper"``, or ``"released"`` for what the authors' released code does instead.
-        ids: names of the samples, in place of `num_samples`; batches then carry names instead of
-            positions, and the table grows as new ones appear.
-        sharded: whether each row of the table is kept by one process only, for tables too large
-            for every process; build the criterion after `torch.distributed` is initialised.
-        process_group: the processes that share the table; all of them unless given.
-    """
+        variant: ``"paper"``, or ``"released"`` for the form of the authors' released code.
+        ids: Names of the samples, instead of `num_samples`. Batches then contain names instead of
+            indices, and the table grows with new names.
+        sharded: Whether each process keeps only its own rows of the table, for tables that are too
+            large for one process. Initialise `torch.distributed` first.
+        process_group: The processes that share the table; by default all of them.
 
-    suppression: Tensor
-    gradient_share: Tensor
+    Example:
+        >>> import torch
+        >>> criterion = DiscrimLoss(num_samples=4, epochs=10)
+        >>> criterion.set_epoch(1)
+        >>> losses = torch.tensor([0.3, 4.0], requires_grad=True)
+        >>> criterion(losses, index=torch.tensor([0, 2])).backward()
+        >>> criterion.sample_weights
+        tensor([1.0000, 1.0000, 1.6395, 1.0000])
+    """
 
     def __init__(
         self,
@@ -100,9 +106,10 @@ class DiscrimLoss(SampleMemory):
         sharded: bool = False,
         process_group: Any = None,
     ) -> None:
+        super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be one of mean, sum, none, not {reduction!r}")
-        hyperparameters = resolve_hyperparameters(
+        self.hyperparameters = resolve_hyperparameters(
             epochs,
             variant,
             {
@@ -118,199 +125,273 @@ class DiscrimLoss(SampleMemory):
                 "weight_range": weight_range,
             },
         )
-        super().__init__(
-            hyperparameters,
-            variant,
-            num_samples,
-            ids=ids,
-            sharded=sharded,
-            process_group=process_group,
-        )
         self.epochs = epochs
         self.reduction = reduction
-        for name in ("suppression", "gradient_share"):  # follow from the epoch
-            self.register_buffer(name, torch.tensor(0.0, dtype=torch.float32), persistent=False)
-        self._refresh_epoch_terms(1)
-        self.refresh_tracked_terms()
+        self.variant = variant
+        self.processes = Processes(process_group)
+        self.form = FORMS[variant](self.hyperparameters)
+        self.tracker = LossTracker(self.form)
+        self.table = SampleTable(
+            _checked_size(num_samples, ids, sharded),
+            ids=ids,
+            with_velocity=self.form.has_velocity,
+            shards=Shards(self.processes, sharded=sharded),
+        )
+        self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
+
+    # ------------------------------------------------------------------ a batch
+
+    def forward(self, losses: Tensor, index: Any) -> Tensor:
+        """Compute the weighted loss of a batch, and update the state of its samples.
+
+        Args:
+            losses: Task loss of each sample, not reduced, shape (batch,).
+            index: Index of each sample, shape (batch,); with `ids`, their names.
+
+        Returns:
+            A scalar, or shape (batch,) with ``reduction="none"``; at least float32. In several
+            processes the scalars are scaled so that their mean is the loss of the whole batch.
+        """
+        check_losses(losses)
+        if self.ids is None:
+            index = as_sample_index(index, losses)
+        elif self.training:
+            index = as_sample_index(self.table.rows_of(index), losses)  # names
+        if not self.training:
+            return F.reduce(losses, self.reduction)
+        batch = self.table.shards.collect(
+            losses, index, self.num_samples, self.table.history.device, self._agreement
+        )
+        if len(batch.losses) == 0:
+            return F.reduce(losses, self.reduction)
+        value, slope = self._visit(batch)
+        # The value of the averaged loss with the derivative of the new one: the bracket is zero, or
+        # NaN where the loss is not finite, so that a gradient scaler notices.
+        fresh = F.at_least_float32(losses)
+        value, slope = value.to(fresh), slope.to(fresh)
+        rows = value + slope * (fresh - fresh.detach())
+        processes = len(batch.sizes)
+        if processes == 1 or self.reduction == "none":
+            return F.reduce(rows, self.reduction)
+        # The gradients of the processes are averaged later, which divides by their number.
+        divisor = len(batch.losses) if self.reduction == "mean" else 1
+        return rows.sum() * (processes / divisor)
+
+    @torch.no_grad()
+    def _visit(self, batch: Batch, group: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Update history, thresholds and weights with a batch.
+
+        Args:
+            batch: The rows of all processes.
+            group: Group of each row of the batch; None for a single group.
+
+        Returns:
+            The value and ``dL/dl`` of each row of this process.
+        """
+        table, tracker, values = self.table, self.tracker, self.hyperparameters
+        visits = F.group_visits(batch.losses, batch.index)
+
+        # The history of the samples, and Avg(l).
+        old_history = table.history.index_select(0, batch.table_rows)
+        old_count = table.visits.index_select(0, batch.table_rows)
+        counts = batch.local(visits.counts)
+        new_history = F.update_history(
+            old_history, batch.local(visits.mean_loss), values.history_decay
+        )
+        history = torch.where(counts, new_history, old_history)
+        count = (old_count.float() + counts).clamp(max=MAX_VISITS)
+        table.history.index_copy_(0, batch.table_rows, history)
+        table.visits.index_copy_(0, batch.table_rows, count.to(old_count.dtype))
+        average = self.form.average(history, count, tracker.epoch_count)
+
+        # Thresholds and loss scales. Eager steps skip what would change nothing. A compiled step
+        # must not: it would be compiled again when the first epoch is over.
+        if torch.compiler.is_compiling() or tracker.is_moving:
+            visits = self.form.tracked_visits(visits, average, batch, self)
+            self._track(visits, group)
+        group = None if group is None else batch.local(group)
+        threshold = F.of_group(tracker.threshold_now, group)
+
+        # The loss with the old weights, then one step of the weights.
+        log_weight = table.log_weight.index_select(0, batch.table_rows)
+        terms = self.form.terms(average, log_weight, threshold, visits, batch, self)
+        moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
+        lowest, highest = (math.log(bound) for bound in values.weight_range)
+        moved = torch.where(counts, moved.clamp(lowest, highest), log_weight)
+        table.log_weight.index_copy_(0, batch.table_rows, moved)
+        return table.shards.send_back(batch, terms.value, terms.model_gradient)
+
+    def _track(self, visits: F.Visits, group: Tensor | None) -> None:
+        """Update ``k1``, the loss scales and the terms that follow from them."""
+        tracker, values = self.tracker, self.hyperparameters
+        old = F.TrackedLosses(
+            tracker.k1, tracker.visits_seen, tracker.first_mean_abs, tracker.first_mean_square
+        )
+        new = F.track_losses(old, visits, group, tracker.past_first_epoch, values.threshold)
+        for buffer, value in zip(old, new, strict=True):
+            buffer.copy_(value)
+        tracker.threshold_now.copy_(F.dynamic_threshold(new.k1, tracker.rise))
+        if values.weight_lr is None:
+            scale = F.loss_scale(new.mean_abs, new.mean_square)
+            tracker.step_size.copy_(values.relative_weight_lr / scale)
+
+    def _agreement(self) -> tuple[int, int]:
+        """Return the epoch, and a fingerprint of what else must be equal in all processes."""
+        options = f"{self.variant} {self.hyperparameters}".encode()
+        names = 0 if self.ids is None else self.ids.checksum
+        seen = int(self.tracker.visits_seen.sum())
+        return self.epoch, zlib.crc32(b"%d %d" % (names, seen), zlib.crc32(options))
+
+    # ---------------------------------------------------------------- an epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch begins, counting from 1. Call it before the epoch's first batch."""
+        """Start an epoch, counted from 1. Call it before the first batch of every epoch."""
         if epoch == 0:
             raise ValueError("epochs count from 1: call set_epoch(epoch + 1) if yours start at 0")
         require_whole_number("epoch", epoch, 1, MAX_SAMPLES)
         epoch = int(epoch)
-        if epoch != self.epoch and int(self.visits_seen) > 0:
+        if epoch != self.epoch and int(self.tracker.visits_seen.sum()) > 0:
             self._end_epoch(next_epoch=epoch)
-        self.epoch_count.fill_(epoch)
-        self.refresh_derived()
+        self.tracker.start_epoch(epoch)
 
-    def refresh_derived(self) -> None:
-        """Bring everything that is not saved in line with what is."""
-        self._refresh_epoch_terms(self.epoch)
-        super().refresh_derived()
-
-    def _end_epoch(self, next_epoch: int) -> None:
-        last_stage_one_epoch = max(math.floor(self.hyperparameters.switch_epoch), 1)
-        if self.epoch <= last_stage_one_epoch < next_epoch:
-            self._record_learned_early()
-        self.past_first_epoch.fill_(True)
-        k1, shards = None, self.table.shards
-        if self.hyperparameters.threshold == "split":
-            k1 = split_threshold(self.average_chunks(), shards)
-        elif self.hyperparameters.threshold == "bounded_split":
-            k1 = bounded_split_threshold(self.average_chunks(), float(self.loss_scale), shards)
-        if k1 is not None:
-            self.k1.fill_(k1)
-
-    def _record_learned_early(self) -> None:
-        for rows in self.table.chunks():
-            average = self._average_losses(rows)
-            flags = torch.where(average < self.k1, YES, NO)
-            flags = torch.where(average.isnan(), NOT_KNOWN, flags)
-            self.table.learned_early[rows] = flags.to(torch.int8)
-
-    def _refresh_epoch_terms(self, epoch: int) -> None:
-        terms = epoch_terms(self.hyperparameters, self.variant, epoch)
-        self.suppression.fill_(terms.suppression)
-        self.rise.fill_(terms.rise)
-        self.gradient_share.fill_(terms.gradient_share)
-
-    def forward(self, losses: Tensor, index: Any) -> Tensor:
-        """Weighted loss of a batch.
+    def _end_epoch(self, next_epoch: int, groups: Tensor | None = None) -> None:
+        """Record which samples were learned in stage 1, and set thresholds from the whole table.
 
         Args:
-            losses: shape (batch,), the task loss of each sample, not reduced.
-            index: shape (batch,), integer, which sample each row is; with `ids`, their names.
-
-        Returns:
-            A scalar, or shape (batch,) with ``reduction="none"``; float32 at least. In several
-            processes the scalars are scaled so that their mean is the loss of the whole batch.
+            next_epoch: The epoch that starts.
+            groups: Group of each row of the table; None for a single group.
         """
-        if self.ids is not None:
-            index = self.rows_of(index) if self.training else torch.arange(len(losses))
-        index = as_sample_index(index, losses)
-        if not self.training:
-            return F.reduce(losses, self.reduction)
-        batch = self.whole_batch(losses, index)
-        if len(batch.losses) == 0:
-            return F.reduce(losses, self.reduction)
-        value, slope = self._visit(batch)
-        # Value of the averaged loss, derivative of the fresh one: the bracket is zero, or NaN where
-        # the loss is not finite, which lets a gradient scaler see it.
-        fresh = F.at_least_float32(losses)
-        value, slope = value.to(fresh), slope.to(fresh)
-        rows = value + slope * (fresh - fresh.detach())
-        if self.processes.count == 1 or self.reduction == "none":
-            return F.reduce(rows, self.reduction)
-        # The processes' gradients are averaged afterwards, which divides by their number.
-        divisor = len(batch.losses) if self.reduction == "mean" else 1
-        return rows.sum() * (self.processes.count / divisor)
+        last_of_stage_one = max(math.floor(self.hyperparameters.switch_epoch), 1)
+        if self.epoch <= last_of_stage_one < next_epoch:
+            for rows in self.table.chunks():
+                average = self._average_losses(rows)
+                k1 = F.of_group(self.tracker.k1, None if groups is None else groups[rows])
+                flags = torch.where(average < k1, YES, NO)
+                flags = torch.where(average.isnan(), NOT_KNOWN, flags)
+                self.table.learned_early[rows] = flags.to(torch.int8)
+        chunks = None if groups is None else [groups[rows] for rows in self.table.chunks()]
+        self.tracker.end_epoch(self.average_chunks(), chunks, self.table.shards)
 
-    @torch.no_grad()
-    def _visit(self, batch: Gathered) -> tuple[Tensor, Tensor]:
-        """Bring the state up to date with a batch; gives the own rows' values and ``dL/dl``."""
-        table, values = self.table, self.hyperparameters
-        visits = F.group_visits(batch.losses, batch.index)
-        place = table.shards.place(batch.index)
+    # ---------------------------------------------------------------- the state
 
-        old_history = table.history.index_select(0, place.rows)
-        old_count = table.visits.index_select(0, place.rows)
-        counts = place.take(visits.counts)
-        history = F.update_history(old_history, place.take(visits.mean_loss), values.history_decay)
-        history = torch.where(counts, history, old_history)
-        count = (old_count.float() + counts).clamp(max=MAX_VISITS)
-        table.history.index_copy_(0, place.rows, history)
-        table.visits.index_copy_(0, place.rows, count.to(old_count.dtype))
-        average = self._average(history, count)
+    @property
+    def epoch(self) -> int:
+        """The current epoch, counted from 1."""
+        return int(self.tracker.epoch_count)
 
-        if self.variant == "released":  # whose k1 follows the averages
-            averages = table.shards.whole_batch(average, place, len(batch.losses))
-            averages = torch.where(batch.losses.isfinite(), averages, batch.losses)
-            visits = F.group_visits(averages, batch.index)
-        self.track(visits)
-        log_weight = table.log_weight.index_select(0, place.rows)
-        if self.variant == "released":
-            value, slope = self._released_rows(average, log_weight, visits, place)
-        else:
-            terms = F.loss_terms(
-                average, log_weight, self.threshold_now, self.suppression, values.regularization
-            )
-            moved = log_weight - self.step_size * terms.weight_gradient
-            self._store_weights(log_weight, moved, counts, place)
-            value, slope = terms.value, terms.model_gradient
-        return table.shards.own_answers(value, slope, place, batch)
+    @property
+    def k1(self) -> Tensor:
+        """The base threshold, a scalar tensor."""
+        return self.tracker.k1[0]
 
-    def _released_rows(
-        self, average: Tensor, log_weight: Tensor, visits: F.Visits, place: Placement
-    ) -> tuple[Tensor, Tensor]:
-        """As the released code: momentum, the gradient of the batch mean, a summed regulariser."""
-        number = visits.number.clamp(min=1)
-        # The regulariser is summed over the batch and added to a mean, so a row carries it
-        # `number` times; as 0.5 * lambda, where the paper has lambda.
-        regularization = 0.5 * self.hyperparameters.regularization * number
-        terms = F.loss_terms(
-            average, log_weight, self.threshold_now, self.suppression, regularization
-        )
-        counts = place.take(visits.counts)
-        old_velocity = self.table.velocity.index_select(0, place.rows)
-        velocity = RELEASED_MOMENTUM * old_velocity + terms.weight_gradient / number
-        velocity = torch.where(counts, velocity, old_velocity)
-        self.table.velocity.index_copy_(0, place.rows, velocity)
-        self._store_weights(log_weight, log_weight - self.step_size * velocity, counts, place)
-        return terms.value, terms.model_gradient * self.gradient_share
+    @property
+    def k2(self) -> float:
+        """The threshold at the end of stage 2, ``k1 + 2 a |k1|``."""
+        return float(F.dynamic_threshold(self.k1, 2.0 * self.hyperparameters.switch_gain))
 
-    def _store_weights(self, old: Tensor, moved: Tensor, counts: Tensor, place: Placement) -> None:
-        lowest, highest = (math.log(bound) for bound in self.hyperparameters.weight_range)
-        log_weight = torch.where(counts, moved.clamp(lowest, highest), old)
-        self.table.log_weight.index_copy_(0, place.rows, log_weight)
+    @property
+    def k_dyn(self) -> float:
+        """The threshold of the current epoch."""
+        return float(self.tracker.threshold_now)
 
-    def _average(self, history: Tensor, visits: Tensor) -> Tensor:
-        decay = self.hyperparameters.history_decay
-        if self.variant == "released":  # corrected by the epoch, whoever was visited how often
-            return F.average_loss(history, self.epoch_count.float(), decay)
-        return F.average_loss(history, visits.float(), decay)
+    @property
+    def loss_scale(self) -> Tensor:
+        """The size of the losses in the first epoch, a scalar tensor."""
+        return self.tracker.loss_scale[0]
+
+    @property
+    def ids(self) -> SampleIds | None:
+        """The names of the samples, if they are known by names."""
+        return self.table.ids
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples, in all processes together."""
+        return self.table.num_samples
 
     @property
     def sample_weights(self) -> Tensor:
-        """``delta`` of every sample, shape (num_samples,): 1 is neutral, large is distrusted."""
+        """The weight ``delta`` of each sample, shape (num_samples,): 1 is neutral."""
         self.grow_with_ids()
         return self.table.whole(self.table.log_weight).exp()
 
     @property
     def average_losses(self) -> Tensor:
-        """``Avg(l)`` of every sample, shape (num_samples,); NaN where never visited."""
+        """``Avg(l)`` of each sample, shape (num_samples,); NaN if it was never visited."""
         self.grow_with_ids()
         return self.table.whole(self._average_losses(slice(None)))
 
+    def average_chunks(self) -> Iterator[Tensor]:
+        """``Avg(l)`` of the samples of this process, one chunk of the table at a time."""
+        return (self._average_losses(rows) for rows in self.table.chunks())
+
     def _average_losses(self, rows: slice) -> Tensor:
         visits = self.table.visits[rows]
-        average = self._average(self.table.history[rows], visits)
+        average = self.form.average(self.table.history[rows], visits, self.tracker.epoch_count)
         return torch.where(visits > 0, average, torch.nan)
 
     def verdicts(self, rule: Rule = "calibrated", p_incorrect: Tensor | None = None) -> Verdicts:
-        """Call every sample easy, hard or incorrect. Ask after the last epoch.
+        """Classify every sample as easy, hard or incorrect. Call it after the last epoch.
 
         Args:
-            rule: ``"calibrated"`` calls a label incorrect where the estimated probability exceeds
-                0.5; ``"threshold"``, the paper's rule, where ``Avg(l) > k2``. Under both, easy are
-                the samples whose ``Avg(l)`` was below ``k1`` when stage 1 ended.
-            p_incorrect: shape (num_samples,): probabilities that someone knows better than the
-                losses tell, such as `discrimloss audit` from predictions. Not for sharded tables.
+            rule: ``"calibrated"`` calls a label incorrect if its estimated probability of being
+                wrong exceeds 0.5; ``"threshold"``, the rule of the paper, if ``Avg(l) > k2``. In
+                both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end of stage 1.
+            p_incorrect: Probability that each label is wrong, shape (num_samples,), from a better
+                source than the losses, such as predictions. Not for sharded tables.
         """
-        # What judges labels lies above the core, which knows it by its public address only.
+        # Judging is a layer above this one, so it is reached through the package's public names.
         import discrimloss
 
         verdicts: Verdicts = discrimloss.judge_criterion(self, rule, p_incorrect)
         return verdicts
 
-    def average_chunks(self) -> Iterator[Tensor]:
-        """``Avg(l)`` of this process's samples, a chunk of the table at a time."""
-        return (self._average_losses(rows) for rows in self.table.chunks())
+    def resize(self, num_samples: int) -> None:
+        """Make room for appended samples, which start fresh. All others keep their state."""
+        if self.ids is not None:
+            raise ValueError("with ids the table grows by itself: add the new ones to `ids`")
+        require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
+        self.table.resize(int(num_samples))
+
+    def grow_with_ids(self) -> None:
+        """Add a row for every name that has none yet."""
+        self.table.grow_with_ids()
+
+    def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
+        """Prepare for loading a state of this many samples, or raise an error that says why not."""
+        self.table.make_fit(saved_samples, has_ids=has_ids)
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Whether `accelerator.prepare` leaves the criterion as it is.
+
+        It must in several processes without a GPU: Accelerate would wrap the criterion in
+        `DistributedDataParallel`, which refuses modules without parameters.
+        """
+        return self.processes.count > 1 and not torch.cuda.is_available()
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """Ignore the mark that Accelerate sets on what it has prepared."""
 
     def extra_repr(self) -> str:
-        """What `repr` shows."""
+        """Return what `repr` shows."""
         values = ", ".join(
             f"{name}={getattr(self.hyperparameters, name)!r}"
             for name in self.hyperparameters.__dataclass_fields__
         )
         return f"num_samples={self.num_samples}, variant={self.variant!r}, {values}"
+
+
+def _checked_size(num_samples: int | None, ids: SampleIds | None, sharded: bool) -> int:
+    """Return the number of samples to start with."""
+    if not isinstance(sharded, bool):
+        raise TypeError(f"sharded must be True or False, not {sharded!r}")
+    if ids is None:
+        require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
+        return int(num_samples or 0)
+    if not isinstance(ids, SampleIds):
+        raise TypeError(f"ids must be a SampleIds, not {type(ids).__name__}: SampleIds(ids)")
+    if num_samples is not None:
+        raise ValueError("give num_samples or ids, not both: ids count themselves")
+    return len(ids)

@@ -18,7 +18,14 @@ from file_server import FileServer, file_server
 import discrimloss
 from discrimloss.cli import main
 from discrimloss.data import DataError, Split, TaskData, TensorInputs, datasets
-from discrimloss.data.obtain import BuiltIn, ByHand, Download, KnownFile, RemoteFile, obtained
+from discrimloss.data.published_files import (
+    BuiltIn,
+    ByHand,
+    Download,
+    KnownFile,
+    RemoteFile,
+    obtained,
+)
 
 BODY = bytes(range(256)) * 4000
 CHECKSUM = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
@@ -72,7 +79,7 @@ def toys(server: FileServer) -> Iterator[None]:
         datasets.register(name)(loader)
     yield
     for name in kinds:
-        del datasets._known[name]
+        del datasets.registered[name]
 
 
 pytestmark = pytest.mark.usefixtures("toys")

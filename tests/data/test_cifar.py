@@ -11,8 +11,7 @@ from real_data import real_data
 from tiny_data import classes, pictures, write_cifar10, write_cifar100, write_pickle
 
 from discrimloss.data import DataError, datasets
-from discrimloss.data.cifar10 import CIFAR10, load_cifar10
-from discrimloss.data.cifar100 import load_cifar100
+from discrimloss.data.cifar import CIFAR10, load_cifar10, load_cifar100
 from discrimloss.data.restricted_pickle import read_pickled_dict
 
 TEN = SimpleNamespace(

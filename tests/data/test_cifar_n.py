@@ -7,8 +7,7 @@ from real_data import real_data
 from tiny_data import write_cifar10, write_cifar100, write_cifar_n
 
 from discrimloss.data import DataError
-from discrimloss.data.cifar10 import load_cifar10
-from discrimloss.data.cifar100 import load_cifar100
+from discrimloss.data.cifar import load_cifar10, load_cifar100
 from discrimloss.options import OptionError
 
 TEN = "cifar-n/CIFAR-10_human.npz"

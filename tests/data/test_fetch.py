@@ -19,20 +19,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discrimloss.data import DataError, datasets
-from discrimloss.data.check import State, check_file, check_files
 from discrimloss.data.download import MirrorError, ResumingDownloader
-from discrimloss.data.fetch import Fetched, fetch
-from discrimloss.data.obtain import (
+from discrimloss.data.fetch import Fetched, fetch, unpack
+from discrimloss.data.published_files import (
     BuiltIn,
     ByHand,
     Download,
     KnownFile,
     RemoteFile,
+    State,
+    check_file,
+    check_files,
     how_obtained,
     in_folder,
     obtained,
 )
-from discrimloss.data.unpack import unpack
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 OTHER = BODY[::-1]

@@ -11,12 +11,14 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from discrimloss.data import DataError
-from discrimloss.data.decoding import CACHE_VARIABLE, decode_all, decode_square
 from discrimloss.data.images import (
+    CACHE_VARIABLE,
     ImageFiles,
     ImagePreparation,
     SharedRows,
     crop_each,
+    decode_all,
+    decode_square,
     normalise,
 )
 

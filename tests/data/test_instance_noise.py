@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from discrimloss.data import instance_noise, noise
-from discrimloss.data.instance_noise import choose_in_proportion, truncated_normal
+from discrimloss.data import noise
+from discrimloss.data.noise import choose_in_proportion, truncated_normal
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -93,7 +93,7 @@ def test_how_many_rows_are_read_at_once_changes_nothing(monkeypatch: pytest.Monk
     clean_target = torch.arange(500) % 5
     features = torch.randn(500, 8, generator=generator(1))
     at_once = noise.instance(clean_target, 0.5, generator(), 5, features)
-    monkeypatch.setattr(instance_noise, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(noise, "ROWS_AT_ONCE", 7)
     in_steps = noise.instance(clean_target, 0.5, generator(), 5, features)
     assert torch.equal(at_once.target, in_steps.target)
 

@@ -10,8 +10,7 @@ import torch
 from tiny_text_data import write_benchmark, write_swag_csv, write_wikihow
 
 from discrimloss.data import DataError, Split, TaskData, datasets
-from discrimloss.data.choice_questions import Question, read_benchmark, read_swag_csv
-from discrimloss.data.wikihow import load_wikihow
+from discrimloss.data.wikihow import Question, load_wikihow, read_benchmark, read_swag_csv
 
 REAL = Path(os.environ.get("DISCRIMLOSS_DATA", "nowhere"))
 

@@ -65,6 +65,12 @@ class MadeSource(AuditSource):
     def view(self, index: int) -> SampleView:
         return self.views[index]
 
+    def close_view(self, index: int) -> SampleView:
+        return self.view(index)
+
+    def require_class(self, name: str) -> None:
+        pass
+
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         labels = {
             name: corrections.labels.get(index, label)

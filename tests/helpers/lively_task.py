@@ -97,7 +97,7 @@ def registered() -> Iterator[None]:
         yield
     finally:
         for registry, name, _ in ENTRIES:
-            del registry.__dict__["_entries"][name]
+            del registry.registered[name]
 
 
 def lively_config(*settings: str) -> RunConfig:

@@ -1,13 +1,18 @@
-"""A tiny table, results made up for it, and a stand-in for `discrimloss train`."""
+"""A tiny table, made-up results of it, and functions in place of a training run."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+import grid_jobs
 
 from benchmarks.paper.cells import Cell
 from benchmarks.paper.store import ResultsStore, machine
 from benchmarks.paper.table_file import PaperTable, load_table
+from discrimloss.training.loop import NonFiniteLossError
+from discrimloss.training.run import RunRequest
 
 TINY = """\
 title = "Digits, tiny"
@@ -57,35 +62,6 @@ method = "discrimloss"
 paper = { "40" = [90.0, 0.5] }
 """
 
-STAND_IN = """\
-import json, os, pathlib, signal, sys, time
-out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
-out.mkdir(parents=True, exist_ok=True)
-(out / "words").write_text(" ".join(sys.argv[1:]))
-stopped = []
-signal.signal(signal.SIGTERM, lambda *told: stopped.append(told))
-if "method=plain" in sys.argv and "{fails}" == "fails":
-    print("a line before")
-    print("discrimloss: the loss became nan", file=sys.stderr)
-    sys.exit(2)
-if "{dies}" == "dies":
-    print("a line before", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-if "--resume" not in sys.argv and "{waits}" == "waits":
-    print("a line before", flush=True)
-    (out / "started.new").write_text(str(os.getpid()))
-    (out / "started.new").rename(out / "started")
-    while not stopped:
-        time.sleep(0.02)
-    (out / "checkpoint").touch()
-    sys.exit(143)
-row = {{"epoch": 1, "test_accuracy": 91.0, "seconds": 1.0}}
-(out / "history.jsonl").write_text(json.dumps(row) + "\\n")
-summary = {{"metric": "accuracy", "method": "plain", "versions": {{"python": "3"}}, "command": ""}}
-summary |= {{"test": {{"last": 91.0, "best": 92.0, "best_epoch": 1}}, "seconds": 1.0}}
-(out / "summary.json").write_text(json.dumps(summary))
-"""
-
 
 def tiny_table(directory: Path, text: str = TINY) -> PaperTable:
     """The table above, from a file."""
@@ -94,10 +70,44 @@ def tiny_table(directory: Path, text: str = TINY) -> PaperTable:
     return load_table(str(path))
 
 
-def stand_in(fails: bool = False, waits: bool = False, dies: bool = False) -> str:
-    """A program that takes the words of `discrimloss train` and leaves a result, or does not."""
-    does = {"fails": fails, "waits": waits, "dies": dies}
-    return STAND_IN.format(**{name: name if is_so else "" for name, is_so in does.items()})
+def train(request: RunRequest) -> None:
+    """Leaves what a training run leaves, and a file with how it was started."""
+    assert request.out is not None
+    request.out.mkdir(parents=True, exist_ok=True)
+    how = "resume" if request.resume else "overwrite"
+    (request.out / "how").write_text(how)
+    row = {"epoch": 1, "test_accuracy": 91.0, "seconds": 1.0}
+    (request.out / "history.jsonl").write_text(json.dumps(row) + "\n")
+    summary = {"metric": "accuracy", "method": "plain", "versions": {"python": "3"}, "command": ""}
+    summary |= {"test": {"last": 91.0, "best": 92.0, "best_epoch": 1}, "seconds": 1.0}
+    (request.out / "summary.json").write_text(json.dumps(summary))
+
+
+def fail_if_plain(request: RunRequest) -> None:
+    """Prints a line; fails with the method `plain`, and trains others."""
+    print("a line before", flush=True)
+    if request.config.method == "plain":
+        raise NonFiniteLossError("the loss became nan")
+    train(request)
+
+
+def stop_first_time(request: RunRequest) -> None:
+    """Works until it is stopped; trains when it is resumed."""
+    assert request.out is not None
+    if request.resume:
+        train(request)
+        return
+    request.out.mkdir(parents=True, exist_ok=True)
+    grid_jobs.work_until_stopped(request.out)
+
+
+def write_results(directory: Path, seed: int) -> None:
+    """Store results of one seed for every cell of the tiny table in a directory."""
+    table, store = load_table(str(directory / "tiny.toml")), ResultsStore(directory / "results")
+    for row in ("plain", "gce", "discrimloss"):
+        for column in ("0", "40"):
+            cell = cell_of(table, row, column, seed)
+            store.write(cell, result(cell, 90.0))
 
 
 def cell_of(

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 import torch
 from state_comparison import assert_same_state, state_of
+from state_of_0_1 import (
+    NAMES_OF_0_1,
+    OPTIONS_OF_0_1,
+    assert_continues_as_0_1,
+    saved_by_0_1,
+)
 
-from discrimloss import DiscrimLoss
+from discrimloss import DiscrimLoss, SampleIds
 
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
 
@@ -134,6 +140,27 @@ def test_a_criterion_inside_a_model_is_saved_with_it() -> None:
     model.criterion, loaded.criterion = make_criterion(), DiscrimLoss(4, epochs=3)
     loaded.load_state_dict(model.state_dict())
     assert_same_state(loaded.criterion, model.criterion)
+
+
+def test_a_state_of_0_1_can_be_loaded() -> None:
+    criterion = DiscrimLoss(3, **OPTIONS_OF_0_1)
+    criterion.load_state_dict(saved_by_0_1())
+    assert_continues_as_0_1(criterion, torch.tensor([2, 1]))
+
+
+def test_a_state_of_0_1_with_ids_inside_a_model_can_be_loaded() -> None:
+    model = torch.nn.Module()
+    model.criterion = DiscrimLoss(ids=SampleIds(), **OPTIONS_OF_0_1)
+    saved = saved_by_0_1() | NAMES_OF_0_1
+    model.load_state_dict({f"criterion.{name}": value for name, value in saved.items()})
+    assert_continues_as_0_1(model.criterion, ["c", "b"])
+
+
+def test_a_state_of_0_1_that_lacks_a_value_is_an_error() -> None:
+    saved = saved_by_0_1()
+    del saved["k1"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*tracker\.k1"):
+        DiscrimLoss(3, **OPTIONS_OF_0_1).load_state_dict(saved)
 
 
 # Learned early.

@@ -6,10 +6,18 @@ from pathlib import Path
 import pytest
 import torch
 from state_comparison import assert_same_state
+from state_of_0_1 import (
+    NAMES_OF_0_1,
+    OPTIONS_OF_0_1,
+    assert_continues_as_0_1,
+    saved_by_0_1,
+)
 
 from discrimloss import DiscrimLoss, SampleIds
 
 pytest.importorskip("safetensors")
+from safetensors.torch import save_file
+
 from discrimloss.state.file import (
     SHARD_FILE,
     STATE_FILE,
@@ -49,6 +57,13 @@ def test_names_travel_along(tmp_path: Path) -> None:
     assert resumed.ids is not None
     assert resumed.ids.names() == ["a", "b", "c"]
     assert resumed.average_losses.tolist()[:2] == [1.0, 2.0]
+
+
+def test_a_file_of_0_1_can_be_loaded(tmp_path: Path) -> None:
+    save_file(saved_by_0_1() | NAMES_OF_0_1, tmp_path / STATE_FILE)
+    criterion = DiscrimLoss(ids=SampleIds(), **OPTIONS_OF_0_1)
+    load_state(criterion, tmp_path)
+    assert_continues_as_0_1(criterion, ["c", "b"])
 
 
 def test_an_older_state_is_replaced_whole(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class GoesWrong(Plain):
 def goes_wrong() -> Iterator[None]:
     methods.register("goes_wrong")(GoesWrong)
     yield
-    del methods.__dict__["_entries"]["goes_wrong"]
+    del methods.registered["goes_wrong"]
 
 
 def failure(out: Path, *settings: str) -> str:

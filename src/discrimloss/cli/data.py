@@ -33,7 +33,7 @@ def ls(directory: DataOption = None) -> None:
     This looks at the names and sizes of files; `discrimloss data check` reads them.
     """
     from discrimloss.data import datasets
-    from discrimloss.data.obtain import how_obtained
+    from discrimloss.data.published_files import how_obtained
 
     check_is_directory(directory)
     table = Table("name", "what it is", "how to get it", "there")
@@ -54,8 +54,13 @@ def fetch(name: NameArgument, directory: DataOption = None) -> None:
     downloaded again.
     """
     from discrimloss.data import datasets
-    from discrimloss.data.check import are_complete, check_files
-    from discrimloss.data.obtain import BuiltIn, ByHand, how_obtained
+    from discrimloss.data.published_files import (
+        BuiltIn,
+        ByHand,
+        are_complete,
+        check_files,
+        how_obtained,
+    )
 
     how = how_obtained(datasets.get(name))
     if isinstance(how, BuiltIn):
@@ -88,8 +93,7 @@ def check(
 ) -> None:
     """Compare a dataset's files with what was published, then load it."""
     from discrimloss.data import TaskData, datasets
-    from discrimloss.data.check import check_files
-    from discrimloss.data.obtain import BuiltIn, how_obtained
+    from discrimloss.data.published_files import BuiltIn, check_files, how_obtained
     from discrimloss.recipes.settings import parse_setting
 
     loader = datasets.get(name)
@@ -115,7 +119,7 @@ def check(
 
 
 def _way(how: Any) -> str:
-    from discrimloss.data.obtain import BuiltIn, Download
+    from discrimloss.data.published_files import BuiltIn, Download
 
     if isinstance(how, BuiltIn):
         return "built in"
@@ -126,8 +130,7 @@ def _way(how: Any) -> str:
 
 
 def _there(how: Any, directory: Path | None) -> str:
-    from discrimloss.data.check import State, are_complete, check_files
-    from discrimloss.data.obtain import BuiltIn
+    from discrimloss.data.published_files import BuiltIn, State, are_complete, check_files
 
     if isinstance(how, BuiltIn):
         return "yes"

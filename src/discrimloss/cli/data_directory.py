@@ -37,7 +37,7 @@ def check_is_directory(directory: Path | None) -> None:
 def is_built_in(dataset: str) -> bool:
     """Whether a dataset is known and needs no files: generated, or part of a library."""
     from discrimloss.data.base import datasets
-    from discrimloss.data.obtain import BuiltIn, how_obtained
+    from discrimloss.data.published_files import BuiltIn, how_obtained
 
     return dataset in datasets.names() and isinstance(how_obtained(datasets.get(dataset)), BuiltIn)
 

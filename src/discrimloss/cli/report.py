@@ -19,6 +19,7 @@ from discrimloss.cli.failures import writing
 from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
+    from discrimloss.auditing.report.chart import Chart
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
 
 PAGE = "report.html"
@@ -83,8 +84,9 @@ def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite
 
 
 def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: bool) -> None:
-    from discrimloss.auditing.report.comparison import group_runs
-    from discrimloss.auditing.report.figures import FIGURES, comparison_figure, run_figures
+    from discrimloss.auditing.report.charts import run_charts
+    from discrimloss.auditing.report.comparison import comparison_curves, group_runs
+    from discrimloss.auditing.report.figures import figure_file
     from discrimloss.files.atomic_write import atomic_write
 
     folder = out or (runs[0] / FIGURES_FOLDER if len(runs) == 1 else Path(FIGURES_FOLDER))
@@ -92,28 +94,23 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
         raise DiscrimLossError(f"--out {folder} is not a directory: name one for the figures")
     _check_runs(runs)
     reported = _contents(runs, None, gallery=False).runs
-    places = [
-        folder if len(reported) == 1 else folder / f"{number}-{run.name}"
-        for number, run in enumerate(reported, 1)
-    ]
-    beside = folder / f"comparison.{kind}"
-    wanted = [place / f"{name}.{kind}" for place in places for name in FIGURES]
-    _check_free([*wanted, beside], overwrite)  # before the work
-    files: dict[Path, bytes] = {}
-    for place, run in zip(places, reported, strict=True):
-        for name, content in run_figures(run, kind).items():
-            files[place / f"{name}.{kind}"] = content
-    compared = comparison_figure(group_runs(reported), kind) if len(runs) > 1 else None
-    if compared is not None:
-        files[beside] = compared
-    if not files:
+    charts: dict[Path, Chart] = {}
+    for number, run in enumerate(reported, 1):
+        place = folder if len(reported) == 1 else folder / f"{number}-{run.name}"
+        charts |= {place / f"{chart.key}.{kind}": chart for chart in run_charts(run)}
+    if len(runs) > 1:
+        compared = comparison_curves(group_runs(reported))
+        charts[folder / f"{compared.key}.{kind}"] = compared
+    drawn = {path: chart for path, chart in charts.items() if chart.views}
+    if not drawn:
         raise DiscrimLossError("there is nothing to draw: no epoch has ended")
+    _check_free(list(drawn), overwrite)
     with writing(str(folder), "name another place with --out"):
-        for path, content in files.items():
+        for path, chart in drawn.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as unfinished:
-                unfinished.write_bytes(content)
-    typer.echo(f"{len(files)} figures: {folder}")
+                unfinished.write_bytes(figure_file(chart, kind))
+    typer.echo(f"{len(drawn)} figures: {folder}")
 
 
 def _check_runs(runs: list[Path]) -> None:

@@ -13,5 +13,5 @@ def reproduce(context: typer.Context) -> None:
     """Moved in 0.2: run `python -m benchmarks.paper` from a clone of the repository."""
     raise CommandError(
         "the paper's tables have left the package: clone the repository, install it with the "
-        "extras train and report, and run `python -m benchmarks.paper` there"
+        "extras train and bench, and run `python -m benchmarks.paper` there"
     )

@@ -10,8 +10,14 @@ from torch import Tensor
 
 from discrimloss.data.base import DataError, Split, TaskData, datasets
 from discrimloss.data.images import ImageFiles, ImagePreparation
-from discrimloss.data.layout import Layout, find_files
-from discrimloss.data.obtain import ByHand, KnownFile, in_folder, obtained
+from discrimloss.data.published_files import (
+    ByHand,
+    KnownFile,
+    Layout,
+    find_files,
+    in_folder,
+    obtained,
+)
 from discrimloss.options import OptionError
 
 NUM_CLASSES = 14

@@ -5,15 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
-from discrimloss.data.obtain import BuiltIn, obtained
+from discrimloss.data.published_files import BuiltIn, obtained
 
+NUM_DIGITS = 1797
 NUM_CLASSES = 10
 TEST_SHARE = 0.25
 SIDES = (8, 8)
 INK = 16
 """The largest value of a pixel."""
+
+
+def split_rows(split_seed: int) -> tuple[Tensor, Tensor]:
+    """Rows of `sklearn.datasets.load_digits()` that are for training, and those for testing."""
+    order = torch.randperm(NUM_DIGITS, generator=torch.Generator().manual_seed(split_seed))
+    num_test = round(TEST_SHARE * NUM_DIGITS)
+    return order[num_test:], order[:num_test]
 
 
 @datasets.register("digits")
@@ -34,12 +43,11 @@ def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
     pixels, labels = embedded.load_digits(return_X_y=True)
     features = torch.from_numpy(pixels).float() / INK
     target = torch.from_numpy(labels).long()
-    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(split_seed))
-    num_test = round(TEST_SHARE * len(target))
     everything = Split(TensorInputs(features), target)
+    train, test = split_rows(split_seed)
     return TaskData(
-        train=everything.select(order[num_test:]),
-        test=everything.select(order[:num_test]),
+        train=everything.select(train),
+        test=everything.select(test),
         num_classes=NUM_CLASSES,
         input_shape=tuple(features.shape[1:]),
         class_names=tuple(str(digit) for digit in range(NUM_CLASSES)),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
-from discrimloss.data.obtain import BuiltIn, obtained
+from discrimloss.data.published_files import BuiltIn, obtained
 
 NUM_DIGITS = 10
 PADDING = 10  # behind the digits 0 to 9

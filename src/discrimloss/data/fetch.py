@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import shutil
+import tarfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from discrimloss.data.base import DataError
-from discrimloss.data.check import State, are_complete, check_file, check_forms, checksum_of
 from discrimloss.data.download import MirrorError, Progress, ResumingDownloader
-from discrimloss.data.obtain import Download, KnownFile, RemoteFile
-from discrimloss.data.unpack import set_aside, unpack
+from discrimloss.data.published_files import (
+    Download,
+    Form,
+    KnownFile,
+    RemoteFile,
+    State,
+    are_complete,
+    check_file,
+    check_forms,
+    checksum_of,
+)
+
+STAGING = ".unpacking-"
 
 
 @dataclass(frozen=True)
@@ -42,19 +55,22 @@ def fetch(
     on_progress: Progress = lambda name, done, total: None,
     wait: Callable[[float], None] = time.sleep,
 ) -> Iterator[Fetched]:
-    """Download what is missing or wrong below `directory`, a file at a time.
+    """Download the missing and wrong files below `directory`, one at a time.
 
-    No file has its final name before its checksum matched. A `DataError` says what went wrong; what
-    was downloaded until then stays for the next call.
+    A file gets its final name only after its checksum matched. What was downloaded before an error
+    stays for the next call.
 
     Args:
         download: which files.
-        directory: made if it is not there.
+        directory: created if it does not exist.
         on_progress: see `discrimloss.data.download.Progress`.
-        wait: sleeps between the tries of one address.
+        wait: sleeps between the attempts at one address.
+
+    Raises:
+        DataError: no mirror has the file, there is too little space, or nothing can be written.
     """
     for file in download.files:
-        with _write_errors_told(directory):
+        with _describe_write_errors(directory):
             fetched = _fetch_file(file, directory, on_progress, wait)
         yield fetched
 
@@ -69,7 +85,7 @@ def _fetch_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = [set_aside(target)] if check_file(file, directory).is_wrong else []
     _check_space(file, target)
-    with TemporaryFile(dir=target.parent):  # whether anything can be written, before it is sent
+    with TemporaryFile(dir=target.parent):  # find out that nothing can be written before a download
         pass
     url = None
     if check_file(file, directory, read=False).state is State.MISSING:
@@ -77,12 +93,12 @@ def _fetch_file(
     checksum = checksum_of(target) if file.checksum is None else None
     if file.contents:
         aside += unpack(target, directory, file.contents)
-        if url is not None:  # an archive that a person put there is theirs
+        if url is not None:  # an archive that the user put there stays
             target.unlink()
     return Fetched(file.path, url, checksum, tuple(aside))
 
 
-def _there_before(form: Sequence[KnownFile], directory: Path) -> Fetched:
+def _there_before(form: Form, directory: Path) -> Fetched:
     first = form[0]
     if len(form) > 1:
         return Fetched(str(PurePosixPath(first.path).parent), None)
@@ -94,11 +110,11 @@ def _download(
     file: RemoteFile, target: Path, on_progress: Progress, wait: Callable[[float], None]
 ) -> str:
     """Try one mirror after the other; returns the one that had the file."""
-    part = target.with_name(f"{target.name}.part")
+    partial = target.with_name(f"{target.name}.part")
     failures = []
     for url in file.urls:
         downloader = ResumingDownloader(
-            part,
+            partial,
             size=file.size,
             resume=file.checksum is not None,
             on_progress=on_progress,
@@ -109,7 +125,7 @@ def _download(
             return url
         except MirrorError as error:
             failures.append(f"{url} {error}")
-    kept = part.stat().st_size if part.exists() else 0
+    kept = partial.stat().st_size if partial.exists() else 0
     hint = f"; {kept:,} bytes are kept: run the command again to go on" if kept else ""
     raise DataError(f"cannot download {file.path}: {', '.join(failures)}{hint}")
 
@@ -119,7 +135,7 @@ def _download_from(
 ) -> None:
     if _retrieve(url, file, target, downloader):
         return
-    # The fault may lie in a part that was there before: once more, from the start.
+    # The fault may lie in bytes that were there before: once more, from the start.
     if downloader.resumed and _retrieve(url, file, target, downloader):
         return
     raise MirrorError("sent a file with a wrong checksum, which was deleted")
@@ -139,7 +155,7 @@ def _retrieve(url: str, file: RemoteFile, target: Path, downloader: ResumingDown
         pooch.retrieve(
             url, file.checksum, fname=target.name, path=target.parent, downloader=downloader
         )
-    except ValueError:  # the only one that pooch raises here: the checksum differs
+    except ValueError:  # pooch raises it only where the checksum differs
         return False
     finally:
         logger.setLevel(level)
@@ -147,8 +163,8 @@ def _retrieve(url: str, file: RemoteFile, target: Path, downloader: ResumingDown
 
 
 def _check_space(file: RemoteFile, target: Path) -> None:
-    part = target.with_name(f"{target.name}.part")
-    there = sum(path.stat().st_size for path in (part, target) if path.exists())
+    partial = target.with_name(f"{target.name}.part")
+    there = sum(path.stat().st_size for path in (partial, target) if path.exists())
     unpacked = sum(known.size or 0 for known in file.contents)
     needed = max(0, (file.size or 0) - there) + unpacked
     free = shutil.disk_usage(target.parent).free
@@ -160,7 +176,7 @@ def _check_space(file: RemoteFile, target: Path) -> None:
 
 
 @contextmanager
-def _write_errors_told(directory: Path) -> Iterator[None]:
+def _describe_write_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -171,3 +187,62 @@ def _write_errors_told(directory: Path) -> Iterator[None]:
             else "name a data directory you may write to"
         )
         raise DataError(f"cannot write to {directory} ({reason}): {hint}") from error
+
+
+def unpack(archive: Path, directory: Path, contents: Sequence[KnownFile]) -> list[Path]:
+    """Unpack a ``.tar.gz`` into `directory`: all of it or nothing, over no file that is there.
+
+    Args:
+        archive: is not changed.
+        directory: where the archive's own directories go.
+        contents: files that must be in it. Wrong files of these names that are already there are
+            kept beside the right ones, with `set_aside`; all others stay untouched.
+
+    Returns:
+        The new names of files that were wrong.
+    """
+    # On the same file system as the result, so that moving it cannot fail half-way.
+    with TemporaryDirectory(prefix=STAGING, dir=directory) as staging:
+        _extract(archive, Path(staging))
+        for known in contents:
+            found = check_file(known, Path(staging))
+            if found.state is not State.PRESENT:
+                raise DataError(f"{archive} is not what was published: {found}")
+        wrong = [known for known in contents if check_file(known, directory).is_wrong]
+        aside = [set_aside(directory / known.path) for known in wrong]
+        _move(Path(staging), directory)
+        return aside
+
+
+def set_aside(file: Path) -> Path:
+    """Rename a wrong file, so that no loader reads it."""
+    return file.replace(file.with_name(f"{file.name}.bad"))
+
+
+def _extract(archive: Path, directory: Path) -> None:
+    if not hasattr(tarfile, "data_filter"):
+        raise DataError(
+            f"this version of Python cannot unpack {archive} safely: update Python, "
+            "or unpack it yourself"
+        )
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            tar.extractall(directory, filter="data")
+    except tarfile.FilterError as error:
+        raise DataError(
+            f"{archive} was not unpacked, because it holds an unsafe entry: {error}"
+        ) from error
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{archive} cannot be unpacked ({error}): delete it and fetch it again"
+        ) from error
+
+
+def _move(staging: Path, directory: Path) -> None:
+    """Move everything that is not yet there: new directories at once, files of old ones singly."""
+    for entry in sorted(staging.iterdir()):
+        target = directory / entry.name
+        if not target.exists():
+            entry.replace(target)
+        elif entry.is_dir() and target.is_dir():
+            _move(entry, target)

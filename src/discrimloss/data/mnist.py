@@ -11,8 +11,15 @@ from torch import Tensor
 
 from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, datasets
 from discrimloss.data.images import ImagePreparation
-from discrimloss.data.layout import Layout, find_files
-from discrimloss.data.obtain import Download, KnownFile, RemoteFile, in_folder, obtained
+from discrimloss.data.published_files import (
+    Download,
+    KnownFile,
+    Layout,
+    RemoteFile,
+    find_files,
+    in_folder,
+    obtained,
+)
 
 NUM_CLASSES = 10
 MEAN, STD = (0.1307,), (0.3081,)

@@ -1,4 +1,4 @@
-"""Label noise: makes a known share of labels wrong, and keeps what they were.
+"""Label noise: makes a known fraction of the labels wrong, and keeps the clean ones.
 
 >>> import torch
 >>> from discrimloss.data import noise
@@ -9,27 +9,19 @@
 >>> labels.transitions.sum(dim=1)  # of the true classes
 tensor([5, 3, 2])
 
-Shares are exact: a rate times the number of samples is rounded to a whole number (`round`), and
-exactly so many are chosen. Labels and generator are on the CPU.
+Rates are exact: a rate times the number of samples is rounded to a whole number (`round`), and
+exactly that many samples are chosen. Labels and generator are on the CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from discrimloss.data.instance_noise import instance
 from discrimloss.data.label_file import is_integer, read_label_file
-from discrimloss.data.noisy_labels import (
-    NoisyLabels,
-    check_classes,
-    check_numbers,
-    check_range,
-    check_shape,
-    num_samples_of,
-)
 
 __all__ = [
     "CIFAR10_LOOK_ALIKES",
@@ -49,25 +41,65 @@ NOISE_KINDS = ("none", "symmetric", "permuted", "asymmetric", "pair", "instance"
 CIFAR10_LOOK_ALIKES = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}
 """The usual map for `asymmetric` noise on CIFAR-10 (Patrini et al., 2017): truck to automobile,
 bird to airplane, deer to horse, cat and dog to each other."""
+FLIP_RATE_SPREAD = 0.1
+ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class NoisyLabels:
+    """Given labels, of which some are wrong, and the clean labels."""
+
+    target: Tensor
+    """Shape (samples,): the labels as given, for training."""
+    clean_target: Tensor
+    """Shape (samples,): the labels before the noise. For evaluation only."""
+    num_classes: int | None
+    """None for a regression."""
+
+    def select(self, index: Tensor) -> NoisyLabels:
+        """The labels of these samples, in this order."""
+        return NoisyLabels(self.target[index], self.clean_target[index], self.num_classes)
+
+    @property
+    def is_wrong(self) -> Tensor:
+        """Shape (samples,): which of the given labels are wrong. For evaluation only."""
+        return self.target != self.clean_target
+
+    @property
+    def rate(self) -> float:
+        """The fraction of labels that are wrong. For evaluation only."""
+        return int(self.is_wrong.sum()) / max(len(self.target), 1)
+
+    @property
+    def transitions(self) -> Tensor | None:
+        """Shape (classes, classes), int64: how many samples of each class were given which label.
+
+        Rows are the true classes, columns the given ones. None for a regression. For evaluation
+        only.
+        """
+        if self.num_classes is None:
+            return None
+        cell = self.clean_target * self.num_classes + self.target
+        return torch.bincount(cell, minlength=self.num_classes**2).view(self.num_classes, -1)
 
 
 def symmetric(
     clean_target: Tensor, rate: float, generator: torch.Generator, num_classes: int | None = None
 ) -> NoisyLabels:
-    """Noise of which every other label is as likely.
+    """Noise with every other label equally likely.
 
-    Exactly ``round(rate * samples)`` labels are wrong. Of a class, the wrong label is any other
-    class. Of a number, it is the label of any other sample whose number differs, so that numbers
-    that are frequent in the data are frequent among the wrong labels, too.
+    Exactly ``round(rate * samples)`` labels are wrong. In a classification the wrong label is any
+    other class. In a regression it is the target of another sample with a different value, so that
+    values that are frequent in the data are frequent among the wrong targets, too.
 
     Args:
-        clean_target: shape (samples,), int64 classes, or floating point numbers.
-        rate: the share of all samples that is made wrong.
+        clean_target: shape (samples,), int64 classes, or floating point regression targets.
+        rate: the fraction of all samples that is made wrong.
         generator: what is drawn from.
         num_classes: None for a regression.
     """
     if num_classes is None:
-        return _symmetric_numbers(clean_target, rate, generator)
+        return _symmetric_regression(clean_target, rate, generator)
     check_classes(clean_target, num_classes, "symmetric")
     num_wrong = num_samples_of(rate, len(clean_target))
     chosen = torch.randperm(len(clean_target), generator=generator)[:num_wrong]
@@ -77,15 +109,15 @@ def symmetric(
     return NoisyLabels(target, clean_target, num_classes)
 
 
-def _symmetric_numbers(
+def _symmetric_regression(
     clean_target: Tensor, rate: float, generator: torch.Generator
 ) -> NoisyLabels:
-    check_numbers(clean_target)
+    check_regression_targets(clean_target)
     num_wrong = num_samples_of(rate, len(clean_target))
     chosen = torch.randperm(len(clean_target), generator=generator)[:num_wrong]
     draw = torch.rand(num_wrong, generator=generator, dtype=torch.float64)
-    # Sorted, the samples with the same number are a block. A place among the samples outside of a
-    # sample's own block is a place among all of them, once the block is jumped over.
+    # Sorted, the samples with the same value are a block. A position among the samples outside of a
+    # sample's own block becomes a position among all of them by skipping that block.
     numbers, order = clean_target.sort()
     _, block, size = torch.unique_consecutive(numbers, return_inverse=True, return_counts=True)
     if num_wrong and len(size) == 1:
@@ -108,20 +140,20 @@ def _symmetric_numbers(
 def permuted(
     clean_target: Tensor, rate: float, generator: torch.Generator, num_classes: int | None = None
 ) -> NoisyLabels:
-    """Noise that only moves labels: those of the chosen samples are permuted among them.
+    """Noise that permutes the labels of the chosen samples among them.
 
-    Exactly ``round(rate * samples)`` samples are chosen, and how often each label is given stays as
-    it was. Some of the chosen keep a right label: about one in C, if there are C balanced classes.
-    This is what the released code of DiscrimLoss does.
+    Exactly ``round(rate * samples)`` samples are chosen, and each label stays as frequent as it
+    was. Some of the chosen keep a right label: about one in C, if there are C balanced classes.
+    The released code of DiscrimLoss does this.
 
     Args:
-        clean_target: shape (samples,), int64 classes, or floating point numbers.
-        rate: the share of all samples that is chosen.
+        clean_target: shape (samples,), int64 classes, or floating point regression targets.
+        rate: the fraction of all samples that is chosen.
         generator: what is drawn from.
         num_classes: None for a regression.
     """
     if num_classes is None:
-        check_numbers(clean_target)
+        check_regression_targets(clean_target)
     else:
         check_classes(clean_target, num_classes, "permuted")
     num_chosen = num_samples_of(rate, len(clean_target))
@@ -138,19 +170,19 @@ def asymmetric(
     num_classes: int | None,
     mapping: Mapping[int, int] | None = None,
 ) -> NoisyLabels:
-    """Noise that takes a class for one certain other class.
+    """Noise that mistakes a class for one certain other class.
 
-    The rate is of the samples that can be wrong, as is the custom: of all samples, if every class
-    is mapped, but with `CIFAR10_LOOK_ALIKES`, which leaves half of the classes alone, a rate of 0.4
-    makes 20 % of CIFAR-10 wrong. Exactly ``round(rate * samples of mapped classes)`` are.
+    As is the custom, the rate is relative to the samples of mapped classes. `CIFAR10_LOOK_ALIKES`
+    maps half of the classes, so a rate of 0.4 makes 20 % of CIFAR-10 wrong. Exactly
+    ``round(rate * samples of mapped classes)`` labels are wrong.
 
     Args:
         clean_target: shape (samples,), int64.
-        rate: the share of the samples of mapped classes that is made wrong.
+        rate: the fraction of the samples of mapped classes that is made wrong.
         generator: what is drawn from.
         num_classes: how many classes there are.
-        mapping: what a class is taken for; classes that are not in it stay right. Without, every
-            class is taken for the next, and the last for the first ("pair flip").
+        mapping: from a class to the one it is mistaken for; other classes stay right. By default
+            every class is mistaken for the next, and the last for the first ("pair flip").
     """
     num_classes = check_classes(clean_target, num_classes, "asymmetric")
     taken_for = torch.arange(num_classes)
@@ -183,7 +215,7 @@ def _checked_mapping(mapping: Mapping[int, int] | None, num_classes: int) -> dic
 
 
 def human(clean_target: Tensor, labels: Tensor, num_classes: int | None) -> NoisyLabels:
-    """Labels that people gave, e.g. CIFAR-10N's: see `read_label_file`.
+    """Labels from human annotators, e.g. CIFAR-10N's: see `read_label_file`.
 
     Args:
         clean_target: shape (samples,), int64.
@@ -199,3 +231,135 @@ def human(clean_target: Tensor, labels: Tensor, num_classes: int | None) -> Nois
     target = labels.to(torch.int64, copy=True)
     check_range(target, num_classes, "labels")
     return NoisyLabels(target, clean_target, num_classes)
+
+
+def instance(
+    clean_target: Tensor,
+    rate: float,
+    generator: torch.Generator,
+    num_classes: int | None,
+    features: Tensor,
+) -> NoisyLabels:
+    """Noise that depends on the features of a sample (Xia et al., 2020: part-dependent noise).
+
+    As published, every sample has a flip rate from a normal distribution around `rate` (standard
+    deviation 0.1, truncated to 0 and 1), and every class a standard normal projection of the
+    features onto the classes. The softmax of a sample's projection, without its own class, is the
+    distribution of its wrong label. Similar samples are thus mistaken for the same class.
+
+    The published recipe flips each label independently. Here exactly ``round(rate * samples)``
+    labels are wrong, and a sample is among them about in proportion to its flip rate.
+
+    Args:
+        clean_target: shape (samples,), int64.
+        rate: the fraction of all samples that is made wrong.
+        generator: what is drawn from.
+        num_classes: how many classes there are.
+        features: shape (samples, features), floating point, e.g. the normalised pixels. Their scale
+            matters: the longer a sample's vector, the more certain its wrong label.
+    """
+    num_classes = check_classes(clean_target, num_classes, "instance")
+    num_wrong = num_samples_of(rate, len(clean_target))
+    _check_features(features, len(clean_target))
+
+    flip_rates = truncated_normal(rate, len(clean_target), generator)
+    chosen = choose_in_proportion(flip_rates, num_wrong, generator)
+    # The largest of the logits plus Gumbel noise is a draw from their softmax.
+    uniform = torch.rand(num_wrong, num_classes, generator=generator)
+    gumbel = -(-uniform.clamp_min(torch.finfo(uniform.dtype).tiny).log()).log()
+
+    target = clean_target.clone()
+    clean_of_chosen = clean_target[chosen]
+    for label in range(num_classes):
+        # Class by class and some rows at a time, so that neither all projections nor a copy of the
+        # features is in memory.
+        projection = torch.randn(features.shape[1], num_classes, generator=generator)
+        of_label = (clean_of_chosen == label).nonzero().flatten()
+        for rows in torch.split(of_label, ROWS_AT_ONCE):
+            logits = features[chosen[rows]].to(projection.dtype) @ projection
+            if not logits.isfinite().all():
+                raise ValueError("features hold numbers that are not finite, or far too large")
+            scores = logits + gumbel[rows]
+            scores[:, label] = -torch.inf
+            target[chosen[rows]] = scores.argmax(dim=1)
+    return NoisyLabels(target, clean_target, num_classes)
+
+
+def truncated_normal(mean: float, number: int, generator: torch.Generator) -> Tensor:
+    """Shape (number,), float64: normal with standard deviation 0.1, truncated to [0, 1]."""
+    ends = (torch.tensor([0.0, 1.0], dtype=torch.float64) - mean) / FLIP_RATE_SPREAD
+    low, high = torch.special.ndtr(ends)
+    uniform = torch.rand(number, generator=generator, dtype=torch.float64)
+    standard: Tensor = torch.special.ndtri(low + (high - low) * uniform)
+    return standard.mul(FLIP_RATE_SPREAD).add(mean).clamp(0, 1)
+
+
+def choose_in_proportion(weights: Tensor, number: int, generator: torch.Generator) -> Tensor:
+    """Exactly `number` different positions, each about as likely as its weight says.
+
+    Independent draws choose a sample of weight w if a uniform u is below w, that is if u/w is below
+    1. Taking the smallest u/w instead makes the number exact (Ohlsson, 1998: sequential Poisson
+    sampling).
+    """
+    uniform = torch.rand(len(weights), generator=generator, dtype=torch.float64)
+    ratio = uniform / weights.clamp_min(torch.finfo(weights.dtype).tiny)
+    return ratio.argsort()[:number]
+
+
+def _check_features(features: Tensor, num_samples: int) -> None:
+    if not features.is_floating_point():
+        raise ValueError(f"features must hold floating point numbers, not {features.dtype}")
+    if features.dim() != 2 or len(features) != num_samples:
+        raise ValueError(
+            f"features must have shape ({num_samples}, features), not {tuple(features.shape)}"
+        )
+
+
+def num_samples_of(rate: float, num_samples: int) -> int:
+    """`rate` times the number of samples, rounded half to even."""
+    if not 0 <= rate <= 1:  # also true of NaN
+        raise ValueError(f"rate must be between 0 and 1, not {rate}")
+    return round(rate * num_samples)
+
+
+def check_classes(clean_target: Tensor, num_classes: int | None, kind: str) -> int:
+    """Check int64 classes in range, or raise a `ValueError`; returns the number of classes."""
+    if num_classes is None:
+        raise ValueError(
+            f"{kind} noise is for classes: for a regression there are symmetric and permuted"
+        )
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, not {num_classes}")
+    if clean_target.dtype != torch.int64:
+        raise ValueError(f"clean_target must hold int64 classes, not {clean_target.dtype}")
+    check_shape(clean_target, "clean_target")
+    check_range(clean_target, num_classes, "clean_target")
+    return num_classes
+
+
+def check_regression_targets(clean_target: Tensor) -> None:
+    """Check finite regression targets, or raise a `ValueError`."""
+    if not clean_target.is_floating_point():
+        raise ValueError(
+            f"clean_target of a regression must hold floating point numbers, not "
+            f"{clean_target.dtype}: for classes, give num_classes"
+        )
+    check_shape(clean_target, "clean_target")
+    if not clean_target.isfinite().all():
+        raise ValueError("clean_target holds numbers that are not finite")
+
+
+def check_shape(labels: Tensor, name: str) -> None:
+    """Check that there is one label per sample, or raise a `ValueError`."""
+    if labels.dim() != 1:
+        raise ValueError(f"{name} must have shape (samples,), not {tuple(labels.shape)}")
+
+
+def check_range(labels: Tensor, num_classes: int, name: str) -> None:
+    """Check that all labels are classes; a `ValueError` names the first that is not."""
+    outside = ((labels < 0) | (labels >= num_classes)).nonzero().flatten()
+    if len(outside):
+        first = int(outside[0])
+        raise ValueError(
+            f"{name}[{first}] is {int(labels[first])}, but classes are 0 to {num_classes - 1}"
+        )

@@ -9,10 +9,8 @@ from pathlib import Path
 import torch
 
 from discrimloss.data.base import DataError, Split, TaskData, datasets
-from discrimloss.data.decoding import decode_all
-from discrimloss.data.images import ImagePreparation, SharedRows
-from discrimloss.data.layout import listed, no_data
-from discrimloss.data.obtain import ByHand, KnownFile, obtained
+from discrimloss.data.images import ImagePreparation, SharedRows, decode_all
+from discrimloss.data.published_files import ByHand, KnownFile, listed, no_data, obtained
 from discrimloss.options import OptionError
 
 FOLDERS = ("UTKFace", "utkface", "UTKFace/UTKFace", ".")

@@ -1,45 +1,86 @@
-"""Cross-entropy and DiscrimLoss, trained side by side.
+"""Cross-entropy and DiscrimLoss on the recipe `digits`, then an audit of the same digits.
 
-Both start from the same weights and see the same wrong labels in the same batches at the same
-learning rates. One line differs: what becomes of the losses of a batch (see `train`).
+Both methods get the same initial weights, wrong labels, batches and learning rates in a seed.
 """
 
 from __future__ import annotations
 
-import copy
-import math
+import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
 
-from discrimloss import DiscrimLoss, Verdicts
-from discrimloss.demo.digits import NUM_CLASSES, NUM_PIXELS, NoisyDigits, noisy_digits
+from discrimloss import Verdicts
+from discrimloss.auditing.audit import audit
+from discrimloss.data.base import TaskData
+from discrimloss.data.digits import SIDES, split_rows
+from discrimloss.data.noise import NoisyLabels
+from discrimloss.errors import DiscrimLossError
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.recipes import load_recipe
+from discrimloss.training.config import RunConfig
+from discrimloss.training.grid import Job, run_jobs
+from discrimloss.training.labels import make_labels
+from discrimloss.training.methods.base import Method
+from discrimloss.training.run import RunRequest, load_data, train_run
+from discrimloss.training.seeds import derived_generator
 
-HIDDEN_UNITS = 256
-BATCH_SIZE = 64
-LEARNING_RATE = 0.1
-MOMENTUM = 0.9
+METHODS = ("plain", "discrimloss")
+MOST_PROCESSES = 4
+SOURCE = "digits.npz"
+AUDIT = "audit"
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What one seed measures. Shares, from 0 to 1; None where there is nothing to count."""
+class NoisyDigits:
+    """The digits of a run: a training set with wrong labels, and a clean test set."""
+
+    config: RunConfig
+
+    @cached_property
+    def task(self) -> TaskData:
+        """Pixels and clean labels."""
+        return load_data(self.config, Path())
+
+    @cached_property
+    def labels(self) -> NoisyLabels:
+        """Given and clean training labels; the clean ones are for evaluation only."""
+        generator = derived_generator(self.config.seed, "noise")
+        return make_labels(self.config.noise, self.task, generator)
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Shape (train,): rows of the training samples in `sklearn.datasets.load_digits()`."""
+        rows: npt.NDArray[np.int64] = split_rows(self.config.data.options["split_seed"])[0].numpy()
+        return rows
+
+    @cached_property
+    def images(self) -> npt.NDArray[np.float32]:
+        """Shape (train, 8, 8): the training images, from 0 (paper) to 1 (ink)."""
+        pixels = self.task.train.inputs.rows(torch.arange(len(self.task.train)))
+        images: npt.NDArray[np.float32] = pixels.reshape(-1, *SIDES).numpy()
+        return images
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is measured in one seed. Fractions from 0 to 1; None where there is nothing to count."""
 
     cross_entropy_accuracy: float
     """On the test set, after the last epoch."""
     discrimloss_accuracy: float
     """On the test set, after the last epoch."""
     recall: float | None
-    """How many of the wrong labels were flagged."""
+    """Fraction of the wrong labels that are flagged."""
     precision: float | None
-    """How many of the flagged labels are wrong."""
+    """Fraction of the flagged labels that are wrong."""
     true_noise_rate: float
     estimated_noise_rate: float
     wrong_labels: int
@@ -47,162 +88,117 @@ class Figures:
     flagged_and_wrong: int
 
 
+VALUE_NAMES = tuple(field.name for field in fields(Values))
+
+
 @dataclass(frozen=True)
 class SeedRun:
-    """Everything about one seed."""
+    """The verdicts of one seed beside its digits."""
 
-    seed: int
-    figures: Figures
     digits: NoisyDigits
+    values: Values
     verdicts: Verdicts
-    """Of the training samples, after the last epoch."""
-    suggested: npt.NDArray[np.int64]
-    """Shape (train,): what the model trained with DiscrimLoss sees in each training image."""
-
-    @property
-    def flagged(self) -> npt.NDArray[np.bool_]:
-        """Shape (train,): which labels the verdicts call incorrect."""
-        flagged: npt.NDArray[np.bool_] = self.verdicts.label == "incorrect"
-        return flagged
+    """Of DiscrimLoss after the last epoch, with the labels that its network suggests."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """All seeds: the figures of each, and everything about the first."""
+    """The values of all seeds, and everything about the first."""
 
     noise: float
     epochs: int
     seeds: tuple[int, ...]
-    figures: tuple[Figures, ...]
+    values: tuple[Values, ...]
     first: SeedRun
 
     def per_seed(self, name: str) -> list[float | None]:
-        """One of the `Figures`, for every seed."""
-        return [getattr(figures, name) for figures in self.figures]
+        """One of the `Values`, for every seed."""
+        return [getattr(values, name) for values in self.values]
 
 
 def run_experiment(
     noise: float,
     epochs: int,
     seeds: Sequence[int],
-    on_epoch: Callable[[], None] = lambda: None,
+    on_run: Callable[[], None] = lambda: None,
 ) -> Experiment:
-    """Run every seed, one after the other; `on_epoch` is called twice for each of their epochs."""
-    first, figures = None, []
-    with one_thread():
-        for seed in seeds:
-            run = run_seed(seed, noise, epochs, on_epoch)
-            first = first or run
-            figures.append(run.figures)
-    if first is None:
-        raise ValueError("seeds must hold at least one seed")
-    return Experiment(noise, epochs, tuple(seeds), tuple(figures), first)
+    """Train both methods in every seed; `on_run` is called after each training.
+
+    Raises:
+        DiscrimLossError: a training failed.
+        Interrupted: on Ctrl-C or SIGTERM.
+    """
+    jobs = [
+        Job(f"{method} {seed}", train_digits, (demo_config(method, seed, noise, epochs),))
+        for seed in seeds
+        for method in METHODS
+    ]
+    processes = min(len(jobs), os.cpu_count() or 1, MOST_PROCESSES)
+    found: dict[str, tuple[float, Verdicts]] = {}
+    for result in run_jobs(jobs, processes, lambda _: on_run()):
+        if result.error is not None:
+            raise DiscrimLossError(f"the training {result.job.name} failed: {result.error}")
+        found[result.job.name] = result.value
+    runs = []
+    for seed in seeds:
+        plain, ours = (found[f"{method} {seed}"] for method in METHODS)
+        digits = NoisyDigits(demo_config("discrimloss", seed, noise, epochs))
+        values = _evaluate(digits, plain[0], ours[0], ours[1])
+        runs.append(SeedRun(digits, values, ours[1]))
+    return Experiment(noise, epochs, tuple(seeds), tuple(run.values for run in runs), runs[0])
 
 
-def run_seed(
-    seed: int, noise: float, epochs: int, on_epoch: Callable[[], None] = lambda: None
-) -> SeedRun:
-    """Train both ways on the same data, then compare with the truth."""
-    generator = torch.Generator().manual_seed(seed)
-    digits = noisy_digits(noise, generator)
-    num_samples = len(digits.target)
-    untrained = make_network(generator)
-    orders = [torch.randperm(num_samples, generator=generator) for _ in range(epochs)]
+def demo_config(method: str, seed: int, noise: float, epochs: int) -> RunConfig:
+    """The recipe `digits`, with a split into training and test digits for each seed."""
+    settings = [f"method={method}", f"seed={seed}", f"data.split_seed={seed}", "threads=1"]
+    settings += [f"noise.rate={noise}", f"epochs={epochs}", "tensorboard=false"]
+    return load_recipe("digits", settings)
 
-    baseline = copy.deepcopy(untrained)
-    train(baseline, digits.images, digits.target, orders, None, on_epoch)
 
-    network = copy.deepcopy(untrained)
-    criterion = DiscrimLoss(num_samples, epochs)
-    train(network, digits.images, digits.target, orders, criterion, on_epoch)
-    verdicts = criterion.verdicts()
+def train_digits(config: RunConfig) -> tuple[float, Verdicts]:
+    """Train a run in memory; returns its test accuracy, from 0 to 1, and its verdicts."""
+    digits = NoisyDigits(config)
 
-    # From here on, and not before, clean labels are looked at.
-    wrong = digits.is_wrong.numpy()
-    flagged = verdicts.label == "incorrect"
+    def judge(method: Method) -> Verdicts:
+        given = digits.labels.target
+        network = method.networks[0].eval()
+        with torch.no_grad():
+            logits = network(digits.task.train.inputs.rows(torch.arange(len(given))))
+        verdicts = method.verdicts()
+        assert verdicts is not None  # both methods keep losses
+        best = logits.argmax(1)
+        best_other = logits.scatter(1, given[:, None], -torch.inf).argmax(1)
+        is_flagged = torch.from_numpy(verdicts.verdict == "incorrect")
+        return replace(
+            verdicts,
+            ids=digits.rows.tolist(),
+            given_label=given.numpy(),
+            suggested_label=torch.where(is_flagged, best_other, best).numpy(),
+        )
+
+    trained = train_run(RunRequest(config, Path(), None), task=digits.task, judge=judge)
+    assert trained.verdicts is not None
+    return trained.summary["test"]["last"] / 100, trained.verdicts
+
+
+def _evaluate(digits: NoisyDigits, plain: float, ours: float, verdicts: Verdicts) -> Values:
+    """Compare with the clean labels, which training does not see."""
+    wrong = digits.labels.is_wrong.numpy()
+    flagged = verdicts.verdict == "incorrect"
     num_wrong, num_flagged = int(wrong.sum()), int(flagged.sum())
     num_both = int((wrong & flagged).sum())
-    figures = Figures(
-        cross_entropy_accuracy=accuracy(baseline, digits.test_images, digits.test_target),
-        discrimloss_accuracy=accuracy(network, digits.test_images, digits.test_target),
+    assert verdicts.noise_rate is not None  # every sample was seen
+    return Values(
+        cross_entropy_accuracy=plain,
+        discrimloss_accuracy=ours,
         recall=num_both / num_wrong if num_wrong else None,
         precision=num_both / num_flagged if num_flagged else None,
-        true_noise_rate=num_wrong / num_samples,
-        estimated_noise_rate=verdicts.noise_rate or 0.0,
+        true_noise_rate=num_wrong / len(wrong),
+        estimated_noise_rate=verdicts.noise_rate,
         wrong_labels=num_wrong,
         flagged_labels=num_flagged,
         flagged_and_wrong=num_both,
     )
-    return SeedRun(seed, figures, digits, verdicts, predict(network, digits.images).numpy())
-
-
-def make_network(generator: torch.Generator) -> nn.Module:
-    """Two layers, initialised as PyTorch does, but from `generator` and not the global seed."""
-    hidden = nn.Linear(NUM_PIXELS, HIDDEN_UNITS, device="meta").to_empty(device="cpu")
-    output = nn.Linear(HIDDEN_UNITS, NUM_CLASSES, device="meta").to_empty(device="cpu")
-    for layer in (hidden, output):
-        bound = 1 / math.sqrt(layer.in_features)
-        for parameter in layer.parameters():
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
-    return nn.Sequential(hidden, nn.ReLU(), output)
-
-
-def train(
-    network: nn.Module,
-    images: Tensor,
-    target: Tensor,
-    orders: Sequence[Tensor],
-    criterion: DiscrimLoss | None,
-    on_epoch: Callable[[], None],
-) -> None:
-    """Train in place.
-
-    Args:
-        network: maps images to logits.
-        images: shape (samples, pixels).
-        target: shape (samples,), the given labels.
-        orders: for each epoch, the order in which it visits the samples.
-        criterion: None trains with plain cross-entropy.
-        on_epoch: called after every epoch.
-    """
-    optimizer = torch.optim.SGD(network.parameters(), LEARNING_RATE, MOMENTUM)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(orders))
-    for epoch, order in enumerate(orders, start=1):
-        if criterion is not None:
-            criterion.set_epoch(epoch)
-        # With data this small, a DataLoader over an IndexedDataset would take longer than the
-        # training. Slices of a permutation are the same thing: they are the samples' indices.
-        for index in torch.split(order, BATCH_SIZE):
-            losses = F.cross_entropy(network(images[index]), target[index], reduction="none")
-            loss = losses.mean() if criterion is None else criterion(losses, index)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        schedule.step()
-        on_epoch()
-
-
-@torch.no_grad()
-def predict(network: nn.Module, images: Tensor) -> Tensor:
-    """The most likely label of each image."""
-    logits: Tensor = network(images)
-    return logits.argmax(dim=1)
-
-
-def accuracy(network: nn.Module, images: Tensor, clean_target: Tensor) -> float:
-    """Share of images whose most likely label is the clean one."""
-    return int((predict(network, images) == clean_target).sum()) / len(clean_target)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A model this small is slower with more threads, and would sum in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
@@ -214,4 +210,19 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
     )
 
 
-FIGURE_NAMES = tuple(field.name for field in fields(Figures))
+def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> dict[str, Any]:
+    """Write the digits as a user has them, images with labels, and audit them.
+
+    Returns:
+        The summary of the audit.
+    """
+    source = directory / SOURCE
+    with atomic_write(source) as unfinished, unfinished.open("wb") as file:
+        np.savez(
+            file,
+            images=(digits.images * 255).round().astype(np.uint8),
+            labels=digits.labels.target.numpy(),
+            ids=np.array([f"digit {row}" for row in digits.rows]),
+        )
+    out = directory / AUDIT
+    return audit(source, "labels", id="ids", threads=1, out=out, overwrite=overwrite).summary

@@ -15,7 +15,7 @@ COLUMNS = 6
 MOST_PANELS = 24
 DOTS_PER_INCH = 100
 
-# Inches. Everything is placed by hand, so that margins are even whatever the number of panels.
+# Inches. Every panel has a fixed place, so that margins are even for any number of panels.
 WIDTH = 10.0
 MARGIN = 0.4
 HEADER = 0.75
@@ -24,7 +24,7 @@ PANEL = 1.38
 CAPTION = 0.3
 ROW_GAP = 0.15
 
-# Told apart by people who do not tell red from green, too.
+# Distinct for colour-blind readers, too.
 RIGHTLY_FLAGGED = "#009e73"
 WRONGLY_FLAGGED = "#d55e00"
 INK = "#222222"
@@ -33,8 +33,8 @@ QUIET = "#666666"
 
 def save_picture(run: SeedRun, path: Path) -> None:
     """Draw the flagged digits with given and suggested label, worst first, into a PNG file."""
-    worst = run.verdicts.most_suspicious(len(run.verdicts))
-    shown = worst[run.flagged[worst]][:MOST_PANELS]
+    worst = run.verdicts.order
+    shown = worst[run.verdicts.verdict[worst] == "incorrect"][:MOST_PANELS]
     rows = math.ceil(len(shown) / COLUMNS)
     height = MARGIN + HEADER + rows * (CAPTION + PANEL + ROW_GAP) + FOOTER
     figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
@@ -52,10 +52,10 @@ def _write_headline(figure: Figure, height: float, run: SeedRun, num_shown: int)
     headline = (
         f"The {num_shown} most suspicious of {total}" if num_shown else f"None of {total} flagged"
     )
-    figures = run.figures
+    values = run.values
     facts = (
-        f"Made wrong on purpose: {figures.wrong_labels:,}. Flagged: {figures.flagged_labels:,}, "
-        f"of them rightly: {figures.flagged_and_wrong:,}. Seed {run.seed}."
+        f"Made wrong on purpose: {values.wrong_labels:,}. Flagged: {values.flagged_labels:,}, "
+        f"of them rightly: {values.flagged_and_wrong:,}. Seed {run.digits.config.seed}."
     )
     for below_margin, line, size, weight, color in (
         (0.0, headline, 17, "bold", INK),
@@ -71,14 +71,17 @@ def _draw_panel(figure: Figure, height: float, position: int, run: SeedRun, samp
     top = MARGIN + HEADER + row * (CAPTION + PANEL + ROW_GAP) + CAPTION
     bottom = height - top - PANEL
     axes = figure.add_axes((left / WIDTH, bottom / height, PANEL / WIDTH, PANEL / height))
-    image = run.digits.images[sample].numpy().reshape(8, 8)
     # A rim of paper, so that the frame hides no ink.
-    axes.imshow(np.pad(image, 1), cmap="gray_r", vmin=0, vmax=1, interpolation="bicubic")
+    axes.imshow(
+        np.pad(run.digits.images[sample], 1), cmap="gray_r", vmin=0, vmax=1, interpolation="bicubic"
+    )
     axes.set(xticks=[], yticks=[], xlim=(0, 9), ylim=(9, 0))
-    given, suggested = int(run.digits.target[sample]), int(run.suggested[sample])
-    caption = f"given {given} → suggests {suggested}"
+    given, suggested = run.verdicts.given_label, run.verdicts.suggested_label
+    assert given is not None  # the experiment knows both
+    assert suggested is not None
+    caption = f"given {given[sample]} → suggests {suggested[sample]}"
     axes.set_title(caption, loc="left", size=9.2, color=INK, pad=6)
-    is_wrong = bool(run.digits.is_wrong[sample])
+    is_wrong = bool(run.digits.labels.is_wrong[sample])
     for edge in axes.spines.values():
         edge.set(color=RIGHTLY_FLAGGED if is_wrong else WRONGLY_FLAGGED, linewidth=3)
 

@@ -1,21 +1,14 @@
-"""The demo's figures as a table and as files."""
+"""The results of the demo as a table and as files."""
 
 from __future__ import annotations
 
-import csv
 import json
-import platform
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from discrimloss import __version__
-from discrimloss.demo import experiment as settings
-from discrimloss.demo.digits import NUM_CLASSES, NUM_PIXELS
-from discrimloss.demo.experiment import FIGURE_NAMES, Experiment, SeedRun, mean_and_std
+from discrimloss.demo.experiment import VALUE_NAMES, Experiment, mean_and_std
 from discrimloss.demo.picture import save_picture
+from discrimloss.training.records import versions
 
 PICTURE, SUMMARY, TABLE, VERDICTS = "suspicious.png", "summary.json", "table.md", "verdicts.csv"
 
@@ -26,14 +19,14 @@ def write_results(experiment: Experiment, command: str, directory: Path) -> None
     """Write all four files into an existing directory."""
     first = experiment.first
     save_picture(first, directory / PICTURE)
-    _write_verdicts(first, directory / VERDICTS)
+    first.verdicts.to_csv(directory / VERDICTS)
     (directory / TABLE).write_text(markdown_table(experiment, command), encoding="utf-8")
     text = json.dumps(summary(experiment, command), indent=2, allow_nan=False)
     (directory / SUMMARY).write_text(text + "\n", encoding="utf-8")
 
 
 def title(experiment: Experiment) -> str:
-    """What the table is about."""
+    """The title of the table."""
     return (
         f"Handwritten digits, {100 * experiment.noise:g} % wrong labels, "
         f"after {experiment.epochs} epochs"
@@ -83,72 +76,27 @@ def markdown_table(experiment: Experiment, command: str) -> str:
 
 
 def summary(experiment: Experiment, command: str) -> dict[str, Any]:
-    """Every figure, for each seed and over all, and what is needed to make them again."""
-    figures = {}
-    for name in FIGURE_NAMES:
+    """Every value, for each seed and over all, and what is needed to measure them again."""
+    values = {}
+    for name in VALUE_NAMES:
         per_seed = experiment.per_seed(name)
         mean, std = mean_and_std(per_seed)
-        figures[name] = {"mean": mean, "std": std, "per_seed": per_seed}
+        values[name] = {"mean": mean, "std": std, "per_seed": per_seed}
     digits = experiment.first.digits
+    settings = digits.config.as_dict()
     return {
         "command": command,
         "versions": versions(),
         "data": {
             "name": "sklearn.datasets.load_digits",
-            "training_samples": len(digits.target),
-            "test_samples": len(digits.test_target),
+            "training_samples": len(digits.labels.target),
+            "test_samples": 0 if digits.task.test is None else len(digits.task.test),
         },
         "training": {
-            "model": f"MLP {NUM_PIXELS}-{settings.HIDDEN_UNITS}-{NUM_CLASSES}",
-            "optimizer": "SGD",
-            "learning_rate": settings.LEARNING_RATE,
-            "momentum": settings.MOMENTUM,
-            "schedule": "cosine, by epoch",
-            "batch_size": settings.BATCH_SIZE,
+            key: settings[key] for key in ("recipe", "model", "optimizer", "schedule", "batch_size")
         },
         "noise": experiment.noise,
         "epochs": experiment.epochs,
         "seeds": list(experiment.seeds),
-        "figures": figures,
+        "figures": values,
     }
-
-
-def versions() -> dict[str, str]:
-    """What ran."""
-    return {
-        "discrimloss": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-    }
-
-
-def _write_verdicts(run: SeedRun, path: Path) -> None:
-    """One line per training sample, worst first; `index` is its row in `load_digits()`."""
-    verdicts = run.verdicts
-    weight, average_loss = np.asarray(verdicts.weight), np.asarray(verdicts.average_loss)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            (
-                "index",
-                "given_label",
-                "suggested_label",
-                "verdict",
-                "p_incorrect",
-                "weight",
-                "average_loss",
-            )
-        )
-        for sample in verdicts.most_suspicious(len(verdicts)):
-            writer.writerow(
-                (
-                    int(run.digits.index[sample]),
-                    int(run.digits.target[sample]),
-                    int(run.suggested[sample]),
-                    verdicts.verdict[sample],
-                    f"{verdicts.p_incorrect[sample]:.6g}",
-                    f"{weight[sample]:.6g}",
-                    f"{average_loss[sample]:.6g}",
-                )
-            )

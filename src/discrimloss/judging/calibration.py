@@ -29,7 +29,7 @@ from torch.nn.functional import logsigmoid, softplus
 from discrimloss.histogram import finite_range
 from discrimloss.judging.minimizing import minimize
 from discrimloss.judging.verdicts import LARGEST_LOG_ODDS
-from discrimloss.state.shards import WHOLE_TABLE, Shards
+from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
 BINS = 256
 LEARNED_RATIO = 0.03  # losses below this share of the scale are learned

@@ -24,7 +24,7 @@ from discrimloss.judging.verdicts import (
     log_odds,
 )
 from discrimloss.loss import DiscrimLoss
-from discrimloss.state.shards import WHOLE_TABLE, Shards
+from discrimloss.state.exchange import WHOLE_TABLE, Shards
 from discrimloss.state.table import NOT_KNOWN, YES
 
 

@@ -8,9 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discrimloss.losses.backward_correction import BackwardCorrection as BackwardCorrection
     from discrimloss.losses.cross_entropy import CrossEntropy as CrossEntropy
+    from discrimloss.losses.curriculum_loss import CurriculumLoss as CurriculumLoss
+    from discrimloss.losses.data_parameters import DataParameters as DataParameters
+    from discrimloss.losses.discrimloss_on import DiscrimLossOn as DiscrimLossOn
+    from discrimloss.losses.early_learning_regularization import (
+        EarlyLearningRegularization as EarlyLearningRegularization,
+    )
+    from discrimloss.losses.forward_correction import ForwardCorrection as ForwardCorrection
     from discrimloss.losses.generalized_cross_entropy import (
         GeneralizedCrossEntropy as GeneralizedCrossEntropy,
+    )
+    from discrimloss.losses.mentornet import MentorNet as MentorNet
+    from discrimloss.losses.stochastic_label_noise import (
+        StochasticLabelNoise as StochasticLabelNoise,
+    )
+    from discrimloss.losses.superloss import SuperLoss as SuperLoss
+    from discrimloss.losses.superloss_discrimloss import (
+        SuperLossDiscrimLoss as SuperLossDiscrimLoss,
     )
 
     __all__: list[str]

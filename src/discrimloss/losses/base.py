@@ -15,7 +15,8 @@ from discrimloss.hyperparameters import require_whole_number
 from discrimloss.loss import DiscrimLoss
 from discrimloss.options import Option
 from discrimloss.registry import Registry, keyword_options
-from discrimloss.state.table import MAX_SAMPLES, FixedDtypeModule, checked_index
+from discrimloss.state.exchange import checked_index
+from discrimloss.state.table import MAX_SAMPLES, FixedDtypeModule
 
 TaskLoss = Callable[[Tensor, Tensor], Tensor]
 """``(predictions, target)`` to the task loss of each sample, shape (batch,)."""

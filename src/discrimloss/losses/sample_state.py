@@ -35,8 +35,9 @@ class SampleMean(nn.Module):
     def __init__(self, num_samples: int | None) -> None:
         super().__init__()
         self.is_kept = num_samples is not None
-        self.register_buffer("total", torch.zeros(num_samples or 0))
-        self.register_buffer("visits", torch.zeros(num_samples or 0, dtype=torch.int32))
+        if num_samples is not None:
+            self.register_buffer("total", torch.zeros(num_samples))
+            self.register_buffer("visits", torch.zeros(num_samples, dtype=torch.int32))
 
     @torch.no_grad()
     def add(self, values: Tensor, index: Tensor) -> None:
@@ -94,7 +95,12 @@ class EpochDraws(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("seed", torch.randint(2**62, ()))
+        self.register_buffer("seed", torch.tensor(0))
+        self.draw_seed()
+
+    def draw_seed(self) -> None:
+        """Draw another seed from the global generator."""
+        self.seed.fill_(int(torch.randint(2**62, ())))
 
     def generator(self, epoch: int) -> torch.Generator:
         """A generator on the CPU, so that every device sees the same numbers."""

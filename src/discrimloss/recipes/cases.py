@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from discrimloss.loss import RELEASED_MOMENTUM
 from discrimloss.options import OptionError
 from discrimloss.recipes.settings import look_up, merge, merged
+from discrimloss.released import RELEASED_MOMENTUM
 from discrimloss.training.config import Settings
 
 HIGHEST_WEIGHT = 20.0

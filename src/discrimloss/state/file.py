@@ -18,7 +18,7 @@ from torch import Tensor
 
 from discrimloss.errors import DiscrimLossError, needs_extra
 from discrimloss.files.atomic_write import atomic_write
-from discrimloss.state.shards import Shards
+from discrimloss.state.exchange import Shards
 
 with needs_extra("safetensors"):
     from safetensors import SafetensorError, safe_open
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STATE_FILE = "discrimloss.safetensors"
 SHARD_FILE = "discrimloss-{number:05d}-of-{count:05d}.safetensors"
 SHARD = re.compile(r"discrimloss-(\d{5})-of-(\d{5})\.safetensors")
-TABLE = "table."
+TABLE, IDS = "table.", ("ids.", "table.ids.")  # of 0.1, and since
 
 
 class StateFileError(DiscrimLossError):
@@ -70,7 +70,7 @@ def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
         raise StateFileError(
             f"cannot read the sample state in {directory} ({error}): go on from another checkpoint"
         ) from error
-    criterion.make_fit(num_samples, has_ids="ids.text" in state)
+    criterion.make_fit(num_samples, has_ids=any(name.startswith(IDS) for name in state))
     with criterion.table.own_rows_only():
         criterion.load_state_dict(state)
 
@@ -131,7 +131,7 @@ def _own_rows(paths: list[Path], shards: Shards) -> tuple[dict[str, Tensor], int
         own = torch.arange(shards.rank, sum(lengths), shards.count)
         state = {}
         for name in names:
-            if not name.startswith(TABLE):
+            if not name.startswith(TABLE) or name.startswith(IDS):
                 state[name] = files[0].get_tensor(name)
                 continue
             for number, file in enumerate(files):  # dealt out like cards, as they are here

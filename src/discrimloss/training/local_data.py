@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from discrimloss.data.base import datasets
-from discrimloss.data.check import are_complete, check_files
-from discrimloss.data.obtain import BuiltIn, how_obtained
+from discrimloss.data.published_files import BuiltIn, are_complete, check_files, how_obtained
 from discrimloss.training.config import RunConfig
 from discrimloss.training.labels import make_labels
 from discrimloss.training.run import load_data

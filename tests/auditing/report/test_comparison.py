@@ -63,7 +63,10 @@ def test_mean_and_spread(values: list[float], text: str) -> None:
 def test_curves_share_axes_with_one_colour_for_each_method() -> None:
     runs = [run_of("plain", 1), run_of("plain", 2), run_of("elr", 1)]
     view = comparison_curves(group_runs(runs)).views[0]
-    first, second, other = (trace["line"]["color"] for trace in view.data)
-    assert first == second != other
-    assert [trace["showlegend"] for trace in view.data] == [True, False, True]
-    assert view.data[0]["y"] == [95.0, 90.0]
+    scale = view.spec["encoding"]["color"]["scale"]
+    assert scale["domain"] == ["plain", "elr"]
+    assert len(set(scale["range"])) == 2
+    curves: dict[tuple[str, int], list[float]] = {}
+    for row in view.spec["data"]["values"]:
+        curves.setdefault((row["group"], row["line"]), []).append(row["value"])
+    assert curves == {key: [95.0, 90.0] for key in (("plain", 0), ("plain", 1), ("elr", 0))}

@@ -13,14 +13,24 @@ from discrimloss.auditing.report.contents import ReportContents, choose_gallery
 from discrimloss.auditing.report.page import write_report
 
 PLOTS = """
-const drawn = '.scatterlayer .trace, .barlayer .trace, .boxlayer .trace, .heatmaplayer .hm';
+const drawn = '.mark-line path, .mark-area path, .mark-rect path, .mark-symbol path';
 const plots = Array.from(document.querySelectorAll('figure > .plot'));
 return plots.filter(plot => plot.querySelector(drawn)).length;
 """
 WIDTHS = "return [document.documentElement.scrollWidth, window.innerWidth]"
 INK = """
-const title = document.querySelector('.plot .xtitle');
-return [getComputedStyle(title).fill, getComputedStyle(document.body).backgroundColor];
+const title = document.querySelector('.plot .role-axis-title text');
+return [title && getComputedStyle(title).fill, getComputedStyle(document.body).backgroundColor];
+"""
+
+
+AREAS = """
+const areas = document.querySelectorAll('.plot .mark-area path');
+return Array.from(areas, area => area.getAttribute('d'));
+"""
+LEGEND = """
+const labels = document.querySelector('.plot').querySelectorAll('.role-legend-label text');
+return Array.from(labels, label => label.textContent.split(' (')[0]);
 """
 
 
@@ -79,16 +89,13 @@ def test_a_page_in_a_browser(tmp_path: Path) -> None:
         slider = "const s = document.querySelector('input[type=range]');"
         shown = "return document.querySelector('output').textContent"
         assert driver.execute_script(shown) == "Epoch 3"
-        before = driver.execute_script("return document.querySelector('.plot').data[0].y")
+        before = driver.execute_script(AREAS)
         driver.execute_script(f"{slider} s.value = 0; s.dispatchEvent(new Event('input'))")
         assert driver.execute_script(shown) == "Epoch 1"
-        after = driver.execute_script("return document.querySelector('.plot').data[0].y")
-        assert before != after
+        wait(driver, lambda driver: driver.execute_script(AREAS) != before)
         driver.execute_script("document.querySelectorAll('.views button')[1].click()")
-        names = driver.execute_script(
-            "return document.querySelector('.plot').data.map(t => t.name)"
-        )
-        assert [name.partition(" (")[0] for name in names] == ["truly clean", "truly wrong"]
+        truth = ["truly clean", "truly wrong"]
+        wait(driver, lambda driver: driver.execute_script(LEGEND) == truth)
         assert driver.execute_script(shown) == "Epoch 1"
 
         driver.get(several.as_uri())

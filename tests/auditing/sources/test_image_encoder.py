@@ -8,9 +8,9 @@ from tiny_transformers import bert, tiny_vit_config
 from transformers import BertModel, CLIPConfig, CLIPModel, ResNetConfig, ResNetModel, ViTModel
 
 from discrimloss.auditing.settings import audit_model
-from discrimloss.auditing.sources import encoders
+from discrimloss.auditing.sources import images as image_sources
 from discrimloss.auditing.sources.base import SourceError, SourceOptions
-from discrimloss.auditing.sources.encoders import ImageEncoder
+from discrimloss.auditing.sources.images import ImageEncoder
 from discrimloss.auditing.sources.open_source import open_source
 
 
@@ -72,7 +72,7 @@ def test_a_source_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     # Images of a class are the same picture here, and of different classes are not.
     assert torch.allclose(features[0], features[1], atol=1e-4)
     assert not torch.allclose(features[0], features[3], atol=0.1)
-    monkeypatch.setattr(encoders, "ImageEncoder", None)
+    monkeypatch.setattr(image_sources, "ImageEncoder", None)
     again = source.task(tmp_path / "cache").train.inputs.rows(torch.arange(9))
     assert again.equal(features)
 

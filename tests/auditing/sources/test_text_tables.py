@@ -19,9 +19,8 @@ from transformers import BertModel
 import discrimloss
 from discrimloss.auditing.settings import audit_model
 from discrimloss.auditing.sources.base import Corrections, LeftOut, SourceError, SourceOptions
-from discrimloss.auditing.sources.encoders import encoded_texts
 from discrimloss.auditing.sources.open_source import open_source
-from discrimloss.auditing.sources.text import MOST_NGRAMS, hashed_ngrams
+from discrimloss.auditing.sources.text import MOST_NGRAMS, encoded_texts, hashed_ngrams
 from discrimloss.models.base import TaskShape, models
 from discrimloss.models.text_encoder import byte_tokenizer, new_configuration
 
@@ -190,7 +189,7 @@ def test_features_of_an_encoder_do_not_depend_on_the_batch_and_are_kept(
     for number, text in enumerate(texts):
         alone = encoded_texts([text], encoder, tmp_path, f"only {number}")
         np.testing.assert_allclose(alone[0], together[number], rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr("discrimloss.auditing.sources.encoders.TextEncoder", None)
+    monkeypatch.setattr("discrimloss.auditing.sources.text.TextEncoder", None)
     np.testing.assert_array_equal(encoded_texts(texts, encoder, tmp_path, "three"), together)
 
 

@@ -44,7 +44,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("started")
 
-    monkeypatch.setattr("benchmarks.paper.cell_run.subprocess.Popen", refuse)
+    monkeypatch.setattr("benchmarks.paper.run_cells.Job", refuse)
 
 
 def test_a_table_is_run_once_then_skipped(
@@ -57,7 +57,7 @@ def test_a_table_is_run_once_then_skipped(
     assert told[0] == "Cells: 1, 0 in the store, 1 to run"
     assert told[1].startswith("tiny discrimloss-40-1: ")
     results = Path("benchmarks", "results")
-    content = json.loads((results / "tiny" / "discrimloss-40-1.json").read_text())
+    content = json.loads((results / "tiny.jsonl").read_text())
     assert content["summary"]["seed"] == 1
     assert content["config"]["train_size"] == 100
     assert content["method_defaults"]["threshold"]
@@ -71,7 +71,7 @@ def test_a_table_is_run_once_then_skipped(
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("started")
 
-    monkeypatch.setattr("benchmarks.paper.cell_run.subprocess.Popen", refuse)
+    monkeypatch.setattr("benchmarks.paper.run_cells.Job", refuse)
     assert main([*words, "--seeds", "1"]) == 0
     assert "1 in the store, 0 to run" in capsys.readouterr().out
 
@@ -125,26 +125,31 @@ def test_why_cells_are_missing_and_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_damaged_results_are_told_and_the_pages_are_made_of_the_others(
+def test_damaged_results_are_named_and_the_pages_are_made_of_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, table = ResultsStore(Path("results")), tiny_table(tmp_path)
     filled(store, table, {("plain", "40"): [93.0, 94.0], ("plain", "0"): [95.0]})
     words = ["../tiny.toml", "--results", "results"]
-    broken = store.file(cell_of(table, "plain", "40"))
-    broken.write_text(broken.read_text().replace('"last": 93.0', '"last": "x"'))
-    told = f"cannot read the result {broken} (summary.test.last is not a number): remove it"
+    file = store.file("tiny")
+    file.write_text(file.read_text().replace('"last": 93.0', '"last": "x"'))
+    sentence = (
+        f"cannot read the result of plain-40-1 in line 2 of {file} (summary.test.last is not a "
+        "number): remove the line"
+    )
     assert main([*words, "--render-only"]) == 2
-    assert capsys.readouterr().err == f"benchmarks.paper: {told}\n"
+    assert capsys.readouterr().err == f"benchmarks.paper: {sentence}\n"
     page = Path("results", "tiny.md").read_text(encoding="utf-8")
     assert "94.00" in page
-    assert f"Left out: {told}." in page
-    store.file(cell_of(table, "plain", "0")).write_text("{")
+    assert f"Left out: {sentence}." in page
+    assert refused(capsys, *words) == sentence
+    with file.open("a") as lines:
+        lines.write("{\n")
+    first = f"cannot read line 4 of {file}: remove the line"
     assert main([*words, "--render-only"]) == 2
-    sentence = capsys.readouterr().err
-    assert "plain-0-1.json (JSONDecodeError: " in sentence
-    assert sentence.endswith(": remove it; results/tiny.md names 1 more\n")
-    assert "cannot read the result" in refused(capsys, *words)
+    end = "; results/tiny.md names 1 more\n"
+    assert capsys.readouterr().err == f"benchmarks.paper: {first}{end}"
+    assert refused(capsys, *words) == first
 
 
 def test_without_a_table_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,8 +231,3 @@ def test_data_that_is_not_quite_the_published_is_taken(tmp_path: Path) -> None:
     write_mnist(tmp_path / "data")
     with pytest.raises(AssertionError, match="started"):
         main([*ONE, "--data", "../data"])
-
-
-def test_a_cell_has_its_place(tmp_path: Path) -> None:
-    cell = cell_of(tiny_table(tmp_path), "plain", is_small=True)
-    assert ResultsStore(Path("r")).file(cell) == Path("r", "tiny", "plain-40-1-small.json")

@@ -5,8 +5,7 @@ from typing import Any
 import matplotlib
 import pytest
 
-from benchmarks.paper.drawing import legend_below, legend_beside, panels
-from discrimloss.auditing.report.figures import SETTINGS
+from benchmarks.paper.drawing import SETTINGS, legend_below, legend_beside, panels
 
 
 def drawn(panels_wanted: int, names: int) -> tuple[Any, Any]:

@@ -151,5 +151,5 @@ def test_a_regression_works() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    with pytest.raises(ValueError, match="noise_rate must be a share"):
+    with pytest.raises(ValueError, match="noise_rate must be a fraction"):
         methods.get("cdr")(setting(), noise_rate=rate)

@@ -208,7 +208,7 @@ def test_without_a_noise_rate_it_trusts_all_until_it_has_an_estimate() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise_rate": 1.0}, "noise_rate must be a share of the labels"),
+        ({"noise_rate": 1.0}, "noise_rate must be a fraction of the labels"),
         ({"gradual_epochs": 0}, "gradual_epochs must be at least 1, not 0"),
         ({"exponent": 0.0}, "exponent must be a finite number above 0, not 0.0"),
     ],

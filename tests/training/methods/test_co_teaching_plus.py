@@ -173,7 +173,7 @@ def test_what_is_recorded(noise_rate: float | None, warmup_epochs: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise_rate": -0.1}, "noise_rate must be a share of the labels"),
+        ({"noise_rate": -0.1}, "noise_rate must be a fraction of the labels"),
         ({"warmup_epochs": -1}, "warmup_epochs must be at least 0, not -1"),
         ({"late_schedule": "falling"}, "late_schedule must be 'level' or 'rising', not 'falling'"),
     ],

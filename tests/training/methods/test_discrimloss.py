@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ from torch import nn
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss
+from discrimloss.recipes import load_recipe
 from discrimloss.training.methods.base import Batch, Setting, methods
-from discrimloss.training.methods.discrimloss import DiscrimLossMethod
+from discrimloss.training.methods.discrimloss import DiscrimLossMethod, SuperLossDiscrimLossMethod
 from discrimloss.training.task_losses import cross_entropy
 
 NUM_SAMPLES, EPOCHS = 30, 4
@@ -63,7 +66,7 @@ def test_steps_by_hand(options: dict[str, Any]) -> None:
                         parameter -= 0.5 * parameter.grad
                         parameter.grad = None
     for name, value in criterion.state_dict().items():
-        assert torch.equal(method.state_dict()[f"criterion.{name}"], value), name
+        assert torch.equal(method.state_dict()[f"loss.criterion.{name}"], value), name
     assert torch.equal(method.networks[0].weight, model.weight)
     assert (method.verdicts().code == criterion.verdicts().code).all()
     assert method.log_values()["k_dyn"] == criterion.k_dyn
@@ -73,8 +76,6 @@ def test_steps_by_hand(options: dict[str, Any]) -> None:
 
 def test_every_option_of_the_criterion_can_be_set() -> None:
     given = set(methods.options("discrimloss"))
-    import inspect
-
     parameters = inspect.signature(DiscrimLoss.__init__).parameters.values()
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     loops = {"reduction", "ids", "sharded", "process_group"}  # what the loop decides
@@ -107,8 +108,8 @@ def test_held_out_samples_are_watched_and_not_learned_from() -> None:
     assert 0 < held_out.sum() < NUM_SAMPLES
     relabelled = trained_with_held_out(torch.where(held_out, (target + 1) % 3, target), **options)
     assert torch.equal(relabelled.networks[0].weight, method.networks[0].weight)
-    assert (method.criterion.table.visits == EPOCHS).all()
-    averages = [one.criterion.average_losses for one in (method, relabelled)]
+    assert (method.loss.criterion.table.visits == EPOCHS).all()
+    averages = [one.loss.criterion.average_losses for one in (method, relabelled)]
     assert (averages[0] != averages[1])[held_out].all()
     assert torch.equal(averages[0][~held_out], averages[1][~held_out])
     # Whoever is learned from does have an influence.
@@ -124,9 +125,31 @@ def test_everybody_in_a_batch_may_be_held_out() -> None:
     assert torch.equal(method.networks[0].weight, network().weight)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0, 2.0])
-def test_a_share_that_is_none(share: float) -> None:
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, 2.0])
+def test_a_fraction_that_is_none(fraction: float) -> None:
     target = torch.zeros(NUM_SAMPLES, dtype=torch.int64)
     setting = Setting(network, cross_entropy, NUM_SAMPLES, 3, EPOCHS, target)
-    with pytest.raises(ValueError, match="held_out must be a share"):
-        DiscrimLossMethod(setting, held_out=share)
+    with pytest.raises(ValueError, match="held_out must be a fraction"):
+        DiscrimLossMethod(setting, held_out=fraction)
+
+
+def test_the_options_of_the_stack_are_those_of_both() -> None:
+    own = methods.options("superloss_discrimloss")
+    assert own == {**methods.options("superloss"), **methods.options("discrimloss")}
+
+
+@pytest.mark.parametrize(("recipe", "stretch"), [("clothing1m", 1.0), ("clothing1m-small", 0.5)])
+def test_the_paper_s_row(recipe: str, stretch: float) -> None:
+    config = load_recipe(recipe, ["method=superloss_discrimloss", "hyperparameters=paper"])
+    target = torch.zeros(NUM_SAMPLES, dtype=torch.int64)
+    setting = Setting(network, cross_entropy, NUM_SAMPLES, 3, EPOCHS, target)
+    method = SuperLossDiscrimLossMethod(setting, **config.options)
+    used = method.hyperparameters()
+    assert used["threshold"] == "ema"
+    assert (used["suppressed_epochs"], used["switch_gain"], used["regularization"]) == (3, 0.16, 0)
+    assert used["switch_epoch"] == 3 * stretch
+    assert used["switch_rate"] == pytest.approx(1.07 / stretch)
+    # The released step of the batch's mean with momentum, as a sample's own: 5.11 / 0.1 / 32.
+    assert used["weight_lr"] == pytest.approx(1.596875, rel=1e-5)
+    assert used["weight_range"] == pytest.approx((math.exp(0.459), 20.0), rel=1e-5)
+    assert used["confidence_threshold"] == "log_classes"

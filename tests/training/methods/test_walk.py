@@ -44,7 +44,7 @@ def walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield NAME
     del sys.modules[f"discrimloss.losses.{MODULE}"]
     delattr(discrimloss.losses, MODULE)
-    del loss_classes.__dict__["_entries"][NAME]
+    del loss_classes.registered[NAME]
 
 
 def test_it_is_found_and_described(walked: str, capsys: pytest.CaptureFixture[str]) -> None:

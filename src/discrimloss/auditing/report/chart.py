@@ -1,29 +1,31 @@
-"""A chart: plain plotly figures, and a sentence on how to read them.
+"""A chart: Vega-Lite specifications and a caption. It is drawn by the page and into figure files.
 
-Figures are dictionaries, as plotly's JavaScript takes them: building them needs no library, and
-nothing in them grows with the number of samples. Texts that come from data go through `plain`,
-because plotly understands some HTML in labels.
+A specification is a plain dictionary. The page gives it to Vega's JavaScript, `figures.py` to the
+same JavaScript within `vl_convert`: each chart is described once. Nothing in a specification grows
+with the number of samples.
 """
 
 from __future__ import annotations
 
-import html
+import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from discrimloss.auditing.report import statistics
-from discrimloss.auditing.report.colours import MARKERS, colour_of, fill_of, order_of
+from discrimloss.auditing.report.colours import colour_of, dash_of, mark_of, order_of
 from discrimloss.auditing.report.contents import ReportRun
 
-Figure = dict[str, Any]
+Spec = dict[str, Any]
 
 MOST_POINTS = 800
 """Points of each verdict in a scatter plot."""
-LABEL_LENGTH = 22
+LABEL_LENGTH = 40
+HEIGHT = 260
+"""Of a plot without axes and legend, in pixels."""
 
 NO_TRACES = (
     "Left out: the run kept no traces of its samples (there are more than `traced_samples` allows, "
@@ -35,18 +37,23 @@ NEEDS_EPOCHS = "Left out: it takes at least two epochs."
 
 @dataclass(frozen=True)
 class ChartView:
-    """One way to look at a chart: a figure, and how it changes along a slider."""
+    """One way to look at a chart.
+
+    Args:
+        name: of the button that shows it.
+        spec: in Vega-Lite.
+        positions: labels of a slider, such as "Epoch 3". Each row then has a list ``series`` with a
+            value for each position, and the parameter ``position`` says which one is shown.
+    """
 
     name: str
-    data: list[Figure]
-    layout: Figure
-    steps: list[Figure] = field(default_factory=list)
-    """Each has a ``label`` and an ``update``: what `Plotly.restyle` is given."""
+    spec: Spec
+    positions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its words. One that cannot be drawn has no views, and says why."""
+    """A chart with its title and caption. One that cannot be drawn has no views, and says why."""
 
     key: str
     title: str
@@ -56,11 +63,228 @@ class Chart:
     wide: bool = False
 
 
-def plain(text: Any, length: int = LABEL_LENGTH) -> str:
-    """A text for a label of plotly, which would take tags in it for HTML."""
+@dataclass(frozen=True)
+class Group:
+    """A group of marks: its label in the legend, its colour, its dashes, its shape."""
+
+    label: str
+    colour: str
+    dash: Sequence[int]
+    shape: str = "circle"
+
+
+def group_of(name: str, label: str = "") -> Group:
+    """A group with the style that its name always has."""
+    return Group(label or name, colour_of(name), dash_of(name), mark_of(name))
+
+
+def counted_groups(groups: Any) -> dict[str, Group]:
+    """The groups that samples belong to, with the number of samples in the legend."""
+    return {
+        name: group_of(name, f"{name} ({int((groups == name).sum()):,})")
+        for name in order_of(groups)
+    }
+
+
+def grouped(groups: Sequence[Group], *channels: str) -> Spec:
+    """Encode the column ``group`` as colour, and as ``strokeDash`` or ``shape``."""
+    legend: Spec = {"title": None, "values": [group.label for group in groups]}
+    if "strokeDash" in channels:
+        legend |= {"symbolType": "stroke", "symbolSize": 400, "symbolOpacity": 1}
+    ranges: dict[str, list[Any]] = {
+        "color": [group.colour for group in groups],
+        "strokeDash": [list(group.dash) for group in groups],
+        "shape": [group.shape for group in groups],
+    }
+    return {
+        channel: {
+            "field": "group",
+            "type": "nominal",
+            "scale": {"domain": legend["values"], "range": ranges[channel]},
+            "legend": legend,
+        }
+        for channel in ("color", *channels)
+    }
+
+
+def number(field: str, title: str, **options: Any) -> Spec:
+    """Encode a column of numbers."""
+    return {"field": field, "type": "quantitative", "title": title, **options}
+
+
+def epoch_axis() -> Spec:
+    """Encode the column ``epoch`` from left to right, with ticks at whole numbers."""
+    axis = {"tickMinStep": 1, "format": "d"}
+    return number("epoch", "epoch", axis=axis, scale={"zero": False, "nice": False})
+
+
+def tooltip(*columns: tuple[str, str, str]) -> list[Spec]:
+    """What hovering shows: columns, their titles, and the format of numbers or nothing."""
+    return [
+        {"field": field, "title": title}
+        | ({"type": "quantitative", "format": form} if form else {"type": "nominal"})
+        for field, title, form in columns
+    ]
+
+
+def view_of(
+    name: str,
+    rows: list[Spec],
+    spec: Spec,
+    groups: Iterable[Group] = (),
+    height: int = HEIGHT,
+    positions: tuple[str, ...] = (),
+) -> ChartView:
+    """A view of some rows, as wide as its place on the page.
+
+    Args:
+        name: of the view.
+        rows: the data.
+        spec: marks and encodings, or layers of them.
+        groups: of the legend, which gets as many columns as fit.
+        height: in pixels.
+        positions: of a slider, which begins at the last one.
+    """
+    longest = max((len(group.label) for group in groups), default=0)
+    frame: Spec = {
+        "data": {"values": rows},
+        "width": "container",
+        "height": height,
+        "usermeta": {"longest": longest},
+    }
+    if positions:
+        frame["params"] = [{"name": "position", "value": len(positions) - 1}]
+    return ChartView(name, frame | spec, positions)
+
+
+def lines_view(name: str, rows: list[Spec], groups: Sequence[Group], y: str) -> ChartView:
+    """Curves over the epochs: rows with ``epoch``, ``value``, ``group`` and ``line``."""
+    longest = max(row["epoch"] for row in rows) - min(row["epoch"] for row in rows)
+    spec = {
+        "mark": {"type": "line", "strokeWidth": 2.2, "point": "transparent"}
+        if longest
+        else {"type": "point", "filled": True, "size": 60},
+        "encoding": {
+            "x": epoch_axis(),
+            "y": number("value", y, scale={"zero": False}),
+            "detail": {"field": "line", "type": "nominal"},
+            **grouped(groups, *(["strokeDash"] if longest else [])),
+            "tooltip": tooltip(("group", "", ""), ("epoch", "epoch", "d"), ("value", y, ".4~g")),
+        },
+    }
+    return view_of(name, rows, spec, groups)
+
+
+def column_rows(history: list[dict[str, Any]], column: str, label: str) -> list[Spec]:
+    """The rows of a curve: a column of the history, without missing values."""
+    return [
+        {"epoch": row["epoch"], "value": value, "group": label}
+        for row, value in zip(history, rounded(r.get(column) for r in history), strict=True)
+        if value is not None
+    ]
+
+
+def bars_view(rows: list[Spec], names: Sequence[str], x: str, marks: bool = False) -> ChartView:
+    """Horizontal bars, the first on top.
+
+    Args:
+        rows: ``value`` and ``count``, and ``true`` where there are marks.
+        names: of the bars; a name may occur twice.
+        x: title of the axis.
+        marks: whether a diamond shows a true value.
+    """
+    placed = [
+        {"place": place, "name": name} | row
+        for place, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
+    y = {
+        "field": "place",
+        "type": "ordinal",
+        "title": None,
+        "axis": {"labelExpr": f"{json.dumps(list(names))}[datum.value]", "grid": False},
+    }
+    told = tooltip(("name", "", ""), ("value", x, ".4~g"), ("count", "samples", ","))
+    incorrect, wrong = colour_of("incorrect"), colour_of("truly wrong")
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "bar", "color": incorrect, "fillOpacity": 0.55, "stroke": incorrect},
+            "encoding": {"x": number("value", x), "y": y, "tooltip": told},
+        }
+    ]
+    if marks:
+        layers.append(
+            {
+                "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 80}
+                | {"color": wrong, "opacity": 1},
+                "encoding": {
+                    "x": number("true", x),
+                    "y": y,
+                    "tooltip": tooltip(("name", "", ""), ("true", "true", ".4~g")),
+                },
+            }
+        )
+    return view_of("", placed, {"layer": layers}, height=max(120, 24 * len(names)))
+
+
+def scatter_view(
+    x: Any, y: Any, groups: Any, names: Any, titles: tuple[str, str], diagonal: bool = False
+) -> tuple[ChartView, str]:
+    """Points, at most `MOST_POINTS` of each group, and a sentence if some are left out.
+
+    Args:
+        x: shape (samples,).
+        y: shape (samples,).
+        groups: verdict of each sample.
+        names: of the samples.
+        titles: of the axes.
+        diagonal: whether a line shows where both values are equal.
+    """
+    generator = np.random.default_rng(0)
+    known = np.isfinite(x) & np.isfinite(y)
+    shown = counted_groups(groups[known])
+    rows: list[Spec] = []
+    for group, style in shown.items():
+        members = np.flatnonzero((groups == group) & known)
+        chosen = statistics.sampled(members, MOST_POINTS, generator)
+        rows += [
+            {"x": point[0], "y": point[1], "group": style.label, "name": short(names[row])}
+            for row, *point in zip(chosen, rounded(x[chosen]), rounded(y[chosen]), strict=True)
+        ]
+    told = tooltip(("name", "", ""), ("x", titles[0], ".3~g"), ("y", titles[1], ".3~g"))
+    styles = list(shown.values())
+    points: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 30, "opacity": 0.6},
+        "encoding": {
+            "x": number("x", titles[0], scale={"zero": False}),
+            "y": number("y", titles[1], scale={"zero": False}),
+            **grouped(styles, "shape"),
+            "tooltip": told,
+        },
+    }
+    spec = points
+    if diagonal and rows:
+        ends = [min(min(r["x"], r["y"]) for r in rows), max(max(r["x"], r["y"]) for r in rows)]
+        equal = {
+            "data": {"values": [{"x": end, "y": end} for end in ends]},
+            "mark": {"type": "line", "strokeDash": [6, 4], "strokeWidth": 1}
+            | {"color": colour_of("unseen")},
+            "encoding": {"x": number("x", titles[0]), "y": number("y", titles[1])},
+        }
+        spec = {"layer": [equal, points]}
+    total = int(known.sum())
+    view = view_of("", rows, spec, styles, height=HEIGHT + 40)
+    if len(rows) == total:
+        return view, ""
+    return (
+        view,
+        f" {len(rows):,} of {total:,} samples are drawn, at most {MOST_POINTS} of each verdict.",
+    )
+
+
+def short(text: Any, length: int = LABEL_LENGTH) -> str:
+    """The beginning of a text from data, on one line."""
     words = " ".join(str(text).split())
-    short = words if len(words) <= length else f"{words[: length - 1]}…"
-    return html.escape(short, quote=False)
+    return words if len(words) <= length else f"{words[: length - 1]}…"
 
 
 def rounded(values: Iterable[Any]) -> list[float | None]:
@@ -69,93 +293,6 @@ def rounded(values: Iterable[Any]) -> list[float | None]:
         None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
         for value in values
     ]
-
-
-def axes(x: str, y: str) -> Figure:
-    """A layout with two named axes."""
-    return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
-
-
-def epoch_axes(number: int, y: str) -> Figure:
-    """A layout with epochs from left to right: whole numbers, also where there are few."""
-    layout = axes("epoch", y)
-    if number <= 10:
-        layout["xaxis"] |= {"dtick": 1}
-    return layout
-
-
-def line(history: list[Figure], name: str, words: str, colour: str, dash: str) -> Figure:
-    """A column of the history over the epochs."""
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(history) > 1 else "markers",
-        "name": words,
-        "x": [row["epoch"] for row in history],
-        "y": rounded([row.get(name) for row in history]),
-        "line": {"color": colour, "width": 2.2, "dash": dash},
-        "marker": {"color": colour},
-    }
-
-
-def bars(values: list[Any], hover: str) -> Figure:
-    """Bars that lie, the first one on top."""
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "x": values,
-        "y": list(range(len(values))),
-        "hovertemplate": hover,
-        "marker": {
-            "color": fill_of("incorrect", 0.55),
-            "line": {"color": colour_of("incorrect"), "width": 1},
-        },
-    }
-
-
-def bar_view(data: list[Figure], names: Sequence[str], x: str) -> ChartView:
-    """Lying bars with their names; names may occur twice."""
-    layout = axes(x, "")
-    positions = list(range(len(names)))
-    layout["yaxis"] |= {"tickvals": positions, "ticktext": list(names), "autorange": "reversed"}
-    layout["yaxis"] |= {"showgrid": False, "zeroline": False}
-    layout["xaxis"] |= {"rangemode": "tozero"}
-    layout["height"] = max(220, 90 + 24 * len(names))
-    return ChartView("", data, layout)
-
-
-def points_by_verdict(x: Any, y: Any, groups: Any, names: Any) -> tuple[list[Figure], str]:
-    """Points, no more than `MOST_POINTS` of each group, and a sentence if some are left out."""
-    generator = np.random.default_rng(0)
-    known = np.isfinite(x) & np.isfinite(y)
-    data: list[Figure] = []
-    total = drawn = 0
-    for group in order_of(groups):
-        members = np.flatnonzero((groups == group) & known)
-        chosen = statistics.sampled(members, MOST_POINTS, generator)
-        total, drawn = total + len(members), drawn + len(chosen)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": f"{group} ({len(members):,})",
-                "x": rounded(x[chosen]),
-                "y": rounded(y[chosen]),
-                "text": [plain(names[row], 40) for row in chosen],
-                "hovertemplate": "%{text}: %{x:.3g}, %{y:.3g}<extra></extra>",
-                "marker": {
-                    "color": colour_of(group),
-                    "symbol": MARKERS[group],
-                    "size": 6,
-                    "opacity": 0.6,
-                },
-            }
-        )
-    if drawn == total:
-        return data, ""
-    return (
-        data,
-        f" {drawn:,} of {total:,} samples are drawn, at most {MOST_POINTS} of each verdict.",
-    )
 
 
 def subset(run: ReportRun) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,30 +10,32 @@ import numpy as np
 
 from discrimloss.auditing.report import statistics
 from discrimloss.auditing.report.chart import (
+    HEIGHT,
     NO_VERDICTS,
     Chart,
     ChartView,
-    Figure,
-    axes,
-    bar_view,
-    bars,
-    epoch_axes,
-    line,
-    plain,
-    points_by_verdict,
+    bars_view,
+    column_rows,
+    group_of,
+    lines_view,
+    scatter_view,
+    short,
+    tooltip,
+    view_of,
 )
-from discrimloss.auditing.report.colours import DASHES, colour_of, fill_of
+from discrimloss.auditing.report.colours import colour_of
 from discrimloss.auditing.report.contents import ReportRun
 from discrimloss.auditing.report.trace_charts import (
+    data_map,
     loss_distribution,
-    loss_map,
     weight_fluctuation,
     weight_traces,
 )
 
 MOST_CLASSES = 25
-"""A confusion of more classes is a list of its most frequent pairs."""
+"""With more classes, the confusion is a list of the most frequent pairs."""
 MOST_BARS = 25
+METRICS = {"accuracy": ("Accuracy", "%"), "mae": ("Mean absolute error", "MAE")}
 
 
 def run_charts(run: ReportRun) -> list[Chart]:
@@ -43,74 +46,70 @@ def run_charts(run: ReportRun) -> list[Chart]:
         weight_traces(run),
         weight_fluctuation(run),
         curves(run),
-        loss_map(run),
+        data_map(run),
         given_and_suggested(run),
-        noise_by_class(run),
+        class_noise(run),
     ]
 
 
 def thresholds(run: ReportRun) -> Chart:
     """``k1``, ``k_dyn`` and ``k2`` over the epochs."""
     key, title = "thresholds", "Thresholds"
-    words = {"k1": "k1 (below: easy)", "k_dyn": "k_dyn (in use)", "k2": "k2 (above: incorrect)"}
-    present = [name for name in words if any(name in row for row in run.history)]
-    if not present:
+    labels = {"k1": "k1 (below: easy)", "k_dyn": "k_dyn (in use)", "k2": "k2 (above: incorrect)"}
+    view = _history_view(run, "", {name: (name, label) for name, label in labels.items()}, "loss")
+    if view is None:
         reason = "no epoch has ended." if not run.history else "this method has no thresholds."
         return Chart(key, title, left_out=f"Left out: {reason}")
-    data = [line(run.history, name, words[name], colour_of(name), DASHES[name]) for name in present]
     caption = (
-        "A sample whose loss is above the line in use counts less in training, one below it counts "
-        "more; the line in use climbs from k1 to k2 as the run goes from easy samples to hard ones."
+        "A sample with a loss above the threshold in use counts less in training, one below it "
+        "counts more. The threshold in use rises from k1 to k2 as training turns from easy samples "
+        "to hard ones."
     )
-    return Chart(key, title, caption, (ChartView("", data, epoch_axes(len(run.history), "loss")),))
+    return Chart(key, title, caption, (view,))
 
 
 def curves(run: ReportRun) -> Chart:
     """Train, validation and test curves."""
     key, title = "curves", "Training and test"
+    splits = ("train", "validation", "test")
     views = [
         view
-        for name, unit in (
-            (run.metric, "%" if run.metric == "accuracy" else "MAE"),
-            ("loss", "loss"),
-        )
-        if (view := _curve_view(run, name, unit)) is not None
+        for column, (words, unit) in {
+            run.metric: METRICS[run.metric],
+            "loss": ("Loss", "loss"),
+        }.items()
+        if (view := _history_view(run, words, {f"{s}_{column}": (s, s) for s in splits}, unit))
     ]
     if not views:
         return Chart(key, title, left_out="Left out: no epoch has ended.")
-    has_test = any(f"test_{run.metric}" in row for row in run.history)
-    good, moves = ("lower", "falls") if run.is_regression else ("higher", "climbs")
+    better, moves = ("lower", "falls") if run.is_regression else ("higher", "rises")
     caption = (
-        f"How well labels are predicted after each epoch ({good} is better); training is judged "
-        f"by the labels as given, wrong ones included, so a training curve that {moves} late means "
-        "that wrong labels are learned by heart."
+        f"How well labels are predicted after each epoch ({better} is better). The training curve "
+        f"counts the given labels as right, wrong ones included: if it {moves} late, wrong labels "
+        "are memorised."
     )
-    if not has_test:
-        caption += " There is no test part here."
+    if not any(f"test_{run.metric}" in row for row in run.history):
+        caption += " There is no test split here."
     return Chart(key, title, caption, tuple(views))
 
 
-def _curve_view(run: ReportRun, name: str, unit: str) -> ChartView | None:
-    parts = (
-        [
-            part
-            for part in ("train", "validation", "test")
-            if f"{part}_{name}" in run.history[-1:][0]
-        ]
-        if run.history
-        else []
-    )
-    if not parts:
+def _history_view(
+    run: ReportRun, name: str, columns: dict[str, tuple[str, str]], y: str
+) -> ChartView | None:
+    """Curves of columns of the history, each with the name of its style and its label."""
+    rows = {
+        column: found
+        for column, (_, label) in columns.items()
+        if (found := column_rows(run.history, column, label))
+    }
+    if not rows:
         return None
-    data = [
-        line(run.history, f"{part}_{name}", part, colour_of(part), DASHES[part]) for part in parts
-    ]
-    words = {"accuracy": "Accuracy", "mae": "Mean absolute error", "loss": "Loss"}
-    return ChartView(words[name], data, epoch_axes(len(run.history), unit))
+    groups = [group_of(*columns[column]) for column in rows]
+    return lines_view(name, [row for found in rows.values() for row in found], groups, y)
 
 
 def given_and_suggested(run: ReportRun) -> Chart:
-    """Which classes are taken for which; for numbers, target against prediction."""
+    """Which classes are taken for which; of regression targets, the target against a prediction."""
     title = "Target against prediction" if run.is_regression else "Given label → suggested label"
     key = "confusion"
     if run.samples is None:
@@ -119,16 +118,20 @@ def given_and_suggested(run: ReportRun) -> Chart:
         return Chart(key, title, left_out="Left out: there are no suggested labels.")
     if run.is_regression:
         caption = (
-            "Each point is a sample; the further it is from the diagonal, the more its label and "
-            "the model differ."
+            "Each point is a sample. The further it is from the diagonal, the more its label and "
+            "the prediction differ."
         )
         given = run.samples["given"].to_numpy(dtype=np.float64)
         suggested = run.samples["suggested"].astype(float).to_numpy()
-        groups = run.samples["verdict"].to_numpy().astype(str)
-        data, left_out = points_by_verdict(given, suggested, groups, run.samples["id"].to_numpy())
-        data.insert(0, _diagonal(given, suggested))
-        layout = axes("given target", "prediction")
-        return Chart(key, title, caption + left_out, (ChartView("", data, layout),))
+        view, left_out = scatter_view(
+            given,
+            suggested,
+            run.samples["verdict"].to_numpy().astype(str),
+            run.samples["id"].to_numpy(),
+            ("given target", "prediction"),
+            diagonal=True,
+        )
+        return Chart(key, title, caption + left_out, (view,))
     found = statistics.confusion(run.samples)
     if not len(found.counts):
         return Chart(key, title, left_out="Left out: no incorrect label with another suggestion.")
@@ -137,70 +140,71 @@ def given_and_suggested(run: ReportRun) -> Chart:
         rest = f" Incorrect labels without another suggestion: {found.without_suggestion:,}."
     if len(run.class_names) <= MOST_CLASSES:
         caption = (
-            "Labels called incorrect, by the class they were given (row) and the class that is "
-            "suggested (column); the more colour, the more often the two classes are mixed up."
-            f"{rest}"
+            "Labels with the verdict incorrect, by given class (row) and suggested class (column). "
+            f"The stronger the colour, the more often the two classes are mixed up.{rest}"
         )
         view = _confusion_matrix(found.matrix(run.class_names), run.class_names)
         return Chart(key, title, caption, (view,))
     shown = min(MOST_BARS, len(found.counts))
     caption = (
-        f"The {shown} most frequent pairs of given and suggested class among the labels called "
-        f"incorrect, out of {len(found.counts):,} pairs.{rest}"
+        f"The {shown} most frequent pairs of given and suggested class among the labels with the "
+        f"verdict incorrect, out of {len(found.counts):,} pairs.{rest}"
     )
     names = [
-        f"{plain(given, 14)} → {plain(suggested, 14)}"
+        f"{short(given, 14)} → {short(suggested, 14)}"
         for given, suggested in zip(found.given[:shown], found.suggested[:shown], strict=True)
     ]
-    pairs = bars(found.counts[:shown].tolist(), "%{x:,} samples<extra></extra>")
-    return Chart(key, title, caption, (bar_view([pairs], names, "samples"),))
-
-
-def _diagonal(x: Any, y: Any) -> Figure:
-    """Where label and prediction are equal."""
-    values = np.concatenate([x[np.isfinite(x)], y[np.isfinite(y)]])
-    ends = [float(values.min()), float(values.max())]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "equal",
-        "x": ends,
-        "y": ends,
-        "line": {"color": colour_of("unseen"), "width": 1, "dash": "dash"},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    counts = found.counts[:shown].tolist()
+    rows = [{"value": count, "count": count} for count in counts]
+    return Chart(key, title, caption, (bars_view(rows, names, "samples"),))
 
 
 def _confusion_matrix(matrix: Any, class_names: Sequence[str]) -> ChartView:
-    names = [plain(name, 16) for name in class_names]
+    names = [short(name, 30) for name in class_names]
+    cells = [
+        {"row": row, "column": column, "count": int(count)}
+        | {"given": names[row], "suggested": names[column]}
+        for (row, column), count in np.ndenumerate(matrix)
+        if count
+    ]
     positions = list(range(len(names)))
-    cells: Figure = {
-        "type": "heatmap",
-        "z": matrix.tolist(),
-        "x": positions,
-        "y": positions,
-        "customdata": [[[row, column] for column in names] for row in names],
-        "hovertemplate": "%{customdata[0]} → %{customdata[1]}: %{z:,}<extra></extra>",
-        "colorscale": [[0, fill_of("incorrect", 0.0)], [1, fill_of("incorrect", 0.95)]],
-        "showscale": False,
-        "xgap": 1,
-        "ygap": 1,
+
+    def places(field: str, title: str, **axis: Any) -> dict[str, Any]:
+        names_of = f"{json.dumps(names)}[datum.value]"
+        return {
+            "field": field,
+            "type": "ordinal",
+            "title": title,
+            "scale": {"domain": positions},
+            "axis": {"labelExpr": names_of, "labelLimit": 110, "grid": False} | axis,
+        }
+
+    angle = 0 if max(map(len, names)) <= 2 else -90
+    place = {"x": places("column", "suggested", labelAngle=angle), "y": places("row", "given")}
+    told = tooltip(
+        ("given", "given", ""), ("suggested", "suggested", ""), ("count", "samples", ",")
+    )
+    opacity = {
+        "field": "count",
+        "type": "quantitative",
+        "scale": {"domain": [0, int(matrix.max())], "range": [0.05, 0.95]},
+        "legend": None,
     }
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "rect", "color": colour_of("incorrect")},
+            "encoding": {**place, "fillOpacity": opacity, "tooltip": told},
+        }
+    ]
     if len(names) <= 12:
-        cells |= {"text": [[str(v) if v else "" for v in row] for row in matrix.tolist()]}
-        cells |= {"texttemplate": "%{text}"}
-    layout = axes("suggested", "given")
-    ticks = {"tickvals": positions, "ticktext": names, "showgrid": False, "zeroline": False}
-    layout["xaxis"] |= ticks | {"constrain": "domain"}
-    layout["yaxis"] |= ticks | {"autorange": "reversed"}
-    layout["height"] = 360 + max(0, 12 * (len(names) - 12))
-    return ChartView("", [cells], layout)
+        text = {"field": "count", "type": "quantitative"}
+        layers.append({"mark": {"type": "text"}, "encoding": {**place, "text": text}})
+    return view_of("", cells, {"layer": layers}, height=max(HEIGHT + 20, 20 * len(names)))
 
 
-def noise_by_class(run: ReportRun) -> Chart:
+def class_noise(run: ReportRun) -> Chart:
     """Estimated noise of each class."""
-    key = "noise"
+    key = "class_noise"
     title = "Noise by range of the target" if run.is_regression else "Noise by class"
     if run.samples is None:
         return Chart(key, title, left_out=NO_VERDICTS)
@@ -210,27 +214,18 @@ def noise_by_class(run: ReportRun) -> Chart:
     shown = groups[:MOST_BARS]
     what = "range" if run.is_regression else "given class"
     caption = (
-        f"The estimated share of wrong labels in each {what}: the mean of the samples' "
+        f"The estimated fraction of wrong labels in each {what}: the mean of the samples' "
         "probabilities of being incorrect."
     )
     if len(groups) > len(shown):
         caption += f" Shown are the {len(shown)} noisiest of {len(groups):,} classes."
-    names = [plain(group.name) for group in shown]
-    hover = "%{x:.1f} % of %{customdata:,}<extra></extra>"
-    estimates = bars([round(100 * group.estimated, 2) for group in shown], hover)
-    estimates |= {"customdata": [group.count for group in shown], "name": "estimated"}
-    data = [estimates]
-    if shown[0].true is not None:
-        caption += " The diamonds are the true shares."
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "true",
-                "x": [round(100 * (group.true or 0.0), 2) for group in shown],
-                "y": list(range(len(shown))),
-                "marker": {"symbol": "diamond", "size": 9, "color": colour_of("truly wrong")},
-                "hovertemplate": "true: %{x:.1f} %<extra></extra>",
-            }
-        )
-    return Chart(key, title, caption, (bar_view(data, names, "wrong labels, %"),))
+    rows = [
+        {"value": round(100 * group.estimated, 2), "count": group.count}
+        | ({} if group.true is None else {"true": round(100 * group.true, 2)})
+        for group in shown
+    ]
+    is_known = shown[0].true is not None
+    if is_known:
+        caption += " The diamonds are the true fractions."
+    names = [short(group.name, 22) for group in shown]
+    return Chart(key, title, caption, (bars_view(rows, names, "wrong labels, %", is_known),))

@@ -1,7 +1,7 @@
-"""One colour, line and mark for each thing, on every page and figure.
+"""One colour, line and mark for each group, on every page and in every figure.
 
 Blue, amber and crimson differ in hue and in lightness for all common kinds of colour blindness, and
-stand out from white and from dark grey; lines and marks differ besides.
+stand out from white and from dark grey; lines and marks differ as well.
 """
 
 from __future__ import annotations
@@ -10,42 +10,22 @@ from typing import Any
 
 import numpy as np
 
-_COLOURS = {
-    "easy": "#2e86c8",
-    "hard": "#c88a00",
-    "incorrect": "#c9356f",
-    "unseen": "#8a8f98",
-    "all samples": "#2e86c8",
-    "truly clean": "#1f9471",
-    "truly wrong": "#8464c9",
-    "k1": "#2e86c8",
-    "k_dyn": "#8a8f98",
-    "k2": "#c9356f",
-    "train": "#8a8f98",
-    "validation": "#c88a00",
-    "test": "#2e86c8",
-}
-DASHES = {
-    "easy": "solid",
-    "hard": "dash",
-    "incorrect": "dot",
-    "unseen": "longdash",
-    "all samples": "solid",
-    "truly clean": "solid",
-    "truly wrong": "dot",
-    "k1": "dash",
-    "k_dyn": "solid",
-    "k2": "dot",
-    "train": "dash",
-    "validation": "dot",
-    "test": "solid",
-}
-MARKERS = {
-    "easy": "circle",
-    "hard": "diamond",
-    "incorrect": "x",
-    "unseen": "square",
-    "all samples": "circle",
+SOLID, DASH, DOT, LONG_DASH, DASH_DOT = [1, 0], [7, 4], [2, 3], [12, 4], [7, 3, 2, 3]
+
+_STYLES = {
+    "easy": ("#2e86c8", SOLID, "circle"),
+    "hard": ("#c88a00", DASH, "diamond"),
+    "incorrect": ("#c9356f", DOT, "cross"),
+    "unseen": ("#8a8f98", LONG_DASH, "square"),
+    "all samples": ("#2e86c8", SOLID, "circle"),
+    "truly clean": ("#1f9471", SOLID, "circle"),
+    "truly wrong": ("#8464c9", DOT, "diamond"),
+    "k1": ("#2e86c8", DASH, "circle"),
+    "k_dyn": ("#8a8f98", SOLID, "circle"),
+    "k2": ("#c9356f", DOT, "circle"),
+    "train": ("#8a8f98", DASH, "circle"),
+    "validation": ("#c88a00", DOT, "circle"),
+    "test": ("#2e86c8", SOLID, "circle"),
 }
 RUN_COLOURS = (
     "#2e86c8",
@@ -57,23 +37,26 @@ RUN_COLOURS = (
     "#b0603a",
     "#7d8a2e",
 )
-"""For methods beside each other."""
-RUN_DASHES = ("solid", "dash", "dot", "dashdot")
+"""Colours of methods in a comparison."""
+RUN_DASHES = (SOLID, DASH, DOT, DASH_DOT)
 
 
 def colour_of(name: str) -> str:
-    """As ``#rrggbb``."""
-    return _COLOURS[name]
+    """The colour of a group as ``#rrggbb``."""
+    return _STYLES[name][0]
 
 
-def fill_of(name: str, opacity: float = 0.22) -> str:
-    """The same colour, to be seen through."""
-    colour = _COLOURS[name]
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity:g})"
+def dash_of(name: str) -> list[int]:
+    """The lengths of the dashes and gaps of a group's lines, in pixels."""
+    return _STYLES[name][1]
+
+
+def mark_of(name: str) -> str:
+    """The shape of a group's points."""
+    return _STYLES[name][2]
 
 
 def order_of(groups: Any) -> list[str]:
-    """Which groups there are, in the order they are always shown in."""
+    """The distinct groups, in the order in which they are always shown."""
     present = {str(group) for group in np.unique(groups)}
-    return [name for name in _COLOURS if name in present]
+    return [name for name in _STYLES if name in present]

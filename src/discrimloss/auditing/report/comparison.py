@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from discrimloss.auditing.report.chart import Chart, ChartView, epoch_axes, line, plain
+from discrimloss.auditing.report.chart import (
+    Chart,
+    ChartView,
+    Group,
+    Spec,
+    column_rows,
+    lines_view,
+    short,
+)
 from discrimloss.auditing.report.colours import RUN_COLOURS, RUN_DASHES
 from discrimloss.auditing.report.contents import ReportRun
 from discrimloss.training.evaluation import is_better
@@ -149,34 +157,34 @@ def comparison_curves(groups: Sequence[RunGroup]) -> Chart:
     """The curves of all runs: one colour for each method."""
     metrics = list(dict.fromkeys(run.metric for group in groups for run in group.runs))
     words = {"accuracy": "accuracy, %", "mae": "mean absolute error", "loss": "loss"}
-    wanted = [(part, metric) for metric in metrics for part in ("test", "validation", "train")]
+    wanted = [(split, metric) for metric in metrics for split in ("test", "validation", "train")]
     views = [
         view
-        for part, name in [*wanted, ("train", "loss")]
-        if (view := _view(groups, f"{part}_{name}", part, words[name])) is not None
+        for split, name in [*wanted, ("train", "loss")]
+        if (view := _view(groups, f"{split}_{name}", split, words[name])) is not None
     ]
     title = "Curves side by side"
     if not views:
         return Chart("comparison", title, left_out="Left out: no run has ended an epoch.")
     caption = (
-        "Each line is a run, each colour a method; lines of one colour are the same but for the "
-        "seed, so the gap between them is chance."
+        "Each line is a run, each colour a method. Lines of one colour differ in the seed only, so "
+        "the gap between them is chance."
     )
     return Chart("comparison", title, caption, tuple(views), wide=True)
 
 
-def _view(groups: Sequence[RunGroup], column: str, part: str, words: str) -> ChartView | None:
-    data = []
-    for number, group in enumerate(groups):
-        colour = RUN_COLOURS[number % len(RUN_COLOURS)]
-        dash = RUN_DASHES[number // len(RUN_COLOURS) % len(RUN_DASHES)]
-        drawn = [run for run in group.runs if any(column in row for row in run.history)]
-        for place, run in enumerate(drawn):
-            trace = line(run.history, column, plain(group.label, 48), colour, dash)
-            trace |= {"legendgroup": str(number), "showlegend": place == 0}
-            trace |= {"hovertemplate": "epoch %{x}: %{y}", "line": trace["line"] | {"width": 1.8}}
-            data.append(trace)
-    if not data:
+def _view(groups: Sequence[RunGroup], column: str, split: str, words: str) -> ChartView | None:
+    rows: list[Spec] = []
+    styles: list[Group] = []
+    for place, group in enumerate(groups):
+        colour = RUN_COLOURS[place % len(RUN_COLOURS)]
+        dash = RUN_DASHES[place // len(RUN_COLOURS) % len(RUN_DASHES)]
+        style = Group(short(group.label, 48), colour, dash)
+        curves = [column_rows(run.history, column, style.label) for run in group.runs]
+        drawn = [row | {"line": line} for line, curve in enumerate(curves) for row in curve]
+        if drawn:
+            rows += drawn
+            styles.append(style)
+    if not rows:
         return None
-    longest = max(len(trace["x"]) for trace in data)
-    return ChartView(f"{part.capitalize()}: {words}", data, epoch_axes(longest, words))
+    return lines_view(f"{split.capitalize()}: {words}", rows, styles, words)

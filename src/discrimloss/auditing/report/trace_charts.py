@@ -1,7 +1,8 @@
-"""Charts of what became of single samples from epoch to epoch."""
+"""Charts of single samples from epoch to epoch."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,25 @@ from discrimloss.auditing.report.chart import (
     NO_TRACES,
     Chart,
     ChartView,
-    Figure,
-    axes,
-    epoch_axes,
-    plain,
-    points_by_verdict,
+    Group,
+    Spec,
+    counted_groups,
+    epoch_axis,
+    group_of,
+    grouped,
+    number,
     rounded,
+    scatter_view,
+    short,
     subset,
+    tooltip,
+    view_of,
 )
-from discrimloss.auditing.report.colours import DASHES, colour_of, fill_of, order_of
-from discrimloss.auditing.report.contents import ALL_SAMPLES, ReportRun, number_text
+from discrimloss.auditing.report.colours import order_of
+from discrimloss.auditing.report.contents import ALL_SAMPLES, ReportRun
 
 MOST_EPOCHS = 60
-"""Steps of a slider."""
+"""Positions of a slider."""
 TRACED_SAMPLES = 4
 """Single samples of each verdict whose weights are drawn."""
 
@@ -35,89 +42,97 @@ def loss_distribution(run: ReportRun) -> Chart:
     if run.traces is None:
         return Chart(key, title, left_out=NO_TRACES)
     edges = statistics.loss_bin_edges(run.traces.loss)
-    steps = statistics.chosen_epochs(len(run.traces.epochs), MOST_EPOCHS)
+    epochs = statistics.chosen_epochs(len(run.traces.epochs), MOST_EPOCHS)
     verdicts = run.traced_verdicts()
-    views = [_loss_view(run, "By verdict", verdicts, edges, steps)]
+    name = "All samples" if verdicts[0] == ALL_SAMPLES else "By verdict"
+    views = [_loss_view(run, name, verdicts, edges, epochs)]
     truth = truth_of(run)
     if truth is not None:
-        views.append(_loss_view(run, "By truth", truth, edges, steps))
-    elif verdicts[0] == ALL_SAMPLES:
-        views = [_loss_view(run, "All samples", verdicts, edges, steps)]
+        views.append(_loss_view(run, "By truth", truth, edges, epochs))
     skipped = ""
-    if len(steps) < len(run.traces.epochs):
-        skipped = f" {len(steps)} of {len(run.traces.epochs)} epochs are shown."
+    if len(epochs) < len(run.traces.epochs):
+        skipped = f" {len(epochs)} of {len(run.traces.epochs)} epochs are shown."
     caption = (
-        "Each shape shows how the losses of one group spread, small ones (learned) on the left; "
-        "move the slider to see the groups part. Losses are on a log scale and shares on a "
-        "square-root scale, so that small groups stay visible; the outermost bins hold all beyond."
+        "The losses of each group, small ones (learned) on the left. Move the slider to see the "
+        "groups separate. Losses are on a log scale and fractions on a square-root scale, so that "
+        "small groups stay visible; the outermost bins hold everything beyond them."
         f"{skipped}"
         f"{subset(run)}"
     )
     return Chart(key, title, caption, tuple(views), wide=True)
 
 
-def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, steps: list[int]) -> ChartView:
+def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, epochs: list[int]) -> ChartView:
     assert run.traces is not None
-    centres = (edges[:-1] + edges[1:]) / 2
-    present = order_of(groups)
-    masks = [groups == group for group in present]
-    frames: list[Figure] = []
-    for step in steps:
-        counts = [statistics.loss_histogram(run.traces.loss[step][mask], edges) for mask in masks]
-        shares = [100.0 * count / max(count.sum(), 1) for count in counts]
-        frames.append(
-            {
-                "label": f"Epoch {run.traces.epochs[step]}",
-                "update": {
-                    "y": [rounded(np.sqrt(share)) for share in shares],
-                    "customdata": [count.tolist() for count in counts],
-                },
-            }
+    loss = run.traces.loss
+    shown = counted_groups(groups)
+    centres = rounded(10.0 ** ((edges[:-1] + edges[1:]) / 2))
+    counts = {
+        group: np.array(
+            [statistics.loss_histogram(loss[epoch][groups == group], edges) for epoch in epochs]
         )
-    last = frames[-1]["update"]
-    highest = max(max(y, default=0.0) for frame in frames for y in frame["update"]["y"])
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{group} ({int(mask.sum()):,})",
-            "x": rounded(centres),
-            "y": last["y"][number],
-            "customdata": last["customdata"][number],
-            "text": [number_text(10**centre, 2) for centre in centres],
-            "hovertemplate": "loss about %{text}: %{customdata:,} samples",
-            "line": {"color": colour_of(group), "shape": "hvh", "width": 2, "dash": DASHES[group]},
-            "fill": "tozeroy",
-            "fillcolor": fill_of(group),
-        }
-        for number, (group, mask) in enumerate(zip(present, masks, strict=True))
-    ]
-    ticks: list[Any] = list(range(int(np.ceil(edges[0])), int(np.floor(edges[-1])) + 1))
-    if len(ticks) < 2:  # less than a decade
-        ticks = rounded(np.linspace(edges[0], edges[-1], 5))
-    shares_shown = [share for share in (1, 5, 10, 25, 50, 75, 100) if share <= 1.3 * highest**2]
-    layout = {
-        "showlegend": True,
-        "xaxis": {
-            "title": {"text": "loss"},
-            "tickvals": ticks,
-            "ticktext": [number_text(10.0**tick) for tick in ticks],
-            "range": [float(edges[0]), float(edges[-1])],
-        },
-        "yaxis": {
-            "title": {"text": "share of the group"},
-            "tickvals": rounded(np.sqrt(shares_shown)),
-            "ticktext": [f"{share} %" for share in shares_shown],
-            "range": [0, 1.08 * max(highest, 1.0)],
-        },
+        for group in shown
     }
-    return ChartView(name, data, layout, frames)
+    rows = [
+        {"loss": centre, "group": style.label, "series": counts[group][:, place].tolist()}
+        for group, style in shown.items()
+        for place, centre in enumerate(centres)
+    ]
+    totals = [
+        {"calculate": "datum.series[position]", "as": "count"},
+        {"joinaggregate": [{"op": "sum", "field": "count", "as": "total"}], "groupby": ["group"]},
+        {"calculate": "100 * datum.count / max(datum.total, 1)", "as": "percent"},
+    ]
+    highest = max(
+        float((100.0 * count.max(axis=1) / np.maximum(count.sum(axis=1), 1)).max())
+        for count in counts.values()
+    )
+    limits = [float(f"{10.0**edge:.4g}") for edge in (edges[0], edges[-1])]
+    powers = [10.0**power for power in range(math.ceil(edges[0]), math.floor(edges[-1]) + 1)]
+    ticks = {"values": powers} if len(powers) > 1 else {"tickCount": 5}
+    styles = list(shown.values())
+    style_of = grouped(styles, "strokeDash")
+    fraction = "% of the group"
+    spec: Spec = {
+        "transform": totals,
+        "encoding": {
+            "x": number(
+                "loss",
+                "loss",
+                scale={"type": "log", "domain": limits, "nice": False},
+                axis={"format": "~g"} | ticks,
+            ),
+            "y": number(
+                "percent",
+                fraction,
+                stack=None,
+                scale={"type": "sqrt", "domain": [0, round(1.08 * max(highest, 1.0), 1)]},
+                axis={"values": [0, 1, 5, 10, 25, 50, 75, 100]},
+            ),
+            "color": style_of["color"],
+            "tooltip": tooltip(
+                ("group", "", ""),
+                ("loss", "loss about", ".2~g"),
+                ("count", "samples", ","),
+                ("percent", fraction, ".3~g"),
+            ),
+        },
+        "layer": [
+            {"mark": {"type": "area", "interpolate": "step", "fillOpacity": 0.22}},
+            {
+                "mark": {"type": "line", "interpolate": "step", "point": "transparent"},
+                "encoding": {"strokeDash": style_of["strokeDash"]},
+            },
+        ],
+    }
+    positions = tuple(f"Epoch {run.traces.epochs[epoch]}" for epoch in epochs)
+    return view_of(name, rows, spec, styles, positions=positions)
 
 
 def weight_traces(run: ReportRun) -> Chart:
     """The weights of some samples of each verdict, and the median of all."""
     key, title = "weights", "Weights of single samples"
-    reason = _no_weights(run, 2)
+    reason = _no_weights(run)
     if reason:
         return Chart(key, title, left_out=reason)
     assert run.traces is not None
@@ -126,50 +141,54 @@ def weight_traces(run: ReportRun) -> Chart:
     shown = statistics.chosen_epochs(len(epochs), 4 * MOST_EPOCHS)
     verdicts = run.traced_verdicts()
     last = np.nan_to_num(weight[-1].astype(np.float64))
-    names, rows = run.traced_column("id"), run.traced_rows()
-    data: list[Figure] = []
+    names, indices = run.traced_column("id"), run.traced_rows()
+    rows: list[Spec] = []
+    styles: list[Group] = []
+
+    def add(values: Any, group: str, name: str, is_median: bool) -> None:
+        rows.extend(
+            {"epoch": int(epoch), "value": value, "group": group, "name": name, "all": is_median}
+            for epoch, value in zip(epochs[shown], rounded(values), strict=True)
+            if value is not None
+        )
+
     for group in order_of(verdicts):
         members = np.flatnonzero(verdicts == group)
-        style = {"color": colour_of(group), "dash": DASHES[group]}
+        styles.append(group_of(group, f"{group}, median"))
+        label = styles[-1].label
         for sample in statistics.spread_out(members, last, TRACED_SAMPLES):
-            label = plain(rows[sample] if names is None else names[sample], 40)
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "name": f"{group}: {label}",
-                    "legendgroup": group,
-                    "showlegend": False,
-                    "opacity": 0.55,
-                    "x": epochs[shown].tolist(),
-                    "y": rounded(weight[shown, sample]),
-                    "line": style | {"width": 1.2},
-                }
-            )
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{group}, median",
-                "legendgroup": group,
-                "x": epochs[shown].tolist(),
-                "y": [_median(weight[step, members]) for step in shown],
-                "line": style | {"width": 3.5},
-            }
-        )
+            name = short(indices[sample] if names is None else names[sample])
+            add(weight[shown, sample], label, name, is_median=False)
+        add([_median(weight[step, members]) for step in shown], label, label, is_median=True)
+    encoding = {
+        "x": epoch_axis(),
+        "y": number("value", "weight", scale={"zero": False}),
+        "detail": {"field": "name", "type": "nominal"},
+        **grouped(styles, "strokeDash"),
+        "tooltip": tooltip(("name", "", ""), ("epoch", "epoch", "d"), ("value", "weight", ".3~g")),
+    }
+    thin = {"type": "line", "strokeWidth": 1.2, "opacity": 0.55, "point": "transparent"}
+    thick = {"type": "line", "strokeWidth": 3.5, "point": "transparent"}
+    spec = {
+        "encoding": encoding,
+        "layer": [
+            {"transform": [{"filter": "!datum.all"}], "mark": thin},
+            {"transform": [{"filter": "datum.all"}], "mark": thick},
+        ],
+    }
     caption = (
-        "A thin line is the weight of one sample, a thick one the median of its group; a high "
+        "A thin line is the weight of one sample, a thick line the median of its group. A high "
         "weight means that the sample is distrusted. Thin lines are up to "
         f"{TRACED_SAMPLES} samples of each verdict, from its lowest to its highest weight at the "
         f"end.{subset(run)}"
     )
-    return Chart(key, title, caption, (ChartView("", data, epoch_axes(len(epochs), "weight")),))
+    return Chart(key, title, caption, (view_of("", rows, spec, styles),))
 
 
 def weight_fluctuation(run: ReportRun) -> Chart:
     """The paper's figure of fluctuation: how often weights jump, as boxes."""
     key, title = "fluctuation", "Restless weights"
-    reason = _no_weights(run, 2)
+    reason = _no_weights(run)
     if reason:
         return Chart(key, title, left_out=reason)
     assert run.traces is not None
@@ -183,69 +202,88 @@ def weight_fluctuation(run: ReportRun) -> Chart:
     if truth is not None:
         views.append(_box_view("By truth", jumps, truth))
     caption = (
-        "In how many epochs a sample's weight changed by more than T_fluc since the epoch before: "
-        "half of a group is within its box, and a high box is a group the method kept changing its "
-        f"mind about. T_fluc is {threshold:.3g} here, a tenth of the spread of all weights."
+        "The number of epochs in which a sample's weight changed by more than T_fluc since the "
+        "epoch before. Half of a group is within its box; the weights of a group with a high box "
+        f"kept changing. T_fluc is {threshold:.3g} here, a tenth of the spread of all weights."
         f"{subset(run)}"
     )
     return Chart(key, title, caption, tuple(views))
 
 
 def _box_view(name: str, jumps: Any, groups: Any) -> ChartView:
-    data = []
-    for group in order_of(groups):
-        box = statistics.box_of(jumps[groups == group])
-        data.append(
-            {
-                "type": "box",
-                "name": group,
-                "x": [group],
-                "q1": [box.first_quartile],
-                "median": [box.median],
-                "q3": [box.third_quartile],
-                "lowerfence": [box.low],
-                "upperfence": [box.high],
-                "marker": {"color": colour_of(group)},
-                "fillcolor": fill_of(group),
-                "showlegend": False,
-            }
+    styles = [group_of(group) for group in order_of(groups)]
+    rows: list[Spec] = []
+    for style in styles:
+        box = statistics.box_of(jumps[groups == style.label])
+        rows.append(
+            {"group": style.label, "low": box.low, "first": box.first_quartile}
+            | {"median": box.median, "third": box.third_quartile, "high": box.high}
         )
-    layout = axes("", "epochs with a jump")
-    layout["xaxis"] |= {"type": "category"}
-    layout["yaxis"] |= {"rangemode": "tozero"}
-    return ChartView(name, data, layout)
+    order = [style.label for style in styles]
+    colour = grouped(styles)["color"] | {"legend": None}
+    axis = {"labelAngle": 0, "grid": False}
+    x = {"field": "group", "type": "nominal", "title": None, "sort": order, "axis": axis}
+    y = "epochs with a jump"
+    told = tooltip(
+        ("group", "", ""),
+        ("high", "highest", ".3~g"),
+        ("third", "upper quartile", ".3~g"),
+        ("median", "median", ".3~g"),
+        ("first", "lower quartile", ".3~g"),
+        ("low", "lowest", ".3~g"),
+    )
+
+    def layer(mark: Spec, low: str, high: str = "") -> Spec:
+        upper = {"y2": {"field": high}} if high else {}
+        return {"mark": mark, "encoding": {"y": number(low, y), **upper}}
+
+    spec = {
+        "encoding": {"x": x, "color": colour, "tooltip": told},
+        "layer": [
+            layer({"type": "rule"}, "low", "first"),
+            layer({"type": "rule"}, "third", "high"),
+            layer({"type": "bar", "size": 46, "opacity": 0.35}, "first", "third"),
+            layer({"type": "tick", "size": 46, "thickness": 3}, "median"),
+            layer({"type": "tick", "size": 20}, "low"),
+            layer({"type": "tick", "size": 20}, "high"),
+        ],
+    }
+    return view_of(name, rows, spec)
 
 
-def loss_map(run: ReportRun) -> Chart:
+def data_map(run: ReportRun) -> Chart:
     """The data map: mean of the loss against its variability."""
-    key, title = "map", "Data map"
+    key, title = "data_map", "Data map"
     if run.traces is None:
         return Chart(key, title, left_out=NO_TRACES)
     if len(run.traces.epochs) < 2:
         return Chart(key, title, left_out=NEEDS_EPOCHS)
     mean, deviation = statistics.data_map(run.traces.loss)
-    groups = run.traced_verdicts()
     caption = (
-        "Each point is a sample: high up are those that stayed hard, at the right those whose loss "
-        "went up and down or fell late; easy samples are at the bottom, wrong labels at the top."
+        "Each point is a sample. Samples at the top stayed hard; the loss of those on the right "
+        "went up and down or fell late. Easy samples are at the bottom, wrong labels at the top."
     )
     names = run.traced_column("id")
-    names = run.traced_rows() if names is None else names
-    data, left_out = points_by_verdict(deviation, mean, groups, names)
-    layout = axes("standard deviation of the loss", "mean loss")
-    return Chart(key, title, caption + left_out + subset(run), (ChartView("", data, layout),))
+    view, left_out = scatter_view(
+        deviation,
+        mean,
+        run.traced_verdicts(),
+        run.traced_rows() if names is None else names,
+        ("standard deviation of the loss", "mean loss"),
+    )
+    return Chart(key, title, caption + left_out + subset(run), (view,))
 
 
-def _no_weights(run: ReportRun, epochs: int) -> str:
+def _no_weights(run: ReportRun) -> str:
     if run.traces is None:
         return NO_TRACES
     if run.traces.weight is None:
-        return "Left out: this method does not weigh samples."
-    return NEEDS_EPOCHS if len(run.traces.epochs) < epochs else ""
+        return "Left out: this method does not weight samples."
+    return NEEDS_EPOCHS if len(run.traces.epochs) < 2 else ""
 
 
 def truth_of(run: ReportRun) -> Any:
-    """``truly clean`` or ``truly wrong`` of each traced sample, where it is known."""
+    """``truly clean`` or ``truly wrong`` for each traced sample, where the truth is known."""
     is_wrong = run.traced_column("is_wrong")
     if is_wrong is None:
         return None
@@ -254,4 +292,4 @@ def truth_of(run: ReportRun) -> Any:
 
 def _median(values: Any) -> float | None:
     known = values[~np.isnan(values)]
-    return rounded([np.median(known)])[0] if len(known) else None
+    return float(np.median(known)) if len(known) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,8 @@ from discrimloss.auditing.sources.features import (
     not_finite,
     require_numbers,
 )
-from discrimloss.auditing.sources.images import array_contents, as_images
-from discrimloss.auditing.sources.label_arrays import (
-    LABEL_SUFFIXES,
-    LabelFile,
-    load_array,
-    one_per_sample,
-    reason_of,
-    with_new_labels,
-)
-from discrimloss.auditing.sources.labels import read_samples
+from discrimloss.auditing.sources.images import array_pictures, as_images
+from discrimloss.auditing.sources.labels import one_per_sample, read_samples, with_new_labels
 from discrimloss.auditing.sources.rows import kept_rows
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import did_you_mean
@@ -57,7 +48,13 @@ def open_array_file(options: SourceOptions) -> AuditSource:
     """Open an ``.npz`` or ``.npy`` file of features, or of images (see `as_images`)."""
     options.refuse(("text", "image"), because="a file of arrays has no columns")
     is_archive = Path(options.path).suffix.lower() == ".npz"
-    store = Archive(options) if is_archive else SeparateFiles(options)
+    store: ArrayFile
+    if is_archive:
+        store = Archive(options)
+    else:
+        from discrimloss.auditing.sources.npy_files import SeparateFiles
+
+        store = SeparateFiles(options)
     return array_source(store.options, store, store.features, not_finite(store.features))
 
 
@@ -75,8 +72,7 @@ def array_source(
     samples = read_samples(store, options, unusable)
     pixels = as_images(features)
     if pixels is not None:
-        pictures = array_contents(pixels, samples.rows, samples.ids, options.encoder)
-        return AuditSource(options, store, samples, pictures)
+        return array_pictures(pixels, options, store, samples)
     options.refuse(("encoder",), because="its features are encoded already")
     return AuditSource(options, store, samples, Features(features, samples.rows))
 
@@ -219,58 +215,6 @@ class Archive(ArrayFile):
         return ids
 
 
-class SeparateFiles(ArrayFile):
-    """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.path = Path(options.path)
-        options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
-        features = load_array(self.path, mapped=True)
-        self.features = require_numbers(features, str(self.path))
-        label_path = self._label_path(options.label)
-        # Absolute: the audit is opened again, perhaps from another directory.
-        self.options = replace(options, label=str(label_path))
-        self.label_file = LabelFile(label_path, len(self.features))
-        self.given_labels = self.label_file.read()
-
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
-        """Write both files, under their names."""
-        directory.mkdir(parents=True, exist_ok=True)
-        keep = kept_rows(len(self), dropped)
-        features, labels = directory / self.path.name, directory / self.label_file.path.name
-        if labels == features:  # of two folders
-            labels = directory / f"labels-{labels.name}"
-        self.label_file.write(labels, new_labels, keep)
-        with atomic_write(features) as unfinished, unfinished.open("wb") as file:
-            np.save(file, self.features[keep] if dropped else self.features)
-        return [features, labels]
-
-    def _label_path(self, given: str | None) -> Path:
-        folder = self.path.parent
-        if given is not None:
-            path = next((p for p in (folder / given, Path(given)) if p.is_file()), None)
-            if path is None:
-                raise SourceError(f"there is no file of labels {given} (--label): check the path")
-            if path.suffix.lower() not in LABEL_SUFFIXES:
-                raise SourceError(
-                    f"cannot read labels from {path}: its name must end in one of "
-                    f"{', '.join(LABEL_SUFFIXES)}"
-                )
-            return path.absolute()
-        names = [f"{name}{suffix}" for name in LABELS for suffix in LABEL_SUFFIXES]
-        names += [f"{self.path.stem}{n}{s}" for n in ("_labels", "-labels") for s in LABEL_SUFFIXES]
-        found = [folder / name for name in names if (folder / name).is_file()]
-        if len(found) != 1:
-            candidates = f": there are {', '.join(p.name for p in found)}" if found else ""
-            raise SourceError(
-                f"say which file holds the labels of {self.path} (--label FILE){candidates}"
-            )
-        self.notes = (f"the labels are in {found[0].name}",)
-        return found[0].absolute()
-
-
 def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays by name, and why some cannot be read."""
     arrays, unreadable = {}, {}
@@ -288,6 +232,13 @@ def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise SourceError(f"cannot read {path}: {reason_of(error)}") from error
     return arrays, unreadable
+
+
+def reason_of(error: Exception) -> str:
+    """Why an array cannot be read, in a few words."""
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
+        return "it holds Python objects, which are never unpickled; save texts or numbers"
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _find_features(path: Path, arrays: Mapping[str, Array]) -> str:

@@ -4,19 +4,61 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.sources.base import Label, SourceError
+from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
+from discrimloss.auditing.sources.images import PictureRows, stamps
 from discrimloss.auditing.sources.labels import Spelling
-from discrimloss.auditing.sources.rows import Rows, kept_rows, number_text
+from discrimloss.auditing.sources.open_source import open_pictures, open_table
+from discrimloss.auditing.sources.pictures import Picture, is_picture
+from discrimloss.auditing.sources.rows import Rows, as_text, kept_rows
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
     import pandas
+
+
+def open_frame(rows: FrameRows, options: SourceOptions, cache: Path | None) -> AuditSource:
+    """Open a DataFrame with a column of labels. Cells may hold images, see `open_table`."""
+    if options.image is not None:
+        rows.require(options.image, "--image")
+    column = options.image if options.image is not None else _picture_column(rows, options)
+    if column is not None and options.text is None:
+        cells = rows.cells(column)
+        if not all(cell is None or isinstance(cell, (str, Path)) for cell in cells):
+            pictures = PictureRows(lambda row: _picture(cells[row]), stamps(cells), None)
+            return open_pictures(rows, pictures, replace(options, image=column), column)
+    return open_table(rows, options, cache)
+
+
+def _picture_column(rows: FrameRows, options: SourceOptions) -> str | None:
+    """The only column of images, if there is one."""
+    first_values = {
+        column: rows.given.iloc[:, place].dropna().head(1).tolist()
+        for place, column in enumerate(rows.columns)
+        if column != options.label
+    }
+    found = [column for column, values in first_values.items() if values and is_picture(values[0])]
+    return found[0] if len(found) == 1 else None
+
+
+def _picture(cell: Any) -> Picture:
+    if isinstance(cell, dict):
+        from discrimloss.auditing.sources.hugging_face import encoded_picture
+
+        return encoded_picture({"bytes": cell.get("bytes"), "path": cell.get("path")})
+    if not isinstance(cell, bytes) and not is_picture(cell):
+        raise SourceError(
+            f"a cell of the column of images holds a {type(cell).__name__}: it must hold an image "
+            "of Pillow, an encoded image, or the path of one"
+        )
+    picture: Picture = cell
+    return picture
 
 
 class FrameRows(Rows):
@@ -43,26 +85,9 @@ class FrameRows(Rows):
         """Columns as they are; all of them if None."""
         return self._frame[list(self.columns if columns is None else columns)]
 
-    def raw_labels(self, column: str) -> pandas.Series:
-        """A column as it is."""
-        return self._frame[column]
-
-    def cells(self, column: str) -> list[Any]:
-        """The values of a column, None where missing."""
-        series = self._frame[column]
-        is_missing = series.isna().to_numpy()
-        return [
-            None if missing else value for value, missing in zip(series, is_missing, strict=True)
-        ]
-
-    def texts(self, column: str) -> list[str | None]:
-        """A column as texts, None where missing or empty."""
-        return [_as_text(value) or None for value in self.cells(column)]
-
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row."""
-        row = self._frame.iloc[[number]]
-        return tuple((name, _as_text(row[name].iloc[0])) for name in self.columns)
+        return tuple((name, as_text(self._frame[name].iloc[number])) for name in self.columns)
 
     def default_ids(self) -> list[str]:
         """The index, or the numbers of the rows if two index values are the same."""
@@ -163,13 +188,3 @@ def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) ->
                 f"cannot write {path} ({reason}): name a .csv file, or take the corrected data "
                 "itself"
             ) from error
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple, dict, np.ndarray)):
-        return str(value)
-    if import_pandas().isna(value):
-        return ""
-    return number_text(value) if isinstance(value, float) else str(value)

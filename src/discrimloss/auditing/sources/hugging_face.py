@@ -13,8 +13,8 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
 from discrimloss.auditing.sources.open_source import open_pictures, open_table
-from discrimloss.auditing.sources.parquet_file import as_series, as_text, relabelled, require_value
-from discrimloss.auditing.sources.rows import Rows, arrow, kept_rows
+from discrimloss.auditing.sources.parquet_file import as_series, relabelled, require_value
+from discrimloss.auditing.sources.rows import Rows, arrow, as_text, kept_rows
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
@@ -152,11 +152,6 @@ class DatasetRows(Rows):
                 f"of {len(names)} classes only"
             )
         return numbers.map(dict(enumerate(names)))
-
-    def texts(self, column: str) -> list[str | None]:
-        """A column as texts; None where it is null or empty."""
-        values = self.table.column(column).to_pylist()
-        return [None if value in (None, "") else as_text(value) for value in values]
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row; pictures and sounds by their paths."""

@@ -54,10 +54,7 @@ def open_image_folder(options: SourceOptions, cache: Path | None = None) -> Audi
     samples = read_samples(store, as_classes, pictures.unusable)
     store.set_classes(samples)
     samples = replace(samples, left_out=(*samples.left_out, *listing.left_out()))
-    contents = pictures.contents(
-        samples.rows, samples.ids, lambda index: (("path", samples.ids[index]),), options.encoder
-    )
-    return AuditSource(options, store, samples, contents)
+    return pictures.source(options, store, samples, lambda index: (("path", samples.ids[index]),))
 
 
 class ImageFolder(Store):

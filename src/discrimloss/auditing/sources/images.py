@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView, SourceError
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Contents,
+    ModelInputs,
+    Samples,
+    SampleView,
+    SourceError,
+    SourceOptions,
+    Store,
+)
 from discrimloss.auditing.sources.features import cache_file, cached_rows, standardised
 from discrimloss.auditing.sources.pictures import (
     LARGEST_CLOSE_VIEW,
@@ -29,6 +39,7 @@ from discrimloss.auditing.sources.pictures import (
 )
 from discrimloss.data.base import TensorInputs
 from discrimloss.data.images import ImagePreparation
+from discrimloss.models.text_encoder import load_pretrained, transformers_library
 
 NO_IMAGE = "no image"
 SMALLEST_SIDE, LARGEST_SIDE = 32, 64
@@ -40,6 +51,13 @@ DECODED_AT_ONCE = 1_000
 MEASURED_IMAGES = 5_000
 """Enough for means that are good to three digits."""
 
+ENCODED_AT_ONCE = 32
+USUAL_SIDE = 224
+USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet: for encoders that do not name their own."""
+
+Squares = Callable[[int, int, int], Pixels]
+"""Pictures from one position to before another, with a given side: (pictures, 3, side, side)."""
 Fields = Callable[[int], tuple[tuple[str, str], ...]]
 
 
@@ -84,7 +102,6 @@ class Pictures(Contents):
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
         """Squares of pixels, or the features of the encoder. Both are cached."""
         if self._encoder is not None:
-            from discrimloss.auditing.sources.encoders import encoded_pictures
 
             def in_colour(first: int, last: int, side: int) -> Pixels:
                 return self._squares(first, last, side, "RGB")
@@ -161,23 +178,31 @@ class PictureRows:
         self.unusable = {row: why for row, why in by_row.items() if isinstance(why, str)}
         """Rows without a readable picture, with the reason."""
 
-    def contents(
-        self,
-        rows: npt.NDArray[np.int64],
-        ids: Sequence[str],
-        fields: Fields,
-        encoder: str | None,
-    ) -> Pictures:
-        """The pictures of the samples.
+    def source(
+        self, options: SourceOptions, store: Store, samples: Samples, fields: Fields | None = None
+    ) -> AuditSource:
+        """A source of the pictures of the samples.
 
         Args:
-            rows: shape (samples,): the row of each sample.
-            ids: of the samples.
-            fields: what else a reviewer sees of a sample.
-            encoder: see `Pictures`.
+            options: `encoder` may name one.
+            store: where the rows come from.
+            samples: without the `unusable` rows.
+            fields: what else a reviewer sees of a sample; by default its id.
         """
-        facts = [self._facts[row] for row in rows.tolist()]
-        return Pictures(lambda index: self._read(int(rows[index])), facts, ids, fields, encoder)
+        rows = samples.rows.tolist()
+        contents = Pictures(
+            lambda index: self._read(rows[index]),
+            [self._facts[row] for row in rows],
+            samples.ids,
+            fields or (lambda index: (("sample", samples.ids[index]),)),
+            options.encoder,
+        )
+        return AuditSource(options, store, samples, contents)
+
+
+def stamps(values: Sequence[Any]) -> list[str | None]:
+    """Stamps for pictures in memory, see `PictureRows`; None where missing."""
+    return [None if value is None else str(row) for row, value in enumerate(values)]
 
 
 def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRows:
@@ -190,18 +215,22 @@ def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRo
     return PictureRows(read, [None if file is None else file_stamp(file) for file in files], cache)
 
 
-def array_contents(
-    pixels: Pixels, rows: npt.NDArray[np.int64], ids: Sequence[str], encoder: str | None
-) -> Pictures:
-    """The pictures in an array, see `as_images`."""
+def array_pictures(
+    pixels: Pixels, options: SourceOptions, store: Store, samples: Samples
+) -> AuditSource:
+    """A source of the pictures in an array, see `as_images`."""
     height, width = pixels.shape[1:3]
-    facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(rows)
+    facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(samples.rows)
 
     def read(index: int) -> Pixels:
-        picture: Pixels = pixels[rows[index]]
+        picture: Pixels = pixels[samples.rows[index]]
         return picture
 
-    return Pictures(read, facts, ids, lambda index: (("sample", ids[index]),), encoder)
+    def fields(index: int) -> tuple[tuple[str, str], ...]:
+        return (("sample", samples.ids[index]),)
+
+    contents = Pictures(read, facts, samples.ids, fields, options.encoder)
+    return AuditSource(options, store, samples, contents)
 
 
 def as_images(array: npt.NDArray[Any]) -> Pixels | None:
@@ -241,3 +270,117 @@ def channel_statistics(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, 
     std, mean = torch.std_mean(chosen, dim=1)
     std = torch.where(std > 1e-3, std, 1.0)  # a constant channel must not divide by zero
     return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def encoded_pictures(
+    squares: Squares, num_pictures: int, encoder: str, cache: Path | None, fingerprint: str
+) -> npt.NDArray[Any]:
+    """Encode pictures: shape (pictures, features).
+
+    Args:
+        squares: decodes pictures.
+        num_pictures: how many there are.
+        encoder: a folder, ``package:NAME``, or a name on the hub.
+        cache: a directory that keeps the features, or None.
+        fingerprint: of the pictures.
+    """
+
+    @functools.cache
+    def loaded() -> ImageEncoder:
+        try:
+            return ImageEncoder(encoder)
+        except ValueError as error:
+            raise SourceError(f"--encoder cannot be used: {error}") from error
+
+    def encode(first: int, last: int) -> npt.NDArray[np.float32]:
+        return loaded()(torch.from_numpy(squares(first, last, loaded().side)))
+
+    path = cache_file(cache, "image-features", encoder, fingerprint)
+    return cached_rows(path, num_pictures, encode, ENCODED_AT_ONCE)
+
+
+class ImageEncoder:
+    """A pretrained model of the transformers library that turns images into features.
+
+    Args:
+        pretrained: a folder, ``package:NAME``, or a name on the hub.
+
+    Raises:
+        ValueError: it cannot be loaded, or it does not take images.
+    """
+
+    def __init__(self, pretrained: str) -> None:
+        library = transformers_library()
+        model, loading = load_pretrained(
+            library.AutoModel.from_pretrained,
+            pretrained,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model: Any = model.eval().to(self.device)
+        takes = model.main_input_name
+        if takes != "pixel_values" and not hasattr(model, "get_image_features"):
+            raise ValueError(f"{pretrained!r} is no encoder of images: it takes {takes}")
+        # Many are published without a pooling layer, which then has random weights.
+        self.has_pooling = not any("pooler" in key for key in loading["missing_keys"])
+        settings = _image_settings(pretrained)
+        self.side = _side(model.config, settings)
+        self.mean = _channels(settings.get("image_mean"), USUAL_MEAN)
+        self.std = _channels(settings.get("image_std"), USUAL_STD)
+
+    @torch.inference_mode()
+    def __call__(self, images: Tensor) -> npt.NDArray[np.float32]:
+        """From (images, 3, side, side), uint8, to (images, features)."""
+        pixels = ((images.float() / 255 - self.mean) / self.std).to(self.device)
+        features: npt.NDArray[np.float32] = self._features(pixels).flatten(1).float().cpu().numpy()
+        return features
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        pooled: Tensor
+        if hasattr(self.model, "get_image_features"):  # of images and texts, such as CLIP
+            output = self.model.get_image_features(pixel_values=pixels)
+            pooled = output if isinstance(output, Tensor) else output.pooler_output
+            return pooled
+        output = self.model(pixel_values=pixels)
+        if self.has_pooling and getattr(output, "pooler_output", None) is not None:
+            pooled = output.pooler_output
+        else:  # tokens, or a map
+            last = output.last_hidden_state
+            pooled = last.mean(1) if last.dim() == 3 else last.mean((2, 3))
+        return pooled
+
+
+def _image_settings(pretrained: str) -> Mapping[str, Any]:
+    """The settings of the encoder's image processor; empty if it has none.
+
+    The processors of transformers need torchvision; their settings do not.
+    """
+    processors = transformers_library().image_processing_base.ImageProcessingMixin
+    try:
+        settings: Mapping[str, Any]
+        settings, _ = load_pretrained(processors.get_image_processor_dict, pretrained)
+    except ValueError:
+        return {}
+    return settings
+
+
+def _side(configuration: Any, settings: Mapping[str, Any]) -> int:
+    vision = getattr(configuration, "vision_config", configuration)
+    for size in (
+        getattr(vision, "image_size", None),
+        settings.get("crop_size"),
+        settings.get("size"),
+    ):
+        if isinstance(size, Mapping):
+            size = size.get("height") or size.get("shortest_edge")
+        if isinstance(size, (list, tuple)) and size:
+            size = size[0]
+        if isinstance(size, int) and size > 0:
+            return size
+    return USUAL_SIDE
+
+
+def _channels(values: Any, usual: tuple[float, ...]) -> Tensor:
+    fits = isinstance(values, (list, tuple)) and len(values) == len(usual)
+    return torch.tensor(values if fits else usual, dtype=torch.float32)[:, None, None]

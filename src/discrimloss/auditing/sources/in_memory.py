@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +30,22 @@ from discrimloss.auditing.sources.features import (
 from discrimloss.auditing.sources.frame import (
     FrameRows,
     index_ids,
+    open_frame,
     relabelled_series,
     save_frame,
     series_checksum,
 )
-from discrimloss.auditing.sources.images import PictureRows, channels_last
-from discrimloss.auditing.sources.label_arrays import one_per_sample, with_new_labels
-from discrimloss.auditing.sources.labels import Spelling, read_samples
-from discrimloss.auditing.sources.open_source import open_pictures, open_table
-from discrimloss.auditing.sources.pictures import Picture
-from discrimloss.auditing.sources.rows import kept_rows
+from discrimloss.auditing.sources.images import PictureRows, channels_last, stamps
+from discrimloss.auditing.sources.labels import (
+    Spelling,
+    one_per_sample,
+    read_samples,
+    with_new_labels,
+)
+from discrimloss.auditing.sources.pictures import is_picture
+from discrimloss.auditing.sources.rows import is_a, kept_rows
 from discrimloss.auditing.sources.table import Columns
-from discrimloss.auditing.sources.text import Texts, blank_texts
+from discrimloss.auditing.sources.text import text_source
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -65,7 +67,7 @@ def open_in_memory(data: Any, options: SourceOptions, cache: Path | None = None)
         SourceError: the data cannot be audited.
     """
     if is_a(data, "pandas", "DataFrame"):
-        return _open_frame(FrameRows(data), options, cache)
+        return open_frame(FrameRows(data), options, cache)
     if is_a(data, "datasets", "Dataset") or is_a(data, "datasets", "DatasetDict"):
         from discrimloss.auditing.sources.hugging_face import open_dataset
 
@@ -93,24 +95,31 @@ def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
         options: how to read them. A DataFrame may have `text`, a column of texts.
     """
     options.refuse(("label", "id"), because="the labels are the second of the pair")
-    store = Pair(inputs, labels)
     if is_a(inputs, "pandas", "DataFrame"):
-        return _open_frame_pair(FrameRows(inputs), store, options)
+        return _open_frame_pair(FrameRows(inputs), Pair(inputs, labels), options)
     options.refuse(("text", "image"), because="the inputs have no columns")
-    readable = readable_inputs(inputs)
-    if isinstance(readable, list) and not (readable and _is_text(readable)):
-        pictures = PictureRows(lambda row: readable[row], _stamps(readable), None)
-        samples = read_samples(store, options, pictures.unusable)
-        contents = pictures.contents(
-            samples.rows,
-            samples.ids,
-            lambda index: (("sample", samples.ids[index]),),
-            options.encoder,
-        )
-        return AuditSource(options, store, samples, contents)
-    if isinstance(readable, list):
-        return text_source(options, store, readable)
-    return features_or_images(options, store, readable)
+    store = Pair(inputs, labels)
+    return open_inputs(options, store, store.readable)
+
+
+def open_inputs(options: SourceOptions, store: Store, inputs: Array | list[Any]) -> AuditSource:
+    """A source of features, of images, or of texts.
+
+    Args:
+        options: how to read it.
+        store: the labels, one per row.
+        inputs: see `readable_inputs`. An array of floats with the shape of images is images, too.
+    """
+    if isinstance(inputs, list):
+        if is_text(inputs):
+            return text_source(options, store, inputs)
+        pictures = PictureRows(lambda row: inputs[row], stamps(inputs), None)
+        return pictures.source(options, store, read_samples(store, options, pictures.unusable))
+    array = require_numbers(inputs, "the array of inputs")
+    unusable = not_finite(array)
+    if array.ndim == 4 and array.dtype.kind == "f" and channels_last(array) is not None:
+        array = _as_bytes(array)
+    return array_source(options, store, array, unusable)
 
 
 class Pair(Store):
@@ -127,6 +136,7 @@ class Pair(Store):
         self._inputs, self._given = inputs, labels
         self._labels = _readable_labels(labels)
         self._length = _length(inputs, "the inputs")
+        is_frame = is_a(inputs, "pandas", "DataFrame")
         if self._length == 0:
             raise SourceError("the inputs are empty: there is nothing to audit")
         if len(self._labels) != self._length:
@@ -134,6 +144,8 @@ class Pair(Store):
                 f"there are {self._length:,} samples, but {len(self._labels):,} labels: "
                 "give one label per sample, in the same order"
             )
+        self.readable = inputs if is_frame else readable_inputs(inputs)
+        """A DataFrame, or see `readable_inputs`."""
 
     def __len__(self) -> int:
         return self._length
@@ -151,17 +163,14 @@ class Pair(Store):
 
     def checksum(self) -> str:
         """Covers labels and texts, and some of the features."""
-        pandas = import_pandas()
+        pandas, inputs = import_pandas(), self.readable
         digest = hashlib.sha256(series_checksum(pandas.Series(self._labels)))
-        inputs = self._inputs
-        if is_a(inputs, "pandas", "DataFrame"):
-            digest.update(FrameRows(inputs).checksum().encode())
+        if isinstance(inputs, np.ndarray):
+            digest.update(array_checksum(inputs).encode())
+        elif isinstance(inputs, list):
+            digest.update(series_checksum(pandas.Series(inputs, dtype=object)))
         else:
-            readable = readable_inputs(inputs)
-            if isinstance(readable, list):
-                digest.update(series_checksum(pandas.Series(readable, dtype=object)))
-            else:
-                digest.update(array_checksum(readable).encode())
+            digest.update(FrameRows(inputs).checksum().encode())
         return digest.hexdigest()
 
     def require_label(self, label: Label) -> None:
@@ -178,73 +187,42 @@ class Pair(Store):
     def write(
         self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
     ) -> list[Path]:
-        """Write ``corrected.csv`` of texts and frames, else ``corrected.npz``."""
-        is_array = hasattr(self._inputs, "shape") and not hasattr(self._inputs, "iloc")
-        name = "corrected.npz" if is_array else "corrected.csv"
+        """Write ``corrected.npz`` of arrays, else ``corrected.csv``."""
+        name = "corrected.npz" if isinstance(self.readable, np.ndarray) else "corrected.csv"
         return [self.save(directory / name, new_labels, dropped)]
 
     def save(self, path: Path, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Path:
         """Write an ``.npz`` of arrays, or a table of texts or of a frame, with the labels."""
-        inputs, labels = self.corrected(new_labels, dropped)
-        pandas = import_pandas()
-        if path.suffix.lower() == ".npz" and not is_a(inputs, "pandas", "DataFrame"):
-            features = readable_inputs(inputs)
-            if isinstance(features, list) and not _is_text(features):
-                raise _no_format(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            given = np.asarray(labels)
-            given = given.astype(np.str_) if given.dtype == object else given
-            with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-                np.savez(file, features=np.asarray(features), labels=given)
-            return path
+        pandas, keep = import_pandas(), kept_rows(len(self), dropped)
+        inputs = _taken(self.readable, keep)
+        labels = np.asarray(_taken(_relabelled(self._given, new_labels), keep)).reshape(-1)
+        if isinstance(inputs, list) and is_text(inputs):
+            inputs = pandas.DataFrame({"text": inputs})
         if is_a(inputs, "pandas", "DataFrame"):
-            frame = inputs.copy()
-        else:
-            texts = readable_inputs(inputs)
-            if not isinstance(texts, list) or not _is_text(texts):
-                raise _no_format(path)
-            frame = pandas.DataFrame({"text": texts})
-        column = "label" if "label" not in frame.columns else "given_label"
-        frame[column] = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
-        save_frame(frame, path, keep_index=not isinstance(frame.index, pandas.RangeIndex))
+            column = "label" if "label" not in inputs.columns else "given_label"
+            named = not isinstance(inputs.index, pandas.RangeIndex)
+            save_frame(inputs.assign(**{column: labels}), path, keep_index=named)
+            return path
+        if isinstance(inputs, list) or path.suffix.lower() != ".npz":
+            raise SourceError(
+                f"cannot write these inputs to {path}: arrays go to an .npz file, and images stay "
+                "in memory: take the corrected data itself"
+            )
+        labels = labels.astype(np.str_) if labels.dtype == object else labels
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, features=inputs, labels=labels)
         return path
 
 
-def text_source(options: SourceOptions, store: Store, texts: Sequence[str | None]) -> AuditSource:
-    """A source of texts, None or blank where a row has none."""
-    samples = read_samples(store, options, blank_texts(texts))
-    chosen = [texts[row] or "" for row in samples.rows]
-    return AuditSource(options, store, samples, Texts(chosen, options.encoder))
-
-
-def features_or_images(options: SourceOptions, store: Store, array: Array) -> AuditSource:
-    """A source of the rows of an array; floats of the shape of images are images, too."""
-    array = require_numbers(array, "the array of inputs")
-    unusable = not_finite(array)
-    is_float_image = (
-        array.ndim == 4 and array.dtype.kind == "f" and channels_last(array) is not None
-    )
-    if not is_float_image:
-        return array_source(options, store, array, unusable)
-    finite = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+def _as_bytes(images: Array) -> Array:
+    """Floats as uint8: from 0 to 1, from 0 to 255, or else from the smallest to the largest."""
+    finite = np.nan_to_num(images.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = float(finite.min()), float(finite.max())
     if low >= 0.0 and high <= 255.0:
         low, high = 0.0, 1.0 if high <= 1.0 else 255.0
-    pixels = ((finite - low) * (255.0 / max(high - low, 1e-12))).round().astype(np.uint8)
-    return array_source(options, store, pixels, unusable)
-
-
-def is_a(data: Any, module: str, name: str) -> bool:
-    """Whether data is of a class of a library, which is not imported for that."""
-    library = sys.modules.get(module)
-    return library is not None and isinstance(data, getattr(library, name))
-
-
-def is_picture(value: Any) -> bool:
-    """Whether a value is an image of Pillow, or pixels of one picture."""
-    if isinstance(value, np.ndarray):
-        return value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] == (3,))
-    return is_a(value, "PIL.Image", "Image")
+    pixels: Array = ((finite - low) * (255.0 / max(high - low, 1e-12))).round().astype(np.uint8)
+    return pixels
 
 
 def readable_inputs(inputs: Any) -> Array | list[Any]:
@@ -294,29 +272,6 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
     return array
 
 
-def _open_frame(rows: FrameRows, options: SourceOptions, cache: Path | None) -> AuditSource:
-    if options.image is not None:
-        rows.require(options.image, "--image")
-    column = options.image if options.image is not None else _picture_column(rows, options)
-    if column is not None and options.text is None:
-        cells = rows.cells(column)
-        if not all(cell is None or isinstance(cell, (str, Path)) for cell in cells):
-            pictures = PictureRows(lambda row: _picture(cells[row]), _stamps(cells), None)
-            return open_pictures(rows, pictures, replace(options, image=column), column)
-    return open_table(rows, options, cache)
-
-
-def _picture_column(rows: FrameRows, options: SourceOptions) -> str | None:
-    """The only column of images, if there is one."""
-    first_values = {
-        column: rows.given.iloc[:, place].dropna().head(1).tolist()
-        for place, column in enumerate(rows.columns)
-        if column != options.label
-    }
-    found = [column for column, values in first_values.items() if values and is_picture(values[0])]
-    return found[0] if len(found) == 1 else None
-
-
 def _open_frame_pair(rows: FrameRows, store: Pair, options: SourceOptions) -> AuditSource:
     options.refuse(("image",), because="give a DataFrame that also has the labels")
     if options.text is not None:
@@ -324,24 +279,6 @@ def _open_frame_pair(rows: FrameRows, store: Pair, options: SourceOptions) -> Au
     options.refuse(("encoder",), "name the column that it is to read, --text")
     samples = read_samples(store, options)
     return AuditSource(options, store, samples, Columns(rows, samples, set(), label_column=None))
-
-
-def _picture(cell: Any) -> Picture:
-    if isinstance(cell, dict):
-        from discrimloss.auditing.sources.hugging_face import encoded_picture
-
-        return encoded_picture({"bytes": cell.get("bytes"), "path": cell.get("path")})
-    if not isinstance(cell, bytes) and not is_picture(cell):
-        raise SourceError(
-            f"a cell of the column of images holds a {type(cell).__name__}: it must hold an image "
-            "of Pillow, an encoded image, or the path of one"
-        )
-    picture: Picture = cell
-    return picture
-
-
-def _stamps(values: Sequence[Any]) -> list[str | None]:
-    return [None if value is None else str(row) for row, value in enumerate(values)]
 
 
 def _length(inputs: Any, what: str) -> int:
@@ -412,16 +349,10 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
-def _is_text(values: Sequence[Any]) -> bool:
+def is_text(values: Sequence[Any]) -> bool:
+    """Whether all values are texts, or missing."""
     return all(value is None or isinstance(value, str) for value in values)
 
 
 def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _no_format(path: Path) -> SourceError:
-    return SourceError(
-        f"cannot write these inputs to {path}: arrays go to an .npz file, texts and frames to a "
-        ".csv or .parquet file, and images stay in memory: take the corrected data itself"
-    )

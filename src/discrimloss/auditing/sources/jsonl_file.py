@@ -1,4 +1,4 @@
-"""Tables in JSON Lines files: one object per line."""
+"""Tables in JSON Lines files, with one object per line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.features import require_memory
 from discrimloss.auditing.sources.labels import Spelling
-from discrimloss.auditing.sources.rows import FileRows, number_text
+from discrimloss.auditing.sources.rows import FileRows, as_text
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -22,7 +22,7 @@ _MEMORY_PER_BYTE = 4.0  # as Python objects
 
 
 class JsonlRows(FileRows):
-    """The rows of a JSON Lines file: columns are the keys of its objects, blank lines no rows."""
+    """The rows of a JSON Lines file. Its columns are the keys; blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -42,23 +42,14 @@ class JsonlRows(FileRows):
         frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
         return frame
 
-    def raw_labels(self, column: str) -> pandas.Series:
-        """A column as it is."""
-        labels: pandas.Series = self._series(column)
-        return labels
-
-    def texts(self, column: str) -> list[str | None]:
-        """A column as texts; None where it is null, empty or not there."""
-        return [None if value in (None, "") else _as_text(value) for value in self._values[column]]
-
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row."""
-        return tuple((name, _as_text(self._values[name][number])) for name in self.columns)
+        return tuple((name, as_text(self._values[name][number])) for name in self.columns)
 
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file once more; a line whose label stays, stays byte for byte."""
+        """Write the file once more. Lines whose label does not change stay byte for byte."""
         spell = Spelling(self._values[column], strict=False)
         dropped = frozenset(dropped)
         number = -1
@@ -88,7 +79,7 @@ class JsonlRows(FileRows):
                     continue
                 for key, value in self._parsed(content, line_number).items():
                     column = columns.setdefault(key, [])
-                    if len(column) < number:  # the key was not there in the rows before
+                    if len(column) < number:  # earlier rows do not have this key
                         column.extend([None] * (number - len(column)))
                     column.append(value)
                 number += 1
@@ -128,16 +119,8 @@ class JsonlRows(FileRows):
         return pandas.Series(values, dtype=object)
 
 
-def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return number_text(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-
-
 def _with_value(line: bytes, key: str, value: Any) -> bytes:
-    """A line with another value, written in the manner of the line."""
+    """A line with a new value, with the same spaces and escapes."""
     mark = _MARK if line.startswith(_MARK) else b""
     body = line.removeprefix(_MARK)
     content = json.loads(body.decode("utf-8"))

@@ -322,3 +322,55 @@ class Spelling:
                 ) from None
             return name
         return int(number) if self._are_whole and number.is_integer() else number
+
+
+def one_per_sample(labels: npt.NDArray[Any], num_samples: int, name: str) -> npt.NDArray[Any]:
+    """Return labels of shape (samples,), also from (samples, 1), or raise a `SourceError`.
+
+    Args:
+        labels: of any shape.
+        num_samples: how many there must be.
+        name: of the array or the file, for the message.
+    """
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise SourceError(
+            f"there must be one label per sample, but {name} has the shape {labels.shape}"
+        )
+    if len(labels) != num_samples:
+        raise SourceError(
+            f"there are {num_samples:,} samples, but {len(labels):,} labels in {name}: "
+            "give one label per sample, in the same order"
+        )
+    if labels.dtype.kind not in "biufUS":
+        raise SourceError(
+            f"{name} holds {labels.dtype}, which are no labels: give texts or numbers"
+        )
+    return labels
+
+
+def with_new_labels(labels: npt.NDArray[Any], new_labels: Mapping[int, Label]) -> npt.NDArray[Any]:
+    """Copy an array with new labels. Its type stays if it can hold them.
+
+    Args:
+        labels: shape (samples,) or (samples, 1).
+        new_labels: by row.
+    """
+    if not new_labels:
+        return labels
+    spell, kind = Spelling(labels.ravel(), strict=False), labels.dtype.kind
+    values: Values = [spell(label) for label in new_labels.values()]
+    new = np.array(values)
+    if kind == "S":
+        new = np.array([str(value).encode() for value in values])
+    elif kind != "U" and any(isinstance(value, str) for value in values):  # a name among numbers
+        names = ["" if value != value else class_name(_plain(value)) for value in labels.ravel()]
+        labels, new = np.array(names).reshape(labels.shape), np.array(list(map(str, values)))
+    elif kind == "f":
+        new = np.array(values, labels.dtype)
+    elif all(isinstance(value, int) for value in values) and kind in "iu":  # as small as possible
+        new = np.array(values, np.result_type(*map(np.min_scalar_type, values)))
+    changed = labels.astype(np.promote_types(labels.dtype, new.dtype))
+    changed[np.fromiter(new_labels, dtype=np.int64)] = new.reshape(-1, *[1] * (labels.ndim - 1))
+    return changed

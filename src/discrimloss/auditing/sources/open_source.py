@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from discrimloss.auditing.sources.base import AuditSource, SourceError, SourceOptions
 from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.rows import FileRows, LabelColumn, Rows
 
+if TYPE_CHECKING:
+    from discrimloss.auditing.sources.images import PictureRows
+
 FEATURE_SUFFIXES = (".npz", ".npy")
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
 SAVED_DATASET_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")
+COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
+"""Beside a picture."""
 _ROWS_LOOKED_AT = 20
 
 
@@ -115,23 +120,20 @@ def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) ->
 
 
 def _open_texts(rows: Rows, options: SourceOptions) -> AuditSource:
-    from discrimloss.auditing.sources.text import Texts, blank_texts
+    from discrimloss.auditing.sources.text import text_source
 
     texts = rows.texts(rows.require(options.text or "", "--text"))
-    store = LabelColumn(rows, options)
-    samples = read_samples(store, options, blank_texts(texts))
-    chosen = [texts[row] or "" for row in samples.rows]
-    return AuditSource(options, store, samples, Texts(chosen, options.encoder))
+    return text_source(options, LabelColumn(rows, options), texts)
 
 
 def open_pictures(
-    rows: Rows, pictures: Any, options: SourceOptions, *hidden: str | None
+    rows: Rows, pictures: PictureRows, options: SourceOptions, *hidden: str | None
 ) -> AuditSource:
     """Open a table with a picture per row.
 
     Args:
         rows: of the table.
-        pictures: a `PictureRows`.
+        pictures: one per row.
         options: how to read the labels.
         hidden: columns that reviewers do not see beside the picture.
     """
@@ -140,10 +142,9 @@ def open_pictures(
 
     def fields(index: int) -> tuple[tuple[str, str], ...]:
         row = store.fields(int(samples.rows[index]), *hidden)
-        return tuple((name, value[:200]) for name, value in row[:12])
+        return tuple((name, value[:LONGEST_SHOWN]) for name, value in row[:COLUMNS_SHOWN])
 
-    contents = pictures.contents(samples.rows, samples.ids, fields, options.encoder)
-    return AuditSource(options, store, samples, contents)
+    return pictures.source(options, store, samples, fields)
 
 
 def _open_image_paths(rows: Rows, options: SourceOptions, cache: Path | None) -> AuditSource:

@@ -11,7 +11,14 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.features import require_memory
-from discrimloss.auditing.sources.rows import FileRows, arrow, as_number, number_text
+from discrimloss.auditing.sources.rows import (
+    FileRows,
+    arrow,
+    as_number,
+    as_text,
+    kept_rows,
+    number_text,
+)
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -48,26 +55,17 @@ class ParquetRows(FileRows):
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """Columns with the types they have; all of them if None."""
         names = list(self.columns if columns is None else columns)
+        self._require_memory(names)
         table = self._read(names)
         columns_by_name = {name: as_series(table.column(name)) for name in names}
         frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
         return frame
 
-    def raw_labels(self, column: str) -> pandas.Series:
-        """A column as it is."""
-        labels: pandas.Series = as_series(self._read([column]).column(0))
-        return labels
-
-    def texts(self, column: str) -> list[str | None]:
-        """A column as texts; None where it is null or empty."""
-        values = self._read([column]).column(0).to_pylist()
-        return [None if value in (None, "") else as_text(value) for value in values]
-
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row. Reads its row group, and keeps it for the next row."""
         group = int(np.searchsorted(self._group_ends, number, side="right"))
         if self._last_group is None or self._last_group[0] != group:
-            self._last_group = group, self._read_group(group)
+            self._last_group = group, self._read(group=group)
         table = self._last_group[1]
         [values] = table.slice(number - self._group_begin(group), 1).to_pylist()
         return tuple((name, as_text(values[name])) for name in self.columns)
@@ -77,8 +75,7 @@ class ParquetRows(FileRows):
     ) -> None:
         """Write the file once more: the same schema, metadata, row groups and compression."""
         pyarrow, parquet = arrow(), arrow("parquet")
-        is_kept = np.ones(len(self), bool)
-        is_kept[list(dropped)] = False
+        is_kept = np.isin(np.arange(len(self)), kept_rows(len(self), dropped))
         with (
             atomic_write(path) as unfinished,
             parquet.ParquetWriter(
@@ -87,7 +84,7 @@ class ParquetRows(FileRows):
         ):
             for group in range(self._num_groups):
                 begin, end = self._group_begin(group), int(self._group_ends[group])
-                table = self._read_group(group)
+                table = self._read(group=group)
                 changed = {
                     number - begin: label
                     for number, label in new_labels.items()
@@ -119,8 +116,18 @@ class ParquetRows(FileRows):
     def _group_begin(self, group: int) -> int:
         return int(self._group_ends[group - 1]) if group else 0
 
-    def _read(self, columns: list[str]) -> Any:
+    def _read(self, columns: list[str] | None = None, group: int | None = None) -> Any:
+        """Read columns of one row group, or of all."""
         pyarrow, parquet = arrow(), arrow("parquet")
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                if group is not None:
+                    return file.read_row_group(group, columns)
+                return file.read(columns)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _require_memory(self, columns: Sequence[str]) -> None:
         size = sum(
             column.total_uncompressed_size
             for group in map(self._metadata.row_group, range(self._num_groups))
@@ -128,19 +135,6 @@ class ParquetRows(FileRows):
             if column.path_in_schema.partition(".")[0] in columns
         )
         require_memory(_MEMORY_PER_BYTE * size, f"reading {self.path}")
-        try:
-            with parquet.ParquetFile(self.path) as file:
-                return file.read(columns)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
-
-    def _read_group(self, group: int) -> Any:
-        pyarrow, parquet = arrow(), arrow("parquet")
-        try:
-            with parquet.ParquetFile(self.path) as file:
-                return file.read_row_group(group)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> SourceError:
         reason = str(error).partition("\n")[0]
@@ -156,13 +150,6 @@ def as_series(column: Any) -> Any:
         column = column.cast(pyarrow.float64())
     series = column.to_pandas()
     return series.astype("boolean") if pyarrow.types.is_boolean(column.type) else series
-
-
-def as_text(value: Any) -> str:
-    """A value of Arrow as a text, empty if null."""
-    if value is None:
-        return ""
-    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def require_value(label: Label, kind: Any, column: str) -> None:

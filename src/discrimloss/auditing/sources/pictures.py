@@ -11,14 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.rows import is_a
 from discrimloss.data.base import DataError
-from discrimloss.data.decoding import FORMATS, pillow
+from discrimloss.data.images import FORMATS, pillow
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
 
@@ -77,6 +78,13 @@ def require_pillow() -> None:
         pillow()
     except DataError as error:
         raise SourceError(str(error)) from error
+
+
+def is_picture(value: Any) -> bool:
+    """Whether a value is an image of Pillow, or pixels of one picture."""
+    if isinstance(value, np.ndarray):
+        return value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] == (3,))
+    return is_a(value, "PIL.Image", "Image")
 
 
 def look_at(picture: Picture) -> PictureFacts:

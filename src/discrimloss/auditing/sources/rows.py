@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -45,13 +47,19 @@ class Rows(ABC):
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """Columns with their types: numbers, booleans, dates, texts; all of them if None."""
 
-    @abstractmethod
     def raw_labels(self, column: str) -> pandas.Series:
         """A column for reading labels: numbers, or texts exactly as they are written."""
+        return self.frame([column])[column]
 
-    @abstractmethod
+    def cells(self, column: str) -> list[Any]:
+        """The values of a column, None where missing."""
+        series = self.frame([column])[column]
+        missing = series.isna().to_numpy()
+        return [None if gone else value for value, gone in zip(series, missing, strict=True)]
+
     def texts(self, column: str) -> list[str | None]:
-        """A column as texts, None where missing."""
+        """A column as texts, None where missing or empty."""
+        return [as_text(value) or None for value in self.cells(column)]
 
     @abstractmethod
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
@@ -234,6 +242,12 @@ def arrow(module: str | None = None) -> Any:
     return importlib.import_module("pyarrow" if module is None else f"pyarrow.{module}")
 
 
+def is_a(data: Any, module: str, name: str) -> bool:
+    """Whether data is of a class of a library, which is not imported for that."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(data, getattr(library, name))
+
+
 def kept_rows(num_rows: int, dropped: Collection[int]) -> npt.NDArray[np.int64]:
     """The numbers of all rows that are not dropped."""
     keep = np.ones(num_rows, bool)
@@ -247,6 +261,19 @@ def as_number(label: Any) -> float | None:
         return float(label)
     except (TypeError, ValueError):
         return None
+
+
+def as_text(value: Any) -> str:
+    """A value of a table as a text, empty if missing."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, np.ndarray):
+        return str(value.tolist())
+    if import_pandas().isna(value):
+        return ""
+    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def number_text(number: float) -> str:

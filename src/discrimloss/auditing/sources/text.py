@@ -1,7 +1,8 @@
-"""Texts as hashed n-grams: pieces of words and pairs of words, weighted by tf-idf."""
+"""Samples that are texts: hashed n-grams weighted by tf-idf, or features of an encoder."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,29 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView
-from discrimloss.auditing.sources.features import require_memory, standardised
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Contents,
+    ModelInputs,
+    SampleView,
+    SourceError,
+    SourceOptions,
+    Store,
+)
+from discrimloss.auditing.sources.features import (
+    cache_file,
+    cached_rows,
+    require_memory,
+    standardised,
+)
+from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.data.base import TensorInputs
+from discrimloss.models.text_encoder import (
+    load_configuration,
+    load_tokenizer,
+    load_weights,
+    transformers_library,
+)
 
 NO_TEXT = "no text"
 MOST_NGRAMS = 2000
@@ -22,6 +43,9 @@ MOST_NGRAMS = 2000
 LONGEST_TEXT = 20_000
 """In characters; the rest is not read."""
 LONGEST_SHOWN_TEXT = 20_000
+MOST_TOKENS = 256
+_TEXTS_CACHED_AT_ONCE = 256
+_TEXTS_ENCODED_AT_ONCE = 32
 _MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
 _TEXTS_AT_ONCE = 5000
 _BYTES_PER_NGRAM = 24  # an id and a weight, three copies at the peak
@@ -44,8 +68,6 @@ class Texts(Contents):
         """Hashed n-grams, or the features of the encoder, which are cached."""
         if self._encoder is None:
             return ModelInputs(hashed_ngrams(self._texts, self._num_buckets), ())
-        from discrimloss.auditing.sources.encoders import encoded_texts
-
         features = standardised(encoded_texts(self._texts, self._encoder, cache, fingerprint))
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
 
@@ -61,9 +83,12 @@ class Texts(Contents):
         return 2**16 if len(self._texts) <= _MANY_TEXTS else 2**17
 
 
-def blank_texts(texts: Sequence[str | None]) -> dict[int, str]:
-    """The rows without a text, with the reason why they are left out."""
-    return {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
+def text_source(options: SourceOptions, store: Store, texts: Sequence[str | None]) -> AuditSource:
+    """A source of texts, one per row of a store. Rows without a text are left out."""
+    blank = {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
+    samples = read_samples(store, options, blank)
+    chosen = [texts[row] or "" for row in samples.rows]
+    return AuditSource(options, store, samples, Texts(chosen, options.encoder))
 
 
 @dataclass(frozen=True)
@@ -197,3 +222,73 @@ def _heaviest(matrix: Any) -> Any:
     return sparse.csr_matrix(
         (matrix.data[is_kept], matrix.indices[is_kept], begins), shape=matrix.shape
     )
+
+
+def encoded_texts(
+    texts: Sequence[str], encoder: str, cache: Path | None, fingerprint: str
+) -> npt.NDArray[Any]:
+    """Encode texts: shape (texts, width), the mean of the encoder's token vectors.
+
+    Args:
+        texts: truncated to `MOST_TOKENS` tokens.
+        encoder: a folder, ``package:NAME``, or a name on the hub.
+        cache: a directory that keeps the features, or None.
+        fingerprint: of the texts.
+    """
+    file = cache_file(cache, "text_features", encoder, fingerprint, MOST_TOKENS, len(texts))
+
+    @functools.cache
+    def loaded() -> TextEncoder:  # not loaded at all if the features are cached
+        return TextEncoder(encoder)
+
+    return cached_rows(
+        file, len(texts), lambda first, last: loaded()(texts[first:last]), _TEXTS_CACHED_AT_ONCE
+    )
+
+
+class TextEncoder:
+    """A frozen encoder of the transformers library with its tokenizer.
+
+    Args:
+        name: a folder, ``package:NAME``, or a name on the hub.
+    """
+
+    def __init__(self, name: str) -> None:
+        try:
+            configuration = load_configuration(name, "bert", 64, 1)
+            self.tokenizer = load_tokenizer(name, configuration.model_type)
+            model = load_weights(transformers_library().AutoModel, name, configuration)
+        except ValueError as error:
+            reason = str(error).removeprefix("pretrained = ")
+            raise SourceError(f"--encoder cannot be used: {reason}") from error
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.eval().to(self.device)
+        self.most_tokens = min(MOST_TOKENS, self.tokenizer.model_max_length)
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Shape (texts, width)."""
+        # Batches of similar lengths: shorter texts are padded to the longest.
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        pieces = []
+        for first in range(0, len(order), _TEXTS_ENCODED_AT_ONCE):
+            batch = [texts[number] for number in order[first : first + _TEXTS_ENCODED_AT_ONCE]]
+            pieces.append(self._means(batch))
+        features = torch.cat(pieces)
+        back = torch.empty(len(order), dtype=torch.int64)
+        back[torch.tensor(order)] = torch.arange(len(order))
+        return features[back].numpy()
+
+    def _means(self, texts: list[str]) -> Tensor:
+        tokens = self.tokenizer(
+            texts,
+            truncation=True,
+            max_length=self.most_tokens,
+            padding=True,
+            return_tensors="pt",
+            return_attention_mask=True,
+        ).to(self.device)
+        states = self.model(**tokens).last_hidden_state
+        mask = tokens["attention_mask"].unsqueeze(2).to(states.dtype)
+        means: Tensor = (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
+        return means.float().cpu()

@@ -22,13 +22,9 @@ from discrimloss.auditing.sources.base import (
 )
 from discrimloss.auditing.sources.features import array_checksum, require_memory
 from discrimloss.auditing.sources.images import PictureRows
-from discrimloss.auditing.sources.in_memory import (
-    features_or_images,
-    is_a,
-    text_source,
-)
+from discrimloss.auditing.sources.in_memory import open_inputs
 from discrimloss.auditing.sources.labels import Spelling, read_samples
-from discrimloss.auditing.sources.rows import kept_rows
+from discrimloss.auditing.sources.rows import is_a, kept_rows
 
 LABEL_KEYS = ("label", "labels", "target", "targets", "y")
 INPUT_KEYS = (
@@ -61,17 +57,10 @@ def open_torch_dataset(dataset: Any, options: SourceOptions) -> AuditSource:
         )
     options.refuse(("id",), because="a torch dataset has no ids")
     store = TorchItems(dataset, options)
-    first = store.inputs[0]
-    if isinstance(first, str):
-        return text_source(options, store, store.inputs)
-    if isinstance(first, np.ndarray):
-        return features_or_images(options, store, np.stack(store.inputs))
+    if store.inputs[0] is not None:
+        return open_inputs(options, store, store.readable)
     pictures = PictureRows(store.picture, [str(row) for row in range(len(store))], None)
-    samples = read_samples(store, options, pictures.unusable)
-    contents = pictures.contents(
-        samples.rows, samples.ids, lambda index: (("sample", samples.ids[index]),), options.encoder
-    )
-    return AuditSource(options, store, samples, contents)
+    return pictures.source(options, store, read_samples(store, options, pictures.unusable))
 
 
 class TorchItems(Store):
@@ -97,6 +86,9 @@ class TorchItems(Store):
             self._require_like_first(row, inputs)
             self.inputs.append(None if is_a(inputs, "PIL.Image", "Image") else inputs)
             given.append(label)
+        is_array = isinstance(self.inputs[0], np.ndarray)
+        self.readable = np.stack(self.inputs) if is_array else self.inputs
+        """One array, or the list of `inputs`."""
         self._given = given
         self._names = _class_names(dataset, given)
 
@@ -112,10 +104,9 @@ class TorchItems(Store):
     def checksum(self) -> str:
         """Covers labels and texts, and some of the features."""
         digest = hashlib.sha256(repr(self.labels()).encode())
-        if isinstance(self.inputs[0], np.ndarray):
-            digest.update(array_checksum(np.stack(self.inputs)).encode())
-        else:
-            digest.update(repr(self.inputs).encode())
+        inputs = self.readable
+        text = array_checksum(inputs) if isinstance(inputs, np.ndarray) else repr(inputs)
+        digest.update(text.encode())
         return digest.hexdigest()
 
     def picture(self, row: int) -> Any:

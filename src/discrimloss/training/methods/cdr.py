@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from discrimloss.losses.noise_rate import NoiseRate
 from discrimloss.training.methods.base import Setting, methods
-from discrimloss.training.methods.noise_rate import NoiseRate
 from discrimloss.training.methods.plain import Plain
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.losses.base import IndexedLoss, loss_classes
-from discrimloss.losses.sample_state import loss_history
+from discrimloss.losses.sample_state import EpochDraws, loss_history
 from discrimloss.options import Option
 from discrimloss.registry import keyword_options
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
@@ -21,7 +21,7 @@ class LossMethod(Method):
     """One network, trained with a loss of `discrimloss.losses`.
 
     The options are those of the loss. A subclass may add keyword-only arguments of its own, and
-    passes the others on. The networks are built before the loss, which may draw random numbers.
+    passes the others on. A wrong option is an error before the network is built.
 
     Args:
         setting: what is known of the task.
@@ -36,9 +36,14 @@ class LossMethod(Method):
         reason = self.loss_class.needs_classes
         if reason is not None:
             setting.require_classes(self.name, reason)
+        with torch.random.fork_rng(devices=[]):  # the same network with any loss
+            loss = build_loss(self.loss_class, setting, options)
+        loss.set_targets(setting.target)
         super().__init__(setting, keeps_history=False)
-        self.loss = build_loss(self.loss_class, setting, options)
-        self.loss.set_targets(setting.target)
+        for module in loss.modules():
+            if isinstance(module, EpochDraws):
+                module.draw_seed()
+        self.loss = loss
         if self.loss.history is None:
             self.history = loss_history(setting.num_samples, setting.epochs)
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from discrimloss.losses.noise_rate import NoiseRate
 from discrimloss.losses.sample_state import SampleMean
 from discrimloss.state.gathering import gather_rows, own_rows, weighted_mean
 from discrimloss.training.methods.base import Batch, Method, Setting
-from discrimloss.training.methods.noise_rate import NoiseRate
 
 GRADUAL_EPOCHS = 10
 LARGEST_GRADUAL_PART = 0.25

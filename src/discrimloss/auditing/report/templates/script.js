@@ -1,90 +1,93 @@
-(function () {
-  "use strict";
-  var figures = JSON.parse(document.getElementById("figures").textContent);
-  var root = document.documentElement;
-  var dark = window.matchMedia("(prefers-color-scheme: dark)");
-  var canHover = window.matchMedia("(hover: hover)").matches;
-  var config = { displayModeBar: false, responsive: true, scrollZoom: false };
+const figures = JSON.parse(document.getElementById("figures").textContent);
+const root = document.documentElement;
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-  function colour(name) { return window.getComputedStyle(root).getPropertyValue(name).trim(); }
+function colour(name) { return window.getComputedStyle(root).getPropertyValue(name).trim(); }
 
-  function themed(wanted) {
-    var ink = colour("--ink"), grid = colour("--grid"), quiet = colour("--quiet");
-    var layout = JSON.parse(JSON.stringify(wanted));
-    layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
-    layout.font = { color: ink, size: 12, family: window.getComputedStyle(document.body).fontFamily };
-    layout.margin = { l: 48, r: 10, t: 10, b: 42 };
-    layout.height = layout.height || 330;
-    layout.legend = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } };
-    layout.hoverlabel = { bgcolor: colour("--card"), bordercolor: quiet, font: { color: ink } };
-    // A finger that moves over a chart scrolls the page.
-    layout.dragmode = canHover ? "zoom" : false;
-    ["xaxis", "yaxis"].forEach(function (name) {
-      var axis = layout[name];
-      axis.gridcolor = grid; axis.zerolinecolor = grid; axis.linecolor = grid;
-      axis.tickfont = { color: quiet }; axis.automargin = true;
-      axis.title.font = { color: quiet, size: 12 }; axis.title.standoff = 8;
-      axis.fixedrange = !canHover;
-    });
-    return layout;
-  }
+// Colours of the page, and as many columns of the legend as fit.
+function style(width, longest) {
+  const ink = colour("--ink"), quiet = colour("--quiet"), grid = colour("--grid");
+  const axis = {
+    gridColor: grid, domainColor: grid, tickColor: grid, labelColor: quiet, titleColor: quiet,
+    titleFontWeight: "normal", labelFontSize: 12, titleFontSize: 12, labelLimit: Math.min(160, width / 3),
+  };
+  return {
+    background: "transparent",
+    font: window.getComputedStyle(document.body).fontFamily,
+    axis: axis,
+    axisQuantitative: { tickCount: 6 },
+    legend: {
+      orient: "top", offset: 8, labelColor: ink, labelFontSize: 12, labelLimit: width - 60, symbolStrokeWidth: 2,
+      columns: Math.max(1, Math.floor((width - 50) / (36 + 6.3 * longest))),
+    },
+    view: { stroke: null },
+    text: { color: ink },
+  };
+}
 
-  function Chart(element) {
+class Chart {
+  constructor(element) {
     this.plot = element.querySelector(".plot");
     this.slider = element.querySelector("input");
     this.output = element.querySelector("output");
     this.buttons = Array.from(element.querySelectorAll(".views button"));
     this.views = figures[element.dataset.figure];
     this.chosen = 0;
-    this.drawn = false;
-    var chart = this;
-    this.buttons.forEach(function (button, number) {
-      button.addEventListener("click", function () { chart.choose(number); });
+    this.drawn = null;
+    this.buttons.forEach((button, number) => {
+      button.addEventListener("click", () => this.choose(number));
     });
-    if (this.slider) this.slider.addEventListener("input", function () { chart.move(); });
+    if (this.slider) this.slider.addEventListener("input", () => this.move());
   }
-  Chart.prototype.draw = function () {
+
+  async draw() {
     if (this.plot.closest("details:not([open])")) return; // drawn when it is opened
-    var view = this.views[this.chosen];
-    this.drawn = true;
-    var ink = colour("--ink");
-    view.data.forEach(function (trace) {
-      if (trace.type === "heatmap") trace.textfont = { color: ink }; // its own choice sees no page
-    });
-    window.Plotly.react(this.plot, view.data, themed(view.layout), config);
+    const view = this.views[this.chosen];
+    const width = this.plot.clientWidth;
+    const options = {
+      mode: "vega-lite", renderer: "svg", actions: false,
+      ast: true, // expressions are interpreted, not compiled: the page forbids eval
+      config: style(width, view.spec.usermeta.longest),
+    };
+    const before = this.drawn;
+    this.drawn = window.vegaEmbed(this.plot, view.spec, options);
+    if (before) before.then((old) => old.finalize());
+    await this.drawn;
     this.move();
-  };
-  Chart.prototype.choose = function (number) {
+  }
+
+  choose(number) {
     this.chosen = number;
-    this.buttons.forEach(function (button, other) {
+    this.buttons.forEach((button, other) => {
       button.setAttribute("aria-pressed", String(other === number));
     });
     this.draw();
-  };
-  Chart.prototype.move = function () {
-    if (!this.slider) return;
-    var step = this.views[this.chosen].steps[Number(this.slider.value)];
-    this.output.textContent = step.label;
-    this.slider.setAttribute("aria-valuetext", step.label);
-    window.Plotly.restyle(this.plot, step.update);
-  };
+  }
 
-  var charts = Array.from(document.querySelectorAll("[data-figure]"), function (element) {
-    return new Chart(element);
-  });
-  function paint() { charts.forEach(function (chart) { chart.draw(); }); }
-  document.querySelectorAll("details").forEach(function (details) {
-    details.addEventListener("toggle", function () {
-      charts.forEach(function (chart) { if (!chart.drawn) chart.draw(); });
-    });
-  });
-  dark.addEventListener("change", paint);
-  var resized;
-  window.addEventListener("resize", function () { // legends make room for themselves when drawn
-    window.clearTimeout(resized);
-    resized = window.setTimeout(paint, 200);
-  });
-  window.addEventListener("beforeprint", function () { root.classList.add("printing"); paint(); });
-  window.addEventListener("afterprint", function () { root.classList.remove("printing"); paint(); });
-  paint();
-})();
+  async move() {
+    if (!this.slider) return;
+    const position = Number(this.slider.value);
+    const label = this.views[this.chosen].positions[position];
+    this.output.textContent = label;
+    this.slider.setAttribute("aria-valuetext", label);
+    const { view } = await this.drawn;
+    view.signal("position", position).runAsync();
+  }
+}
+
+const charts = Array.from(document.querySelectorAll("[data-figure]"), (element) => new Chart(element));
+function paint() { charts.forEach((chart) => chart.draw()); }
+document.querySelectorAll("details").forEach((details) => {
+  details.addEventListener("toggle", () => charts.forEach((chart) => { if (!chart.drawn) chart.draw(); }));
+});
+dark.addEventListener("change", paint);
+let resized, width = window.innerWidth;
+window.addEventListener("resize", () => { // a legend needs another number of columns
+  if (window.innerWidth === width) return; // a phone hides its address bar while scrolling
+  width = window.innerWidth;
+  window.clearTimeout(resized);
+  resized = window.setTimeout(paint, 200);
+});
+window.addEventListener("beforeprint", () => { root.classList.add("printing"); paint(); });
+window.addEventListener("afterprint", () => { root.classList.remove("printing"); paint(); });
+paint();

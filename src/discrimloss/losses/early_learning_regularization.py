@@ -1,0 +1,116 @@
+"""Early-learning regularization: hold the network to what it predicted early on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from discrimloss.functional import Reduction, at_least_float32, mean_of_same
+from discrimloss.losses.base import IndexedLoss, cross_entropy, loss_classes
+from discrimloss.losses.sample_state import GivenLabels
+from discrimloss.state.gathering import gather_rows
+
+LOWEST = 1e-4
+"""Probabilities are clipped to [LOWEST, 1 - LOWEST], as in the authors' released code: the
+logarithm stays finite, and a prediction beyond has no gradient."""
+
+
+def moved_targets(targets: Tensor, probabilities: Tensor, momentum: float) -> Tensor:
+    """``beta t + (1 - beta) p``, `probabilities` normalised; both of shape (batch, classes)."""
+    normalized = probabilities / probabilities.sum(1, keepdim=True)
+    return momentum * targets + (1.0 - momentum) * normalized
+
+
+def early_learning_penalty(probabilities: Tensor, targets: Tensor) -> Tensor:
+    """``log(1 - <p, t>)``, shape (batch,): lower where prediction and target agree."""
+    return torch.log1p(-(probabilities * targets).sum(1))
+
+
+@loss_classes.register("elr")
+class EarlyLearningRegularization(IndexedLoss):
+    """Early-learning regularization, cross-entropy + lambda log(1 - <p, t>) (Liu et al. 2020).
+
+    ``t`` is a moving average of the network's own probabilities for the sample (temporal
+    ensembling). The gradient of the penalty grows with the agreement of ``p`` and ``t``: it keeps
+    what was learned early, where the gradient of cross-entropy vanishes, and cancels the pull of
+    wrong labels. This is the paper's ELR, with one network; ELR+ adds a second one, weight
+    averaging and mixup.
+
+    Args:
+        num_samples: size of the training set.
+        num_classes: number of classes.
+        regularization: ``lambda``. 3, the authors' for CIFAR-10 (hyperparameters in the paper's
+            supplement, and the released configuration); 7 for CIFAR-100.
+        target_momentum: ``beta`` of the targets, in [0, 1). 0.7, from the same places; 0.9 for
+            CIFAR-100.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    """
+
+    needs_classes: ClassVar[str | None] = "averages class probabilities"
+
+    targets: Tensor
+
+    def __init__(
+        self,
+        num_samples: int,
+        num_classes: int,
+        *,
+        regularization: float = 3.0,
+        target_momentum: float = 0.7,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_samples, num_classes, reduction=reduction)
+        if not 0.0 <= regularization < math.inf:
+            raise ValueError(f"regularization must be finite and at least 0, not {regularization}")
+        if not 0.0 <= target_momentum < 1.0:
+            raise ValueError(
+                f"target_momentum must be at least 0 and below 1, not {target_momentum}"
+            )
+        self.regularization = regularization
+        self.target_momentum = target_momentum
+        self.register_buffer("targets", torch.zeros(num_samples, num_classes))
+        self.labels = GivenLabels(num_samples)
+
+    def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """Cross-entropy and penalty; the targets move first, as in the authors' code."""
+        probabilities = functional.softmax(at_least_float32(logits), 1)
+        probabilities = probabilities.clamp(LOWEST, 1.0 - LOWEST)
+        self._move_targets(probabilities.detach(), index)
+        self.labels.record(target, index)
+        penalty = early_learning_penalty(probabilities, self.targets[index])
+        return cross_entropy(logits, target) + self.regularization * penalty
+
+    def _move_targets(self, probabilities: Tensor, index: Tensor) -> None:
+        index = gather_rows(index)
+        rows = mean_of_same(gather_rows(probabilities.to(self.targets.dtype)), index)
+        self.targets[index] = moved_targets(self.targets[index], rows, self.target_momentum)
+
+    def _targets_of_labels(self) -> Tensor:
+        """``t_y`` of every sample; NaN for samples without a visit.
+
+        A target starts at 0, so after n visits it sums to ``1 - beta**n``; the division makes up
+        for that.
+        """
+        labels = self.labels.label.long().clamp(min=0)
+        own = self.targets.gather(1, labels[:, None]).flatten()
+        return own / self.targets.sum(1)  # 0 / 0 is NaN
+
+    def sample_scores(self) -> Tensor:
+        """1 - t_y: what the averaged predictions leave to other classes than the label's."""
+        return 1.0 - self._targets_of_labels()
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Both of them."""
+        return {
+            "regularization": self.regularization,
+            "target_momentum": self.target_momentum,
+        }
+
+    def log_values(self) -> dict[str, float]:
+        """The mean agreement of the targets with the labels."""
+        agreement = self._targets_of_labels()
+        return {"target_agreement": float(agreement.nan_to_num(0.0).mean())}

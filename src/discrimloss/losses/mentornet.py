@@ -1,0 +1,211 @@
+"""MentorNet with the predefined curriculum (MentorNet PD)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from discrimloss.functional import Reduction
+from discrimloss.loss import DiscrimLoss
+from discrimloss.losses.base import IndexedLoss, cross_entropy, loss_classes
+from discrimloss.losses.mentor import PERCENTAGES, WIDEST_DIFFERENCE, trained_mentor
+from discrimloss.losses.noise_rate import NoiseRate
+from discrimloss.losses.sample_state import EpochDraws, SampleMean, loss_history
+from discrimloss.state.gathering import gather_rows, own_rows
+
+_ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
+
+
+def moved_percentile(
+    moving: Tensor, is_first: Tensor, losses: Tensor, percentile: float, decay: float
+) -> Tensor:
+    """The moving average of a percentile of the batch losses: lambda1.
+
+    The percentile is the nearest loss that occurred. The authors' code starts from 0, ours from the
+    first percentile, so that it is meaningful from the first step.
+    """
+    current = torch.quantile(losses, percentile, interpolation="nearest")
+    return torch.where(is_first, current, decay * moving + (1.0 - decay) * current)
+
+
+@loss_classes.register("mentornet")
+class MentorNet(IndexedLoss):
+    """MentorNet PD: a small network weighs each sample by its loss (Jiang et al. 2018).
+
+    For classification only, because the mentor embeds the label. The mentor (`mentor.py`) is
+    trained on synthetic losses to imitate a predefined curriculum, and does not change afterwards.
+    In each step its input is the loss of each sample, the difference to the moving percentile, the
+    label and the percentage of the run; its weights are constant in the gradient (Algorithm 1).
+    The loss is the mean of weight times loss, divided by the size of the batch as in the authors'
+    code, not by the sum of the weights: a batch with few trusted samples moves the network less.
+
+    In the first part of the run, the burn-in, the mentor is not used: each sample is dropped at
+    random, and weighs 1 otherwise. The authors' code gives the percentage by the step, ours by the
+    epoch, and drops an exact fraction of each batch where ours draws for each sample, as in the
+    paper.
+
+    Args:
+        num_samples: size of the training set.
+        num_classes: number of classes.
+        epochs: length of the run.
+        percentile: p, the fraction of the losses below the threshold. The authors' commands take
+            0.75 at 20 and 40 % noise and 0.5 at 80 %, which leaves out correct labels where few are
+            wrong; None, our default, is 1 minus the noise rate.
+        noise_rate: the fraction of wrong labels, for `percentile`; None estimates it from the
+            losses.
+        percentile_decay: of the moving average of the percentile; 0.5 as in the authors' program.
+        burn_in: the fraction of the run without the mentor; 0.2 as in section 3 of the paper. (The
+            authors' commands for MentorNet PD have none; their dropout in that part remains.)
+        burn_in_drop_rate: the fraction of samples dropped in the burn-in; the 0.5 of the authors'
+            commands for MentorNet PD.
+        drop_rate: the same after the burn-in, whatever the mentor's weight; 0.05 in these commands.
+        ramp: lambda2, how far above the threshold the weight reaches 0; 1 as in the authors' code.
+        ramp_from: the fraction of the run from which `ramp` holds; before, lambda2 is 0. 0.9 as in
+            the authors' code, which thereby mixes two curricula.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    """
+
+    needs: ClassVar[str] = "noise rate, given or estimated"
+    needs_classes: ClassVar[str | None] = "embeds the label of each sample"
+
+    moving_percentile: Tensor
+    steps: Tensor
+    is_kept: Tensor
+
+    def __init__(
+        self,
+        num_samples: int,
+        num_classes: int,
+        epochs: int,
+        *,
+        percentile: float | None = None,
+        noise_rate: float | None = None,
+        percentile_decay: float = 0.5,
+        burn_in: float = 0.2,
+        burn_in_drop_rate: float = 0.5,
+        drop_rate: float = 0.05,
+        ramp: float = 1.0,
+        ramp_from: float = 0.9,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_samples, num_classes, reduction=reduction)
+        _require(
+            percentile is None or noise_rate is None, "give percentile or noise_rate, not both"
+        )
+        if percentile is not None:
+            _require(0.0 < percentile <= 1.0, "percentile must be above 0, at most 1", percentile)
+        fractions = {
+            "percentile_decay": percentile_decay,
+            "burn_in": burn_in,
+            "burn_in_drop_rate": burn_in_drop_rate,
+            "drop_rate": drop_rate,
+        }
+        for name, fraction in fractions.items():
+            _require(0.0 <= fraction < 1.0, f"{name} must be at least 0 and below 1", fraction)
+        _require(
+            0.0 <= ramp <= WIDEST_DIFFERENCE, f"ramp must be from 0 to {WIDEST_DIFFERENCE}", ramp
+        )
+        _require(0.0 <= ramp_from <= 1.0, "ramp_from must be from 0 to 1", ramp_from)
+        self.epochs = epochs
+        self.noise_rate = NoiseRate(noise_rate, epochs) if percentile is None else None
+        self.percentile = 1.0 if percentile is None else percentile
+        """Not state: `set_epoch` derives it if it is not given."""
+        self.burn_in_epochs = math.ceil(burn_in * epochs - _ROUNDING)
+        self.fractions, self.ramp, self.ramp_from = fractions, ramp, ramp_from
+        self.mentor = trained_mentor(num_classes, ramp, ramp_from)
+        self.draws = EpochDraws()
+        self.distrust = SampleMean(num_samples)
+        self.register_buffer("moving_percentile", torch.tensor(0.0))
+        self.register_buffer("steps", torch.tensor(0))
+        everyone = torch.ones(num_samples, dtype=torch.bool)
+        self.register_buffer("is_kept", everyone, persistent=False)  # `set_epoch` draws it
+        self.task_history: DiscrimLoss | None = None
+        if self.noise_rate is not None and not self.noise_rate.is_given:
+            self.task_history = loss_history(num_samples, epochs)
+        self.set_epoch(1)
+
+    @property
+    def history(self) -> DiscrimLoss | None:
+        """The average task losses, where the noise rate is estimated from them."""
+        return self.task_history
+
+    @property
+    def is_burning_in(self) -> bool:
+        """Whether the mentor is not used yet."""
+        return self.epoch <= self.burn_in_epochs
+
+    def set_epoch(self, epoch: int) -> None:
+        """Estimate the noise rate, if it is time, and draw which samples are dropped."""
+        super().set_epoch(epoch)
+        if self.task_history is not None:
+            self.task_history.set_epoch(epoch)
+        if self.noise_rate is not None:
+            self.noise_rate.begin_epoch(epoch, self.task_history)
+            self.percentile = 1.0 - float(self.noise_rate)
+        drop_rate = self.fractions["burn_in_drop_rate" if self.is_burning_in else "drop_rate"]
+        draws = torch.rand(len(self.is_kept), generator=self.draws.generator(epoch))
+        self.is_kept.copy_(draws >= drop_rate)
+
+    def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """Weight times loss."""
+        losses = cross_entropy(logits, target)
+        weights = own_rows(self._everyones_weights(losses.detach(), target))
+        if not self.is_burning_in:
+            self.distrust.add(1.0 - weights, index)
+        if self.task_history is not None:
+            self.task_history(losses.detach(), index)
+        weights = weights * self.is_kept[index]
+        return weights.to(losses.dtype) * losses
+
+    @torch.no_grad()
+    def _everyones_weights(self, losses: Tensor, target: Tensor) -> Tensor:
+        """The mentor's weights of the whole batch, after the percentile has moved."""
+        losses, target = gather_rows(losses.float()), gather_rows(target)
+        moved = moved_percentile(
+            self.moving_percentile,
+            self.steps == 0,
+            losses,
+            self.percentile,
+            self.fractions["percentile_decay"],
+        )
+        self.moving_percentile.copy_(moved)
+        self.steps += 1
+        if self.is_burning_in:
+            return torch.ones_like(losses)
+        percentage = (self.epoch - 1) * PERCENTAGES // self.epochs
+        with torch.autocast(losses.device.type, enabled=False):
+            weights: Tensor = self.mentor(
+                losses, self.moving_percentile, target, torch.full_like(target, percentage)
+            )
+        return weights
+
+    def sample_scores(self) -> Tensor | None:
+        """One minus the mean weight of the mentor, after the burn-in."""
+        return self.distrust.values()
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The options, the percentile in use, and its source."""
+        rate = {} if self.noise_rate is None else self.noise_rate.record()
+        return {
+            "percentile": self.percentile,
+            **rate,
+            **self.fractions,
+            "burn_in_epochs": self.burn_in_epochs,
+            "ramp": self.ramp,
+            "ramp_from": self.ramp_from,
+        }
+
+    def log_values(self) -> dict[str, float]:
+        """The threshold, and the percentile and noise rate that it follows from."""
+        values = {"threshold": float(self.moving_percentile), "percentile": self.percentile}
+        return (
+            values if self.noise_rate is None else {**values, "noise_rate": float(self.noise_rate)}
+        )
+
+
+def _require(is_allowed: bool, what: str, value: float | None = None) -> None:
+    if not is_allowed:
+        raise ValueError(what if value is None else f"{what}, not {value}")

@@ -1,0 +1,239 @@
+"""Grids of runs: many jobs, several at once, each in a process of its own.
+
+`run_jobs` runs any functions, `train_runs` training runs. A job that fails, or is killed, does not
+stop the others. Ctrl-C and SIGTERM stop all of them, after a checkpoint. No job outlives the
+process that started it, even if that one is killed.
+
+Pools of workers that share their work in another way, such as the trials of a search, use
+`process_context` to start their processes and call `stop_with_parent` at the beginning of each.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from discrimloss.errors import DiscrimLossError
+from discrimloss.training.interruption import Interrupted, stop_on_signals
+from discrimloss.training.run import RunRequest, run_training
+from discrimloss.training.run_directory import RunDirectory
+
+IMPORTED_ONCE = ("discrimloss.training.grid", "pandas", "sklearn.datasets", "torch._dynamo")
+"""What every training run imports, which takes seconds. Missing libraries are left out."""
+POLL_SECONDS = 0.1
+SECONDS_TO_STOP = 60.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A function to call in a process of its own. It must be importable, and so must its arguments.
+
+    Args:
+        name: for messages.
+        function: what to call.
+        arguments: of the call.
+        log: the file that everything the job prints is appended to; by default the job prints to
+            where this process prints.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """A job that has ended."""
+
+    job: Job
+    seconds: float
+    value: Any = None
+    """What the function returned."""
+    error: str | None = None
+    """Why there is no value, in one sentence; None for a job that succeeded."""
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    processes: int,
+    on_end: Callable[[JobResult], None] = lambda _: None,
+    imported_once: Sequence[str] = IMPORTED_ONCE,
+) -> list[JobResult]:
+    """Run jobs in their order, several at once.
+
+    Args:
+        jobs: what to run.
+        processes: how many run at once.
+        on_end: is called for every job when it has ended.
+        imported_once: modules that all jobs need. They are imported once instead of in every
+            process, where the system can do so.
+
+    Returns:
+        The results in the order in which the jobs ended.
+
+    Raises:
+        Interrupted: on Ctrl-C or SIGTERM, after all running jobs have stopped.
+    """
+    context = process_context(imported_once)
+    waiting, running, results = deque(jobs), list[_RunningJob](), list[JobResult]()
+    with stop_on_signals() as stop:
+        stop.may_wait = True
+        try:
+            while waiting or running:
+                while waiting and len(running) < processes and not stop:
+                    running.append(_RunningJob.start(waiting.popleft(), context))
+                if stop:
+                    raise Interrupted(stop.signal_number or 0, "after a checkpoint of every run")
+                ready = wait([job.connection for job in running], timeout=POLL_SECONDS)
+                for ended in [job for job in running if job.connection in ready]:
+                    result = ended.result()
+                    running.remove(ended)
+                    results.append(result)
+                    on_end(result)
+        finally:
+            _stop_all(running)
+    return results
+
+
+def train_runs(
+    requests: Iterable[RunRequest],
+    processes: int,
+    on_end: Callable[[JobResult], None] = lambda _: None,
+) -> list[JobResult]:
+    """Train the runs that are not finished, several at once; stopped ones continue.
+
+    Args:
+        requests: the runs, each with a directory of its own.
+        processes: how many run at once.
+        on_end: is called for every run when it has ended; `JobResult.value` is its summary.
+    """
+    jobs = [
+        Job(str(request.out), run_training, (request,))
+        for request in requests
+        if request.out is None or not RunDirectory(request.out).is_finished
+    ]
+    return run_jobs(jobs, processes, on_end)
+
+
+def process_context(imported_once: Sequence[str] = IMPORTED_ONCE) -> Any:
+    """Start processes from a clean one that has the libraries: fast, and safe beside threads."""
+    methods = multiprocessing.get_all_start_methods()
+    if "forkserver" not in methods:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(imported_once))
+    return context
+
+
+def stop_with_parent() -> None:
+    """Send this process a SIGTERM when its parent is gone, and end it if it does not stop.
+
+    Without it, a process would outlive a parent that was killed and could not stop it.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(SECONDS_TO_STOP)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@dataclass
+class _RunningJob:
+    job: Job
+    process: Any
+    connection: Any
+    started: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def start(cls, job: Job, context: Any) -> _RunningJob:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_run_job, args=(job, theirs), name=job.name)
+        process.start()
+        theirs.close()  # so that ours ends when the process does
+        return cls(job, process, ours)
+
+    def result(self) -> JobResult:
+        """What the process has sent, or why it has sent nothing."""
+        try:
+            value, error = self.connection.recv()
+        except EOFError:
+            value, error = None, ""
+        self.process.join()
+        self.connection.close()
+        seconds = time.monotonic() - self.started
+        return JobResult(
+            self.job, seconds, value, _why_ended(self.process.exitcode) if error == "" else error
+        )
+
+
+def _why_ended(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"it ended with exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:  # not every signal has a name
+        name = f"signal {-exit_code}"
+    hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    return f"it was killed by {name}{hint}"
+
+
+def _stop_all(running: Sequence[_RunningJob]) -> None:
+    """Let every job write its checkpoint and end. On a second signal, they end at once."""
+    for job in running:
+        job.process.terminate()
+    try:
+        for job in running:
+            job.process.join()
+    except Interrupted:
+        for job in running:
+            job.process.terminate()
+        for job in running:
+            job.process.join()
+    for job in running:
+        job.connection.close()
+
+
+def _run_job(job: Job, connection: Any) -> None:
+    """The whole life of a job's process."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C reaches the parent alone, which stops every job once
+    stop_with_parent()
+    if job.log is not None:
+        _print_to(job.log)
+    try:
+        outcome: tuple[Any, str | None] = (job.function(*job.arguments), None)
+    except DiscrimLossError as error:
+        outcome = (None, str(error))
+    except (KeyboardInterrupt, Interrupted):
+        sys.exit(128 + signal.SIGTERM)
+    except Exception as error:
+        traceback.print_exc()
+        outcome = (None, f"{type(error).__name__}: {error}")
+    connection.send(outcome)
+
+
+def _print_to(log: Path) -> None:
+    """Send standard output and standard error to a file, those of libraries in C too."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+            os.dup2(file.fileno(), stream.fileno())
