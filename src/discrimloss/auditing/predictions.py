@@ -14,8 +14,8 @@ from discrimloss.judging.label_judgement import LabelJudgement
 from discrimloss.judging.noise_model import judge_classes
 from discrimloss.judging.regression_noise import judge_numbers
 from discrimloss.judging.verdicts import UNSEEN, Verdicts
-from discrimloss.loss import DiscrimLoss
 from discrimloss.training.methods.base import Method, StepResult
+from discrimloss.training.methods.discrimloss import DiscrimLossMethod
 
 MOST_ENTRIES = 2**30  # samples times classes: four gigabytes
 
@@ -71,28 +71,25 @@ class PredictionRecord:
         """The verdicts on all labels, with suggestions as the model predicts them.
 
         Args:
-            method: trained, with a `DiscrimLoss` as its criterion.
+            method: trained; it must be DiscrimLoss.
         """
-        criterion = getattr(method, "criterion", None)
-        if not isinstance(criterion, DiscrimLoss):
+        if not isinstance(method, DiscrimLossMethod):
             raise TypeError("an audit trains with DiscrimLoss")
-        judged = self.judge(getattr(method, "is_held_out", None))
-        found = criterion.verdicts(p_incorrect=judged.p_incorrect)
+        judged = self.judge(method.is_held_out.cpu())
+        found = method.loss.criterion.verdicts(p_incorrect=judged.p_incorrect)
         score = np.where(found.code == UNSEEN, np.float32(np.nan), judged.score.numpy())
         return replace(found, score=score, suggested_label=judged.suggested.numpy())
 
-    def judge(self, is_held_out: Tensor | None) -> LabelJudgement:
+    def judge(self, is_held_out: Tensor) -> LabelJudgement:
         """Estimate for every label how likely it is wrong, and which label is right.
 
         Args:
             is_held_out: shape (samples,), bool: samples that the model did not learn from.
         """
         mean = self._late / self._visits.clamp(min=1)[:, None]
-        if is_held_out is None:
-            is_held_out = torch.zeros(len(mean), dtype=torch.bool)
         if self.num_classes is None:
-            return judge_numbers(mean[:, 0], self.target, is_held_out.cpu())
-        return judge_classes(mean, self.target, is_held_out.cpu())
+            return judge_numbers(mean[:, 0], self.target, is_held_out)
+        return judge_classes(mean, self.target, is_held_out)
 
     def state_dict(self) -> dict[str, Any]:
         """The record, for a checkpoint."""
