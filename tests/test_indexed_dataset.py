@@ -321,7 +321,7 @@ def test_copies_are_equal() -> None:
 )
 def test_wrapping_twice_is_an_error(wrap: Any) -> None:
     wrapped = IndexedDataset(Numbers(3))
-    with pytest.raises(ValueError, match="wrapped before"):
+    with pytest.raises(ValueError, match="index already: it is wrapped"):
         wrap(wrapped)
 
 
@@ -347,12 +347,12 @@ def test_a_dataset_without_positions_is_an_error_that_names_it(stream: Any) -> N
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ([0, 1], r"index must be 3 whole numbers.*shape \(2,\)"),
+        ([0, 1], r"index must be 3 integers.*shape \(2,\)"),
         ([0, 1, 2, 3], r"shape \(4,\)"),
         ([[0], [1], [2]], r"shape \(3, 1\)"),
         ([0.0, 1.0, 2.0], "float64"),
         ([True, False, True], "bool"),
-        (["a", "b", "c"], "whole numbers"),
+        (["a", "b", "c"], "integers"),
         ([0, -5, 1], "not be negative, but holds -5"),
     ],
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from discrimloss.errors import DiscrimLossError
     from discrimloss.indexed_dataset import IndexedDataset
     from discrimloss.judging.criterion import judge_criterion as judge_criterion
+    from discrimloss.judging.find_label_errors import find_label_errors
     from discrimloss.judging.verdicts import Verdicts
     from discrimloss.loss import DiscrimLoss
     from discrimloss.state.sample_ids import SampleIds
@@ -27,6 +28,7 @@ __all__ = [
     "Verdicts",
     "__version__",
     "audit",
+    "find_label_errors",
 ]
 
 _MODULES = {
@@ -36,6 +38,7 @@ _MODULES = {
     "DiscrimLossError": "errors",
     "IndexedDataset": "indexed_dataset",
     "SampleIds": "state.sample_ids",
+    "find_label_errors": "judging.find_label_errors",
     "judge_criterion": "judging.criterion",
     "Verdicts": "judging.verdicts",
 }

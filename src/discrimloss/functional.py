@@ -85,7 +85,7 @@ def history_mass(visits: Tensor, decay: float) -> Tensor:
     """
     if decay == 0.0:
         return torch.ones_like(visits)
-    return -torch.expm1(visits * math.log(decay))
+    return torch.expm1(visits * math.log(decay)).neg_()
 
 
 def average_loss(history: Tensor, visits: Tensor, decay: float) -> Tensor:
@@ -206,8 +206,8 @@ def group_visits(losses: Tensor, index: Tensor) -> Visits:
     # The bits do not order losses by size, but the order is the same every time.
     order = ((index << 32) + losses.float().view(torch.int32)).argsort()
     sorted_index, sorted_losses = index.index_select(0, order), losses.index_select(0, order)
-    sorted_place = torch.searchsorted(sorted_index, sorted_index)  # first row of the same sample
-    place = torch.empty_like(order).index_copy_(0, order, sorted_place)
+    place = torch.searchsorted(sorted_index, index)  # first row of the same sample
+    sorted_place = place.index_select(0, order)
 
     finite = (sorted_losses - sorted_losses) == 0
     zeros = torch.zeros_like(losses)

@@ -1,7 +1,7 @@
-"""The hyperparameters of DiscrimLoss, and how each follows from the number of epochs alone.
+"""The hyperparameters of DiscrimLoss, and their defaults for a given number of epochs.
 
-The measurements behind the numbers are in `docs/defaults.md`; `benchmarks/defaults.py` makes them
-again.
+`docs/defaults.md` shows the measurements behind the defaults, and `benchmarks/defaults.py` repeats
+them.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Hyperparameters:
     switch_gain: float
     """``a``: the threshold rises from ``k1`` to ``(1 + 2 a) k1``."""
     switch_rate: float
-    """``p``: how fast stage 1 turns into stage 2; the turn takes about ``2 / p`` epochs."""
+    """``p``: how fast stage 1 turns into stage 2; the switch takes about ``2 / p`` epochs."""
     switch_epoch: float
-    """``q``: the epoch in the middle of the turn."""
+    """``q``: the epoch in the middle of the switch."""
     suppressed_epochs: int
     """``e_s``: epochs of early suppression; 0 turns it off."""
     regularization: float
     """``lambda``: pull of the weights towards 1."""
     history_decay: float
-    """``rho``: memory of the historical loss; 0 turns it off."""
+    """``rho``: decay of the historical loss; 0 turns the history off."""
     weight_lr: float | None
-    """``tau``, in units of one over the loss; None makes it `relative_weight_lr` / first loss."""
+    """``tau``: step size of the weights; None for `relative_weight_lr` over the loss scale."""
     relative_weight_lr: float
-    """``tau`` times the mean loss of the first epoch; used where `weight_lr` is None."""
+    """``tau`` times the loss scale of the first epoch; used if `weight_lr` is None."""
     weight_range: tuple[float, float]
     """Bounds of ``delta``."""
 
@@ -73,7 +73,11 @@ class Hyperparameters:
 def resolve_hyperparameters(
     epochs: int | None, variant: Variant, given: dict[str, Any]
 ) -> Hyperparameters:
-    """Fill in what was not given (None) from `epochs`, or say what is missing."""
+    """Replace missing hyperparameters (None) by their defaults for `epochs`, and validate all.
+
+    Raises:
+        ValueError: if a value is out of range, or has no default without `epochs`.
+    """
     if variant not in VARIANTS:
         _fail("variant", variant, f"one of {', '.join(VARIANTS)}")
     if epochs is not None:
@@ -95,7 +99,7 @@ def resolve_hyperparameters(
 
 
 def paper_defaults(epochs: int | None) -> dict[str, Any]:
-    """Our defaults: the paper's equations, one set for every task and noise level."""
+    """Return the defaults of the paper's form, one set for every task and noise level."""
     defaults: dict[str, Any] = {
         "threshold": "bounded_split",
         "switch_gain": 0.25,

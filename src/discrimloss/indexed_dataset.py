@@ -1,4 +1,4 @@
-"""Batches that carry the index of each sample, so that a loss can remember it."""
+"""Datasets whose samples contain their index."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ Index = npt.NDArray[np.int64]
 
 
 class IndexedDataset(Dataset[Any]):
-    """Wraps any map-style dataset and adds each sample's index to it.
+    """Wraps a map-style dataset and adds its index to each sample.
 
-    A tuple or list gets one more element, a mapping one more key, anything else becomes a pair:
+    A tuple or list gets one more element, a mapping one more key, and anything else becomes a pair:
 
     >>> from torch.utils.data import Subset
     >>> letters = IndexedDataset([("a", 0), ("b", 1), ("c", 0)])
     >>> letters[2]
     ('c', 0, 2)
 
-    The index is the position in the original data, whatever is taken from it: a `Subset` (or
-    anything with `dataset` and `indices`, as other libraries' filtered sets have) is looked
-    through, on either side of the wrapper, and a `ConcatDataset` numbers its parts one after the
-    other, the same part only once. Wrap the `ConcatDataset`, not its parts: each part alone would
-    count from 0. Where a dataset of your own hides what it was taken from, give `index`.
+    The index is the position in the original data. A `Subset`, or any other dataset with `dataset`
+    and `indices`, keeps the positions of the dataset that it selects from, inside the wrapper or
+    around it. A `ConcatDataset` numbers its datasets one after the other, and a dataset that it
+    contains twice only once. Wrap the `ConcatDataset` and not the datasets in it, which would each
+    count from 0. If the original positions cannot be found in this way, pass `index`.
 
     >>> Subset(letters, [2])[0], IndexedDataset(Subset([("a", 0), ("b", 1), ("c", 0)], [2]))[0]
     (('c', 0, 2), ('c', 0, 2))
 
     Args:
-        dataset: has `__getitem__` and `__len__`.
-        key: the key under which a mapping carries the index.
-        index: the index of each item, where the dataset cannot tell (a filtered copy, say).
-        ids: the name of each item, carried instead of an index; for a `DiscrimLoss` with `ids`.
+        dataset: Dataset with `__getitem__` and `__len__`.
+        key: Key of the index in samples that are mappings.
+        index: Index of each item, for a dataset that is a filtered copy, for example.
+        ids: Name of each item, used instead of the index; for a `DiscrimLoss` with `ids`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class IndexedDataset(Dataset[Any]):
     ) -> None:
         _require_map_style(dataset)
         if ids is not None and index is not None:
-            raise ValueError("give index or ids, not both: a sample carries one of them")
+            raise ValueError("give index or ids, not both: a sample contains one of them")
         if ids is not None and len(ids) != len(dataset):
             raise ValueError(f"there are {len(ids)} ids for {len(dataset)} items of the dataset")
         self.dataset = dataset
@@ -59,7 +59,7 @@ class IndexedDataset(Dataset[Any]):
         self._ids = _given_ids(ids)
         origin = _origin(dataset) if index is None else _given_origin(dataset, index)
         self._index, self.num_samples = origin
-        """`num_samples`: what `DiscrimLoss` needs; the size of the original data."""
+        """`num_samples` is the size of the original data, as `DiscrimLoss` needs it."""
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -68,7 +68,7 @@ class IndexedDataset(Dataset[Any]):
         return self._with_index(self.dataset[position], position)
 
     def __getitems__(self, positions: list[int]) -> list[Any]:
-        """A batch at once, where the dataset can (the loader asks for this first)."""
+        """Return a batch of samples. `DataLoader` prefers this method."""
         fetch = getattr(self.dataset, "__getitems__", None)
         samples = fetch(positions) if fetch else [self.dataset[i] for i in positions]
         return [self._with_index(*pair) for pair in zip(samples, positions, strict=True)]
@@ -94,7 +94,7 @@ class IndexedDataset(Dataset[Any]):
 
 
 def _given_ids(ids: Any) -> Sequence[SampleId] | None:
-    """Names by position: a pandas column would look them up by its own index."""
+    """Return the names in a sequence that is indexed by position, unlike a pandas column."""
     if ids is None:
         return None
     names: Sequence[SampleId] = ids.tolist() if hasattr(ids, "tolist") else ids
@@ -113,16 +113,16 @@ def _require_map_style(dataset: Any) -> None:
     if is_iterable_only or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise TypeError(
             f"IndexedDataset needs a map-style dataset, with __getitem__ and __len__; "
-            f"{type(dataset).__name__} has no positions to take an index from"
+            f"{type(dataset).__name__} has no positions to use as indices"
         )
 
 
 def _given_origin(dataset: Any, index: Sequence[int] | Index) -> tuple[Index, int]:
-    _trace(dataset, {})  # refuses what carries an index already
+    _trace(dataset, {})  # raises if the samples contain an index already
     array = np.asarray(index, dtype=None if len(index) else np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(dataset):
         raise ValueError(
-            f"index must be {len(dataset)} whole numbers, one for each item of the dataset, "
+            f"index must be {len(dataset)} integers, one for each item of the dataset, "
             f"not {array.dtype} of shape {array.shape}"
         )
     if len(array) and array.min() < 0:
@@ -131,7 +131,7 @@ def _given_origin(dataset: Any, index: Sequence[int] | Index) -> tuple[Index, in
 
 
 def _origin(dataset: Any) -> tuple[Index | None, int]:
-    """Each item's position in the original data (None: its own), and the size of that data."""
+    """Return each item's position in the original data, None if unchanged, and its size."""
     sources: dict[int, tuple[int, Any]] = {}
     index = _trace(dataset, sources)
     size = sum(len(source) for _, source in sources.values())
@@ -140,9 +140,9 @@ def _origin(dataset: Any) -> tuple[Index | None, int]:
 
 
 def _trace(dataset: Any, sources: dict[int, tuple[int, Any]]) -> Index:
-    """Positions among all `sources`, which are numbered one after the other as they are met."""
+    """Return positions among all `sources`, which are numbered in order of appearance."""
     if isinstance(dataset, IndexedDataset):
-        raise ValueError("the dataset carries an index already: it was wrapped before")
+        raise ValueError("the dataset has an index already: it is wrapped in IndexedDataset")
     if isinstance(dataset, ConcatDataset):
         return np.concatenate([_trace(part, sources) for part in dataset.datasets])
     if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):

@@ -160,7 +160,7 @@ def test_labels_are_judged_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     from discrimloss.loss import DiscrimLoss
 
     judged: list[str] = []
-    judge, verdicts = predictions.judge_classes, DiscrimLoss.verdicts
+    judge, verdicts = predictions.estimate_class_errors, DiscrimLoss.verdicts
 
     def judge_and_count(*args: Any) -> Any:
         judged.append("predictions")
@@ -170,7 +170,7 @@ def test_labels_are_judged_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         judged.append("criterion")
         return verdicts(self, *args, **options)
 
-    monkeypatch.setattr(predictions, "judge_classes", judge_and_count)
+    monkeypatch.setattr(predictions, "estimate_class_errors", judge_and_count)
     monkeypatch.setattr(DiscrimLoss, "verdicts", verdicts_and_count)
     epochs: list[int] = []
 

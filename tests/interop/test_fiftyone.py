@@ -1,6 +1,7 @@
 """Labels for FiftyOne: the documented layout, and the way back."""
 
 import json
+import math
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -45,6 +46,7 @@ def test_the_file_by_hand(tmp_path: Path) -> None:
             "sample_index": 3,
             "verdict": "incorrect",
             "p_incorrect": 0.75,
+            "score": pytest.approx(math.log(3)),
             "weight": 1.75,
             "average_loss": 0.75,
             "predicted_label": "dog",
@@ -160,7 +162,7 @@ def test_a_file_that_does_not_fit(content: str, sentence: str, tmp_path: Path) -
         ({"images": ["4.jpg", *IMAGES[1:]]}, "4.jpg and 4.png would be one image to FiftyOne"),
         (
             {"class_names": None, "given_label": [0.5] * 5, "predicted_label": None},
-            "classes, not numbers: for regression",
+            "classes, not regression targets",
         ),
         ({"given_label": [0, 1, 2, 3, 0]}, "from 0 to 2, but reaches from 0 to 3"),
     ],

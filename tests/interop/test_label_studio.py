@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def test_a_task_by_hand(tmp_path: Path) -> None:
             "sample_index": 3,
             "verdict": "incorrect",
             "p_incorrect": 0.75,
+            "score": pytest.approx(math.log(3)),
             "weight": 1.75,
             "average_loss": 0.75,
             "given_label": "bird & <bee>",
@@ -331,7 +333,7 @@ def test_bad_input_is_refused_before_anything_is_written(
 @pytest.mark.parametrize("name", ["tasks.json", "labeling_config.xml"])
 def test_a_file_that_is_there_stays(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("somebody's work")
-    with pytest.raises(FileExistsError, match=f"{name} is there already: .* overwrite=True"):
+    with pytest.raises(FileExistsError, match=f"{name} exists already: .* overwrite=True"):
         write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "somebody's work"

@@ -9,7 +9,7 @@ import torch
 from judged_labels import calibration_error, f1_score
 from torch import Tensor
 
-from discrimloss.judging.noise_model import MOST_CLASSES_WITH_OWN_NOISE, judge_classes
+from discrimloss.judging.noise_model import MOST_CLASSES_WITH_OWN_NOISE, estimate_class_errors
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def memorised(data: Made, share_held_out: float, leak: float) -> tuple[Tensor, T
 def test_noise_is_estimated_and_found(classes: int, noise: str, rate: float, leak: float) -> None:
     data = made(noise, rate, classes)
     logits, is_held_out = memorised(data, 0.5, leak)  # of fewer, chance has its say
-    judged = judge_classes(logits, data.given, is_held_out)
+    judged = estimate_class_errors(logits, data.given, is_held_out)
     assert judged.noise_rate == pytest.approx(data.rate, abs=0.03)
     assert calibration_error(judged.p_incorrect, data.is_wrong) < 0.05
     is_called = judged.p_incorrect > 0.5
@@ -77,8 +77,8 @@ def test_noise_is_estimated_and_found(classes: int, noise: str, rate: float, lea
 
 def test_without_held_out_samples_all_are_taken_for_it() -> None:
     data = made("symmetric", 0.3)
-    judged = judge_classes(data.logits, data.given, nobody(len(data.given)))
-    everybody = judge_classes(data.logits, data.given, ~nobody(len(data.given)))
+    judged = estimate_class_errors(data.logits, data.given, nobody(len(data.given)))
+    everybody = estimate_class_errors(data.logits, data.given, ~nobody(len(data.given)))
     assert torch.equal(judged.score, everybody.score)
     assert judged.noise_rate == pytest.approx(data.rate, abs=0.03)
 
@@ -86,8 +86,8 @@ def test_without_held_out_samples_all_are_taken_for_it() -> None:
 def test_what_was_memorised_would_go_unnoticed_without_held_out_samples() -> None:
     data = made("symmetric", 0.4)
     logits, is_held_out = memorised(data, 0.5, 4.0)
-    told = judge_classes(logits, data.given, is_held_out)
-    untold = judge_classes(logits, data.given, nobody(len(logits)))
+    told = estimate_class_errors(logits, data.given, is_held_out)
+    untold = estimate_class_errors(logits, data.given, nobody(len(logits)))
     assert abs(told.noise_rate - data.rate) < 0.03 < abs(untold.noise_rate - data.rate)
 
 
@@ -95,7 +95,7 @@ def test_many_classes_share_their_noise() -> None:
     classes = MOST_CLASSES_WITH_OWN_NOISE + 50
     data = made("symmetric", 0.3, classes, samples=2000, far=5.0)
     logits, is_held_out = memorised(data, 0.5, 1.0)
-    judged = judge_classes(logits, data.given, is_held_out)
+    judged = estimate_class_errors(logits, data.given, is_held_out)
     assert judged.noise_rate == pytest.approx(data.rate, abs=0.03)
     assert calibration_error(judged.p_incorrect, data.is_wrong) < 0.05
     assert f1_score(judged.p_incorrect > 0.5, data.is_wrong) > 0.95
@@ -104,7 +104,9 @@ def test_many_classes_share_their_noise() -> None:
 def test_predictions_may_have_any_unit() -> None:
     data = made("symmetric", 0.3)
     rates = [
-        judge_classes(data.logits * unit + 7.0, data.given, nobody(len(data.given))).noise_rate
+        estimate_class_errors(
+            data.logits * unit + 7.0, data.given, nobody(len(data.given))
+        ).noise_rate
         for unit in (0.1, 10.0)
     ]
     assert rates == pytest.approx([data.rate] * 2, abs=0.03)
@@ -112,7 +114,7 @@ def test_predictions_may_have_any_unit() -> None:
 
 def test_the_score_ranks_where_the_probability_rounds() -> None:
     logits = 1e6 * torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    judged = judge_classes(logits, torch.arange(60) % 4, nobody(60))
+    judged = estimate_class_errors(logits, torch.arange(60) % 4, nobody(60))
     is_sure = judged.p_incorrect == 1.0
     assert is_sure.sum() > 30
     assert len(judged.score[is_sure].unique()) == is_sure.sum()
@@ -122,13 +124,13 @@ def test_the_score_ranks_where_the_probability_rounds() -> None:
 @pytest.mark.parametrize("held_out", [[False, False], [True, False], [True, True]])
 def test_two_samples(held_out: list[bool]) -> None:
     logits = torch.tensor([[2.0, -1.0], [0.0, 1.0]])
-    judged = judge_classes(logits, torch.tensor([0, 1]), torch.tensor(held_out))
+    judged = estimate_class_errors(logits, torch.tensor([0, 1]), torch.tensor(held_out))
     assert judged.suggested.tolist() == [0, 1]
     assert (judged.p_incorrect < 0.5).all()
 
 
 def test_one_sample() -> None:
-    judged = judge_classes(torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([1]), nobody(1))
+    judged = estimate_class_errors(torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([1]), nobody(1))
     assert judged.suggested.tolist() == [1]
     assert 0.0 <= judged.noise_rate < 0.5
 
@@ -136,7 +138,7 @@ def test_one_sample() -> None:
 def test_a_class_that_no_label_names() -> None:
     data = made("symmetric", 0.2, classes=4)
     logits = torch.cat([data.logits, data.logits.new_zeros(len(data.given), 1)], 1)
-    judged = judge_classes(logits, data.given, nobody(len(data.given)))
+    judged = estimate_class_errors(logits, data.given, nobody(len(data.given)))
     assert judged.noise_rate == pytest.approx(data.rate, abs=0.03)
     assert (judged.suggested == 4).double().mean() < 0.01
 
@@ -144,7 +146,7 @@ def test_a_class_that_no_label_names() -> None:
 @pytest.mark.parametrize("held_out", [0, 10])
 def test_predictions_that_say_nothing_accuse_nobody(held_out: int) -> None:
     given = torch.arange(50) % 4
-    judged = judge_classes(torch.zeros(50, 4), given, torch.arange(50) < held_out)
+    judged = estimate_class_errors(torch.zeros(50, 4), given, torch.arange(50) < held_out)
     assert judged.score.isfinite().all()
     assert (judged.p_incorrect < 0.5).all()
     assert torch.equal(judged.suggested, given)
@@ -152,14 +154,14 @@ def test_predictions_that_say_nothing_accuse_nobody(held_out: int) -> None:
 
 def test_huge_predictions_stay_finite() -> None:
     logits = 1e6 * torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    judged = judge_classes(logits, logits.argmax(1), torch.arange(60) < 12)
+    judged = estimate_class_errors(logits, logits.argmax(1), torch.arange(60) < 12)
     assert judged.score.isfinite().all()
     assert (judged.p_incorrect < 0.5).all()
 
 
 def test_who_is_called_incorrect_gets_another_label() -> None:
     data = made("symmetric", 0.5, far=2.0)  # many labels are likelier than any other, and doubtful
-    judged = judge_classes(data.logits, data.given, nobody(len(data.given)))
+    judged = estimate_class_errors(data.logits, data.given, nobody(len(data.given)))
     is_incorrect = judged.p_incorrect > 0.5
     assert is_incorrect.any()
     assert (judged.suggested != data.given)[is_incorrect].all()

@@ -9,7 +9,7 @@ import torch
 from judged_labels import calibration_error, f1_score
 from torch import Tensor
 
-from discrimloss.judging.regression_noise import judge_numbers
+from discrimloss.judging.regression_noise import estimate_target_errors
 
 SAMPLES = 3000
 
@@ -54,7 +54,7 @@ def nobody(number: int) -> Tensor:
 def test_noise_is_estimated_and_found(rate: float, error_grows: bool, pull: float) -> None:
     data = made(rate, error_grows)
     predicted, is_held_out = memorised(data, pull)
-    judged = judge_numbers(predicted, data.given, is_held_out)
+    judged = estimate_target_errors(predicted, data.given, is_held_out)
     actual = float(data.is_wrong.double().mean())
     assert judged.noise_rate == pytest.approx(actual, abs=0.03)
     assert calibration_error(judged.p_incorrect, data.is_wrong) < 0.05
@@ -74,7 +74,7 @@ def test_noise_is_estimated_and_found(rate: float, error_grows: bool, pull: floa
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_numbers_may_have_any_unit(unit: float) -> None:
     data = made(0.2)
-    judged = judge_numbers(data.predicted * unit, data.given * unit, nobody(SAMPLES))
+    judged = estimate_target_errors(data.predicted * unit, data.given * unit, nobody(SAMPLES))
     assert judged.noise_rate == pytest.approx(float(data.is_wrong.double().mean()), abs=0.03)
     assert float((judged.suggested / unit - data.true).abs().median()) < 2.0
 
@@ -83,7 +83,7 @@ def test_absurd_numbers_do_not_hide_the_others() -> None:
     data = made(0.2)
     given, is_wrong = data.given.clone(), data.is_wrong.clone()
     given[:3], is_wrong[:3] = torch.tensor([1e9, -1e9, 3e5]), True
-    judged = judge_numbers(data.predicted, given, nobody(SAMPLES))
+    judged = estimate_target_errors(data.predicted, given, nobody(SAMPLES))
     assert (judged.p_incorrect[:3] > 0.99).all()
     assert judged.noise_rate == pytest.approx(float(is_wrong.double().mean()), abs=0.03)
     assert f1_score(judged.p_incorrect > 0.5, is_wrong) > 0.9
@@ -92,14 +92,14 @@ def test_absurd_numbers_do_not_hide_the_others() -> None:
 @pytest.mark.parametrize("held_out", [0, 4])
 def test_equal_numbers_accuse_nobody(held_out: int) -> None:
     numbers = torch.full((20,), 3.0)
-    judged = judge_numbers(numbers, numbers, torch.arange(20) < held_out)
+    judged = estimate_target_errors(numbers, numbers, torch.arange(20) < held_out)
     assert (judged.p_incorrect < 0.5).all()
     torch.testing.assert_close(judged.suggested, numbers)
 
 
 @pytest.mark.parametrize("held_out", [[False, False], [True, False], [True, True]])
 def test_two_samples(held_out: list[bool]) -> None:
-    judged = judge_numbers(
+    judged = estimate_target_errors(
         torch.tensor([1.0, 2.0]), torch.tensor([1.1, 1.9]), torch.tensor(held_out)
     )
     assert (judged.p_incorrect < 0.5).all()
@@ -107,6 +107,6 @@ def test_two_samples(held_out: list[bool]) -> None:
 
 
 def test_one_sample() -> None:
-    judged = judge_numbers(torch.tensor([1.0]), torch.tensor([1.5]), nobody(1))
+    judged = estimate_target_errors(torch.tensor([1.0]), torch.tensor([1.5]), nobody(1))
     assert judged.score.isfinite().all()
     assert judged.noise_rate < 0.5

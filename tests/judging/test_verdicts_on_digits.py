@@ -61,14 +61,14 @@ def verdicts_on_digits(noise: float, seed: int) -> tuple[Verdicts, npt.NDArray[n
 def test_clean_digits_stay_quiet(seed: int) -> None:
     verdicts, _ = verdicts_on_digits(0.0, seed)
     assert verdicts.counts["incorrect"] <= 0.02 * len(verdicts)
-    assert verdicts.estimated_noise_rate <= 0.02
+    assert verdicts.noise_rate <= 0.02
     assert verdicts.counts["easy"] > 0.9 * len(verdicts)
 
 
 @pytest.mark.parametrize("noise", [0.2, 0.4])
 def test_incorrect_digits_are_found(noise: float) -> None:
     verdicts, is_incorrect = verdicts_on_digits(noise, seed=0)
-    assert verdicts.estimated_noise_rate == pytest.approx(noise, abs=0.04)
+    assert verdicts.noise_rate == pytest.approx(noise, abs=0.04)
     flagged = verdicts.label == "incorrect"
     found = np.sum(flagged & is_incorrect)
     assert found / flagged.sum() > 0.9

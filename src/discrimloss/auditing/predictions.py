@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import SourceError
-from discrimloss.judging.label_judgement import LabelJudgement
-from discrimloss.judging.noise_model import judge_classes
-from discrimloss.judging.regression_noise import judge_numbers
+from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
+from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.judging.verdicts import UNSEEN, Verdicts
 from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.methods.discrimloss import DiscrimLossMethod
@@ -80,7 +79,7 @@ class PredictionRecord:
         score = np.where(found.code == UNSEEN, np.float32(np.nan), judged.score.numpy())
         return replace(found, score=score, suggested_label=judged.suggested.numpy())
 
-    def judge(self, is_held_out: Tensor) -> LabelJudgement:
+    def judge(self, is_held_out: Tensor) -> LabelErrors:
         """Estimate for every label how likely it is wrong, and which label is right.
 
         Args:
@@ -88,8 +87,8 @@ class PredictionRecord:
         """
         mean = self._late / self._visits.clamp(min=1)[:, None]
         if self.num_classes is None:
-            return judge_numbers(mean[:, 0], self.target, is_held_out)
-        return judge_classes(mean, self.target, is_held_out)
+            return estimate_target_errors(mean[:, 0], self.target, is_held_out)
+        return estimate_class_errors(mean, self.target, is_held_out)
 
     def state_dict(self) -> dict[str, Any]:
         """The record, for a checkpoint."""

@@ -1,8 +1,8 @@
 """Labels for FiftyOne with verdicts as their attributes, and the corrected labels back.
 
 The layout is ``FiftyOneImageClassificationDataset`` of FiftyOne's documentation, "Importing data
-into FiftyOne" (docs.voxel51.com/user_guide/import_datasets.html): of those that hold more than a
-label it is the one whose file is documented in full. Nothing of FiftyOne needs to be installed.
+into FiftyOne" (docs.voxel51.com/user_guide/import_datasets.html), the only layout with attributes
+whose file is documented in full. FiftyOne need not be installed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from discrimloss.interop.new_files import as_json, read_json, write_new_files
-from discrimloss.interop.records import (
-    SampleRecord,
-    are_numbers,
+import numpy.typing as npt
+
+from discrimloss.interop.exchange import (
+    facts_of,
+    label_at,
     label_of_choice,
     names_of_classes,
+    number_or_none,
+    read_json,
     readable_labels,
-    sample_records,
+    with_readable_labels,
+    worst_rows,
+    write_json_files,
 )
-from discrimloss.judging.per_sample import one_per_sample
-from discrimloss.judging.verdicts import Verdicts
+from discrimloss.judging.verdicts import Verdicts, one_per_sample
 
 LABELS_FILE = "labels.json"
 
@@ -30,7 +34,7 @@ def write_labels(
     directory: str | Path,
     verdicts: Verdicts,
     images: Sequence[str | PurePath],
-    given_label: Any,
+    given_label: Any | None = None,
     *,
     predicted_label: Any | None = None,
     predicted_score: Any | None = None,
@@ -41,54 +45,39 @@ def write_labels(
 ) -> None:
     """Write ``labels.json``: the given labels, with verdicts as attributes.
 
-    FiftyOne looks for the images below ``data`` beside it, or below the ``data_path`` it is told.
+    FiftyOne looks for the images below ``data`` beside it, or below its argument ``data_path``.
 
     Args:
         directory: where the file goes.
         verdicts: of all samples.
         images: the path of each sample's image, relative to the folder of images.
-        given_label: the labels trained on, one per sample: names of classes or positions.
-        predicted_label: what a model says, like `given_label`.
-        predicted_score: how sure the model is.
+        given_label: labels in the data, one per sample, by default those of the verdicts: names of
+            classes or positions.
+        predicted_label: a model's predictions, by default the verdicts' suggestions.
+        predicted_score: how confident the model is.
         class_names: names of the classes, by position.
-        ids: names of the samples; by default those the verdicts carry, if any.
+        ids: names of the samples, by default those of the verdicts.
         limit: how many images at most, worst first.
-        overwrite: replace a file that is there.
+        overwrite: replace an existing file.
     """
-    records = sample_records(
-        verdicts,
-        given_label,
-        predicted_label=predicted_label,
-        predicted_score=predicted_score,
-        class_names=class_names,
-        ids=ids,
-        limit=limit,
-    )
-    if are_numbers(given_label, class_names):
+    rows = worst_rows(verdicts, limit)
+    verdicts = with_readable_labels(verdicts, given_label, predicted_label, class_names, ids)
+    given = verdicts.given_label
+    if given is None or given.dtype.kind == "f":
         raise ValueError(
-            "FiftyOne's layout holds classes, not numbers: for regression write a project for "
-            "Label Studio"
+            "FiftyOne's layout holds classes, not regression targets: write a project for Label "
+            "Studio instead"
         )
-    classes = names_of_classes(class_names, given_label)
-    layout = labels_layout(records, _keys(images, len(verdicts)), classes)
-    write_new_files(Path(directory), {LABELS_FILE: as_json(layout)}, overwrite)
-
-
-def labels_layout(
-    records: Sequence[SampleRecord], keys: Sequence[str], class_names: Sequence[str]
-) -> dict[str, Any]:
-    """The content of ``labels.json``.
-
-    Args:
-        records: of the samples to show, in this order.
-        keys: of all samples: the relative path of each image without its ending.
-        class_names: of all classes.
-    """
-    position = {name: place for place, name in enumerate(class_names)}
+    scores = None
+    if predicted_score is not None:
+        scores = one_per_sample(predicted_score, len(verdicts), "predicted_score")
+    classes = names_of_classes(class_names, given)
+    keys = _keys(images, len(verdicts))
     labels = {
-        keys[record.index]: _label(record, position[str(record.given_label)]) for record in records
+        keys[row]: _label(verdicts, row, classes.index(str(given[row])), scores) for row in rows
     }
-    return {"classes": list(class_names), "labels": labels}
+    layout = {"classes": classes, "labels": labels}
+    write_json_files(Path(directory), {LABELS_FILE: layout}, overwrite)
 
 
 def read_corrections(
@@ -110,8 +99,7 @@ def read_corrections(
         raise ValueError(f"{path} must hold labels: export as FiftyOneImageClassificationDataset")
     keys = _keys(images, len(images))
     index_of = {key: index for index, key in enumerate(keys)}
-    every = one_per_sample(given_label, len(images), "given_label")
-    given = readable_labels(every, class_names, "given_label")
+    given = readable_labels(given_label, len(images), class_names, "given_label").tolist()
     corrections: dict[int, str | int] = {}
     for key, target in layout["labels"].items():
         if key not in index_of:
@@ -123,16 +111,19 @@ def read_corrections(
     return dict(sorted(corrections.items()))
 
 
-def _label(record: SampleRecord, target: int) -> dict[str, Any]:
-    facts = record.facts()
-    if record.predicted_label is not None:
-        facts["predicted_label"] = record.predicted_label
-        facts["predicted_score"] = record.predicted_score
-    # An attribute that has no value is left out; null would be a value of no type.
+def _label(
+    verdicts: Verdicts, row: int, target: int, scores: npt.NDArray[Any] | None
+) -> dict[str, Any]:
+    facts = facts_of(verdicts, row)
+    suggested = label_at(verdicts.suggested_label, row)
+    if suggested is not None:
+        facts["predicted_label"] = suggested
+        facts["predicted_score"] = number_or_none(scores, row)
+    # An attribute without a value is left out: null would have no type.
     attributes = {name: value for name, value in facts.items() if value is not None}
     label: dict[str, Any] = {"label": target, "attributes": attributes}
-    if record.p_incorrect is not None:
-        label["confidence"] = 1.0 - record.p_incorrect
+    if facts["p_incorrect"] is not None:
+        label["confidence"] = 1.0 - facts["p_incorrect"]
     return label
 
 

@@ -2,7 +2,7 @@
 
 The layout is that of Label Studio's documentation: "Label Studio Task Format"
 (labelstud.io/guide/task_format), "Import pre-annotated data" (labelstud.io/guide/predictions) and
-the tags Choices and Number (labelstud.io/tags). Nothing of Label Studio needs to be installed.
+the tags Choices and Number (labelstud.io/tags). Label Studio need not be installed.
 """
 
 from __future__ import annotations
@@ -13,29 +13,35 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from xml.sax.saxutils import quoteattr
 
-from discrimloss.interop.new_files import as_json, read_json, write_new_files
-from discrimloss.interop.records import (
+import numpy as np
+
+from discrimloss.interop.exchange import (
     Label,
-    SampleRecord,
-    are_numbers,
+    facts_of,
+    label_at,
     label_of_choice,
     names_of_classes,
-    sample_records,
+    number_or_none,
+    read_json,
+    with_readable_labels,
+    worst_rows,
+    write_json_files,
 )
-from discrimloss.judging.verdicts import Verdicts
+from discrimloss.judging.verdicts import Verdicts, one_per_sample
 
 Medium = Literal["image", "text"]
 
 TASKS_FILE = "tasks.json"
 CONFIG_FILE = "labeling_config.xml"
-CONTROL = "label"  # what the labelling tag is called in tasks and configuration
+CONTROL = "label"
+"""Name of the labelling tag in tasks and configuration."""
 
 
 def write_project(
     directory: str | Path,
     verdicts: Verdicts,
     source: Sequence[str],
-    given_label: Any,
+    given_label: Any | None = None,
     *,
     medium: Medium = "image",
     predicted_label: Any | None = None,
@@ -53,57 +59,61 @@ def write_project(
         verdicts: of all samples.
         source: what to look at, one per sample: the address of an image as Label Studio can reach
             it, or a text.
-        given_label: the labels trained on, one per sample: floating-point numbers for regression,
-            else names of classes or positions in `class_names`.
+        given_label: labels in the data, one per sample, by default those of the verdicts: floats
+            for regression, else names of classes or positions in `class_names`.
         medium: ``"image"`` or ``"text"``.
-        predicted_label: what a model says, offered as a prediction.
-        predicted_score: how sure the model is; by default `p_incorrect`, so that sorting by
+        predicted_label: labels that are offered as predictions, by default the verdicts'
+            suggestions.
+        predicted_score: how confident the model is; by default `p_incorrect`, so that sorting by
             prediction score sorts by suspicion.
         class_names: names of the classes, by position.
-        ids: names of the samples; by default those the verdicts carry, if any.
+        ids: names of the samples, by default those of the verdicts.
         limit: how many tasks at most, worst first.
         model_version: the name under which predictions are shown.
-        overwrite: replace files that are there.
+        overwrite: replace existing files.
     """
-    records = sample_records(
-        verdicts,
-        given_label,
-        predicted_label=predicted_label,
-        predicted_score=predicted_score,
-        class_names=class_names,
-        ids=ids,
-        limit=limit,
-    )
+    _check_medium(medium)
+    rows = worst_rows(verdicts, limit)
+    verdicts = with_readable_labels(verdicts, given_label, predicted_label, class_names, ids)
     sources = list(source)
     if len(sources) != len(verdicts):
         raise ValueError(
             f"source holds {len(sources)} things to look at for {len(verdicts)} samples"
         )
+    scores = verdicts.p_incorrect
+    if predicted_score is not None:
+        own = one_per_sample(predicted_score, len(verdicts), "predicted_score")
+        scores = np.where(np.isnan(own), scores, own)
+    tasks = [
+        _task(verdicts, row, str(sources[row]), medium, number_or_none(scores, row), model_version)
+        for row in rows
+    ]
+    given = verdicts.given_label
     classes = None
-    if not are_numbers(given_label, class_names):
+    if given is not None and given.dtype.kind != "f":
         # All classes are offered, also those that no task of a short list has.
-        classes = names_of_classes(class_names, given_label, predicted_label)
-    files = {
-        TASKS_FILE: as_json(
-            [task(record, str(sources[record.index]), medium, model_version) for record in records]
-        ),
-        CONFIG_FILE: labeling_config(medium, classes),
-    }
-    write_new_files(Path(directory), files, overwrite)
+        classes = names_of_classes(class_names, given, verdicts.suggested_label)
+    files = {TASKS_FILE: tasks, CONFIG_FILE: labeling_config(medium, classes)}
+    write_json_files(Path(directory), files, overwrite)
 
 
-def task(
-    record: SampleRecord, source: str, medium: Medium = "image", model_version: str = "discrimloss"
+def _task(
+    verdicts: Verdicts,
+    row: int,
+    source: str,
+    medium: Medium,
+    score: float | None,
+    model_version: str,
 ) -> dict[str, Any]:
-    """One task: the given label as its annotation, what the model says as its prediction."""
-    _check_medium(medium)
-    data = {medium: source, **record.facts(), "given_label": record.given_label}
-    annotation = _result(record.given_label, medium, f"given-{record.index}")
+    """One task: the given label as its annotation, the suggested one as its prediction."""
+    given = label_at(verdicts.given_label, row)
+    data = {medium: source, **facts_of(verdicts, row), "given_label": given}
+    annotation = _result(given, medium, f"given-{row}")
     whole: dict[str, Any] = {"data": data, "annotations": [{"result": [annotation]}]}
-    if record.predicted_label is not None:
-        suggestion = _result(record.predicted_label, medium, f"predicted-{record.index}")
-        prediction: dict[str, Any] = {"model_version": model_version, "result": [suggestion]}
-        score = record.p_incorrect if record.predicted_score is None else record.predicted_score
+    suggested = label_at(verdicts.suggested_label, row)
+    if suggested is not None:
+        result = _result(suggested, medium, f"predicted-{row}")
+        prediction: dict[str, Any] = {"model_version": model_version, "result": [result]}
         if score is not None:
             prediction["score"] = score
         whole["predictions"] = [prediction]
@@ -117,7 +127,7 @@ def labeling_config(
 
     Args:
         medium: ``"image"`` or ``"text"``.
-        class_names: what to choose from; None for numbers.
+        class_names: what to choose from; None for regression targets.
         number_step: by how much a number changes at a click.
     """
     _check_medium(medium)
@@ -137,8 +147,8 @@ def read_corrections(
 ) -> dict[int, str | int | float]:
     """Labels that were changed in Label Studio, by sample index.
 
-    Of several annotations of a task the one that was touched last counts. Skipped tasks and
-    labels that are still the given ones are left out.
+    If a task has several annotations, the one that was changed last counts. Skipped tasks and
+    unchanged labels are left out.
 
     Args:
         path: a project's export in the format JSON.
@@ -180,7 +190,7 @@ def _check_medium(medium: str) -> None:
         raise ValueError(f"medium must be one of {', '.join(get_args(Medium))}, not {medium!r}")
 
 
-def _result(label: Label, medium: Medium, identity: str) -> dict[str, Any]:
+def _result(label: Label | None, medium: Medium, identity: str) -> dict[str, Any]:
     kind = "choices" if isinstance(label, str) else "number"
     value = [label] if isinstance(label, str) else label
     return {
@@ -193,9 +203,9 @@ def _result(label: Label, medium: Medium, identity: str) -> dict[str, Any]:
 
 
 def _last_label(annotations: Sequence[dict[str, Any]], where: str) -> Label | None:
-    """What the annotation says that was touched last, if it says something."""
+    """The label of the annotation that was changed last; None if it has none."""
     valid = [one for one in annotations if not one.get("was_cancelled")]
-    for annotation in sorted(valid, key=_touched, reverse=True)[:1]:
+    for annotation in sorted(valid, key=_changed_at, reverse=True)[:1]:
         for result in annotation.get("result", []):
             if result.get("from_name") != CONTROL:
                 continue
@@ -209,7 +219,7 @@ def _last_label(annotations: Sequence[dict[str, Any]], where: str) -> Label | No
     return None
 
 
-def _touched(annotation: dict[str, Any]) -> datetime:
+def _changed_at(annotation: dict[str, Any]) -> datetime:
     when = annotation.get("updated_at") or annotation.get("created_at")
     if when is None:
         return datetime.min.replace(tzinfo=timezone.utc)

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from discrimloss.histogram import finite_range
-from discrimloss.judging.minimizing import minimize
+from discrimloss.judging.optimization import minimize
 from discrimloss.judging.verdicts import LARGEST_LOG_ODDS
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 

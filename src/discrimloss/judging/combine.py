@@ -57,6 +57,7 @@ def combine_verdicts(several: Sequence[Verdicts]) -> Verdicts:
         rule=first.rule,
         noise_interval=_mean_interval(intervals) if len(intervals) == len(several) else None,
         notes=tuple(dict.fromkeys(note for one in several for note in one.notes)),
+        can_tell_noise=all(one.can_tell_noise for one in several),
     )
 
 

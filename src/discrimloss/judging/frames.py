@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.judging.per_sample import one_per_sample
 from discrimloss.judging.verdicts import (
     INCORRECT,
     LABELS,
@@ -17,6 +16,7 @@ from discrimloss.judging.verdicts import (
     Verdicts,
     import_pandas,
     log_odds,
+    one_per_sample,
 )
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def verdicts_from_frame(frame: pandas.DataFrame, rule: Rule | None = None) -> Ve
         rule=rule,
         noise_interval=None if interval is None else (float(interval[0]), float(interval[1])),
         notes=tuple(frame.attrs.get("notes", ())),
+        can_tell_noise=bool(unseen.all()) or frame.attrs.get("noise_rate", 0.0) is not None,
     )
 
 

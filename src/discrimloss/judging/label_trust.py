@@ -1,23 +1,23 @@
-"""How far each label is trusted, judged from what the network answered for its sample.
+"""How far each label is trusted during training, from the network's predictions for its sample.
 
-The losses of a network that is trained for a few epochs overlap: hard samples lose as much as wrong
-labels do. Whole answers say more. A label that a sure answer contradicts is probably wrong; where
-the answer is unsure, the label stands. How sure answers are, and how often labels are wrong, is
-fitted to both, as in an audit (`discrimloss.judging.noise_model`, `number_noise`).
+In a short run the losses of hard samples and of wrong labels overlap. Predictions say more: a label
+that a confident prediction contradicts is probably wrong, and where the prediction is unsure, the
+label stands. How confident predictions are, and how often labels are wrong, is fitted to both as in
+an audit (`discrimloss.judging.noise_model`, `discrimloss.judging.regression_noise`).
 
-Where a network learns all that can be learned, it is the other way round: the history of losses has
-two groups with nothing between, and remembers what was hard to learn when the answers have
-forgotten it. So the losses are believed where they expect hardly any mistake of their own and find
-about the noise that the answers find, or found before, or else their groups are no groups. For
-numbers an answer tells no more than a loss does.
+A network that learns all that can be learned is the opposite case. Its losses form two groups with
+nothing between, and their history remembers what was hard to learn when the predictions have
+forgotten it. So the losses decide where they are confident about almost every label and find about
+as much noise as the predictions find or have found. For regression, predictions say no more than
+losses do.
 
-That is judged once an epoch, and network and answers move on. So a label of a class that is trusted
-counts in each step as much as the answers up to this moment support it, under the noise that was
-found. For numbers it counts as much as it was trusted before the epoch.
+The estimate is made once an epoch, while network and predictions move on. So a trusted class label
+counts in each step as much as the latest predictions support it, under the noise that was found. A
+regression target counts as much as it was trusted before the epoch.
 
-Labels do not become right during a run. Where fewer are found wrong than were found before, the
-network has learned the others by heart, and what that has added to its answers is taken away; where
-that does not bring the noise back, the answers do not judge.
+Labels do not become correct during a run. Where fewer are found wrong than before, the network has
+memorised the others, and what memorising added to its predictions is removed. Where that does not
+bring the noise back, predictions do not decide.
 """
 
 from __future__ import annotations
@@ -31,66 +31,65 @@ from torch.nn.functional import log_softmax
 
 from discrimloss.functional import at_least_float32, mean_of_same
 from discrimloss.judging.noise_model import NoiseModel, fit_noise_model
-from discrimloss.judging.regression_noise import judge_numbers
+from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.state.gathering import gather_rows
 
 MOMENTUM = 0.6
-"""Of the answers' moving average: it forgets what the network thought five epochs ago."""
+"""Of the predictions' moving average: it forgets predictions of five epochs ago."""
 LEAST_TRUST = 0.1
 """Labels that are trusted less are not learned from: a small weight only delays memorising."""
 LEAST_TRUST_BY_LOSSES = 0.5
-"""The same where losses judge: they are sure of almost everybody."""
+"""The same where losses decide, which are confident about almost every label."""
 SMOOTHING = 0.2
-"""Share of the target that goes to all classes, once labels of classes are left out."""
+"""Fraction of the target that goes to all classes, once class labels are left out."""
 MOST_FITTED = 6000
-"""Samples that a judgement is fitted to, drawn anew every time: it is made once an epoch."""
+"""Samples in a fit, drawn anew every time."""
 MOST_MISTAKES = 0.03
-"""That the losses may expect of themselves, as a share of the samples, to be believed."""
+"""Mistakes that the losses may expect of themselves, as a fraction of the samples, to decide."""
 MOST_MISTAKES_OF_FOUND = 0.1
-"""The same as a share of the labels that they find wrong: where none is, the hard ones are."""
+"""The same as a fraction of the labels that they find wrong. It keeps hard samples of clean data
+from being taken for wrong labels."""
 SAME_NOISE = 0.1
-"""How far the share of wrong labels that losses find may be from the known one for that, and how
-far below it the share that answers find, for them to judge."""
+"""How far the noise rate of the losses may be from the known one for them to decide, and how far
+below it that of the predictions."""
 
 
 def smoothed(losses: Tensor, output: Tensor) -> Tensor:
-    """Losses of classes that ask for a little of every class, shape (batch,).
+    """Smooth the labels: losses that expect a little of every class, shape (batch,).
 
-    A network that learns from labels that are nearly all right becomes sure of all it says, and
-    forgets; the few wrong labels in every batch of a noisy run are what keeps it from that. Where
-    they are left out, this does it in their place.
+    A network that learns only from correct labels becomes overconfident. The few wrong labels in
+    every batch of a noisy run prevent that; where they are left out, smoothing replaces them.
 
     Args:
-        losses: shape (batch,): what the labels as given cost.
+        losses: shape (batch,): losses of the given labels.
         output: shape (batch, classes): logits.
     """
     of_every_class = -log_softmax(at_least_float32(output), 1).mean(1)
     return (1.0 - SMOOTHING) * losses + SMOOTHING * of_every_class
 
 
-class _Judgement(NamedTuple):
-    """What is thought of the samples that were seen."""
+class _Estimate(NamedTuple):
+    """Label errors among the samples that were seen."""
 
     p_incorrect: Tensor
-    noise: float
-    """The share of wrong labels that was found."""
+    noise_rate: float
     least_trust: float
     """Labels that are trusted less are not learned from."""
 
 
 class LabelTrust(nn.Module):
-    """Moving averages of the network's answers, and the trust in each label that follows.
+    """Moving averages of the network's predictions, and the trust in each label that follows.
 
     Args:
-        target: shape (num_samples,): the labels as given.
+        target: shape (num_samples,): the given labels.
         num_classes: None for a regression.
     """
 
-    answers: Tensor
+    predictions: Tensor
     visits: Tensor
     trust: Tensor
     noise: Tensor
-    judged_in: Tensor
+    estimated_in: Tensor
     least_trust: Tensor
     sharpness: Tensor
     bias: Tensor
@@ -101,13 +100,13 @@ class LabelTrust(nn.Module):
         super().__init__()
         self.target, self.num_classes = target, num_classes
         samples = len(target)
-        self.register_buffer("answers", torch.zeros(samples, num_classes or 1))
+        self.register_buffer("predictions", torch.zeros(samples, num_classes or 1))
         self.register_buffer("visits", torch.zeros(samples))
         self.register_buffer("trust", torch.ones(samples))
-        self.register_buffer("noise", torch.zeros(()))  # the largest share found so far
-        self.register_buffer("judged_in", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("noise", torch.zeros(()))  # the largest rate found so far
+        self.register_buffer("estimated_in", torch.zeros((), dtype=torch.int64))
         self.register_buffer("least_trust", torch.tensor(LEAST_TRUST))
-        # Of classes, the noise that was fitted last (`NoiseModel`).
+        # The noise model that was fitted last, see `NoiseModel`.
         classes = num_classes or 0
         self.register_buffer("sharpness", torch.ones(()))
         self.register_buffer("bias", torch.zeros(classes))
@@ -115,58 +114,59 @@ class LabelTrust(nn.Module):
         self.register_buffer("leak", torch.zeros(()))
 
     @property
-    def has_judged(self) -> bool:
-        """Whether `trust` is more than a beginning."""
-        return bool(self.judged_in > 0)
+    def has_estimate(self) -> bool:
+        """Whether `trust` has been estimated at all."""
+        return bool(self.estimated_in > 0)
 
-    def take(self, output: Tensor, index: Tensor) -> None:
-        """The answers to a batch; every process calls it with its own.
+    def record(self, output: Tensor, index: Tensor) -> None:
+        """Average the predictions for a batch; every process calls it with its own batch.
 
-        A batch with an answer that is no number is not taken: its step will be skipped, and what is
-        known of the samples must outlive it.
+        A batch with a prediction that is not finite is ignored: its step will be skipped.
         """
         index = gather_rows(index)
-        rows = output.detach().reshape(-1, self.answers.shape[1]).to(self.answers.dtype)
+        rows = output.detach().reshape(-1, self.predictions.shape[1]).to(self.predictions.dtype)
         rows = mean_of_same(gather_rows(rows), index)
-        is_number = rows.isfinite().all()
-        moved = MOMENTUM * self.answers[index] + (1.0 - MOMENTUM) * rows
-        self.answers[index] = torch.where(is_number, moved, self.answers[index])
-        self.visits[index] = (self.visits[index] + is_number).clamp(max=1000)
+        is_finite = rows.isfinite().all()
+        moved = MOMENTUM * self.predictions[index] + (1.0 - MOMENTUM) * rows
+        self.predictions[index] = torch.where(is_finite, moved, self.predictions[index])
+        self.visits[index] = (self.visits[index] + is_finite).clamp(max=1000)
 
-    def judge(self, epoch: int, by_losses: Callable[[], Tensor]) -> None:
-        """Once an epoch, before its first batch; after a resume in its middle, no second time.
+    def update(self, epoch: int, by_losses: Callable[[], Tensor]) -> None:
+        """Estimate the trust before the first batch of an epoch.
+
+        A second call in the same epoch, after a resume, does nothing.
 
         Args:
             epoch: the one that begins.
-            by_losses: gives what the losses make of it: the probability that each label is
-                incorrect, shape (num_samples,); not asked for numbers.
+            by_losses: returns the probability that each label is incorrect by its losses, shape
+                (num_samples,). Not called for a regression.
         """
-        if int(self.judged_in) == epoch:
+        if int(self.estimated_in) == epoch:
             return
-        self.judged_in.fill_(epoch)
+        self.estimated_in.fill_(epoch)
         seen = (self.visits > 0).cpu()
-        answers, given = self._averages(seen).cpu(), self.target.cpu()[seen]
-        judgement: _Judgement | None
+        predictions, given = self._averages(seen).cpu(), self.target.cpu()[seen]
+        estimate: _Estimate | None
         if self.num_classes is None:
-            judgement = self._judge_numbers(answers, given)
+            estimate = self._estimate_targets(predictions, given)
         else:
             other = by_losses().cpu().float()[seen]
-            judgement = self._judge_classes(answers, given, epoch, other)
-        if judgement is None:
+            estimate = self._estimate_classes(predictions, given, epoch, other)
+        if estimate is None:
             return
-        self.noise.fill_(max(float(self.noise), judgement.noise))
+        self.noise.fill_(max(float(self.noise), estimate.noise_rate))
         trust = torch.ones_like(self.trust)
-        trust[seen] = 1.0 - judgement.p_incorrect.to(trust)
+        trust[seen] = 1.0 - estimate.p_incorrect.to(trust)
         self.trust.copy_(trust)
-        self.least_trust.fill_(judgement.least_trust)
+        self.least_trust.fill_(estimate.least_trust)
 
     def weights(self, index: Tensor) -> Tensor:
-        """How far labels were trusted before the epoch, shape (batch,); 0: not learned from."""
+        """How far labels were trusted before the epoch, shape (batch,); 0 leaves a label out."""
         trust = self.trust[index]
         return torch.where(trust < self.least_trust, 0.0, trust)
 
     def weights_now(self, target: Tensor, index: Tensor) -> Tensor:
-        """What the labels of a batch count, by the answers that were last taken, shape (batch,)."""
+        """Weights of the labels of a batch by the latest predictions, shape (batch,)."""
         trusted = self.weights(index)
         if self.num_classes is None:
             return trusted
@@ -175,32 +175,32 @@ class LabelTrust(nn.Module):
         return torch.where(trusted > 0.0, right, 0.0)
 
     def _averages(self, samples: Tensor) -> Tensor:
-        """The averaged answers to some samples, with what their zero beginning lacks made up."""
+        """Averaged predictions for some samples, corrected for the average's start at zero."""
         visits = self.visits[samples].clamp(min=1)
-        return self.answers[samples] / (1.0 - MOMENTUM**visits)[:, None]
+        return self.predictions[samples] / (1.0 - MOMENTUM**visits)[:, None]
 
-    def _judge_numbers(self, answers: Tensor, given: Tensor) -> _Judgement:
-        everyone = torch.ones(len(given), dtype=torch.bool)
-        judged = judge_numbers(answers[:, 0], given, everyone, float(self.noise))
-        return _Judgement(judged.p_incorrect, float(judged.p_incorrect.mean()), LEAST_TRUST)
+    def _estimate_targets(self, predictions: Tensor, given: Tensor) -> _Estimate:
+        everything = torch.ones(len(given), dtype=torch.bool)
+        errors = estimate_target_errors(predictions[:, 0], given, everything, float(self.noise))
+        return _Estimate(errors.p_incorrect, float(errors.p_incorrect.mean()), LEAST_TRUST)
 
-    def _judge_classes(
-        self, answers: Tensor, given: Tensor, epoch: int, by_losses: Tensor
-    ) -> _Judgement | None:
-        """By losses or by answers; None where neither can."""
+    def _estimate_classes(
+        self, predictions: Tensor, given: Tensor, epoch: int, by_losses: Tensor
+    ) -> _Estimate | None:
+        """Estimate by losses or by predictions; None where neither can."""
         order = torch.randperm(len(given), generator=torch.Generator().manual_seed(epoch))
         chosen = order[:MOST_FITTED]
-        noise = fit_noise_model(answers[chosen].double(), given[chosen], float(self.noise))
-        by_answers = noise.p_incorrect(answers.double(), given).float()
-        found, found_by_losses = float(by_answers.mean()), float(by_losses.mean())
+        noise = fit_noise_model(predictions[chosen].double(), given[chosen], float(self.noise))
+        by_predictions = noise.p_incorrect(predictions.double(), given).float()
+        found, found_by_losses = float(by_predictions.mean()), float(by_losses.mean())
         known = max(float(self.noise), found)
-        # Answers that hide so much of the noise know the labels by heart.
-        are_answers_lost = known - found > SAME_NOISE
-        if not are_answers_lost:
+        # Predictions that hide so much of the noise have memorised the labels.
+        have_memorised = known - found > SAME_NOISE
+        if not have_memorised:
             self._keep(noise)
         if _are_in_two_groups(by_losses) and abs(found_by_losses - known) < SAME_NOISE:
-            return _Judgement(by_losses, min(found, found_by_losses), LEAST_TRUST_BY_LOSSES)
-        return None if are_answers_lost else _Judgement(by_answers, found, LEAST_TRUST)
+            return _Estimate(by_losses, min(found, found_by_losses), LEAST_TRUST_BY_LOSSES)
+        return None if have_memorised else _Estimate(by_predictions, found, LEAST_TRUST)
 
     def _keep(self, noise: NoiseModel) -> None:
         self.sharpness.fill_(noise.sharpness)
@@ -210,7 +210,7 @@ class LabelTrust(nn.Module):
 
 
 def _are_in_two_groups(p_incorrect: Tensor) -> bool:
-    """Whether some are taken for incorrect, and hardly anybody for one and the other."""
+    """Whether some labels are incorrect, and hardly any is in doubt."""
     found = p_incorrect.mean()
     mistakes = torch.minimum(p_incorrect, 1.0 - p_incorrect).mean()
     return bool((mistakes < MOST_MISTAKES) & (mistakes < MOST_MISTAKES_OF_FOUND * found))

@@ -1,61 +1,105 @@
-"""How likely is each label wrong, and what would be right, judged from what a model predicted?
+"""Probabilities that class labels are wrong, estimated from a model's predictions.
 
 A loss alone cannot tell a hard sample from a wrong label; the whole prediction can. Where the model
-is unsure, a label that it did not expect says little. Where it is sure, such a label is a mistake
-of one of the two, and how often that happens among sure samples is the noise rate. So two things
-are fitted to the labels as given, by maximum likelihood: how predictions translate into
-probabilities of the true class (a sharpness and a bias per class), and how true classes turn into
-given ones (a transition matrix, drawn towards uniform noise). Both together give each sample the
-probabilities of its true class, given its prediction *and* its label.
+is unsure, a label that it did not expect says little. Where it is sure, either the model or the
+label is wrong, and the rate of such conflicts among sure predictions is the noise rate. So two
+things are fitted to the given labels by maximum likelihood:
 
-Predictions of samples that a model learned from know their labels: it memorises. So all of that is
-fitted to samples that were held out of the training. From the predictions of the others the
-memorised part is taken away again: as much from the logit of each given label as makes their share
-of wrong labels the same.
+- how predictions translate into probabilities of the true class: a sharpness and a bias per class;
+- how true classes turn into given labels: a transition matrix, drawn towards uniform noise.
 
-Where hardly anything wrong was memorised, to have learned a sample is a good sign: hard ones can be
-learned, and wrong ones not. Then the others, fitted by themselves, show more wrong labels than
-those held out do, and are judged by that.
+Together they give each sample the probabilities of its true class, from its prediction and its
+given label.
+
+A model memorises the labels that it is trained on, so both are fitted to samples that were held out
+of training. From the predictions for the training samples the memorised part is removed: so much
+from the logit of each given label that both groups have the same noise rate. Where hardly any wrong
+label was memorised, the training samples, fitted by themselves, show at least the noise of the
+held-out ones; then their own fit is used.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax, logsigmoid
+from torch.nn.functional import log_softmax, logsigmoid, one_hot, softmax
 
-from discrimloss.judging.label_judgement import LabelJudgement
-from discrimloss.judging.minimizing import minimize, where_it_reaches
+from discrimloss.judging.optimization import bisect_root, minimize
 
-MOST_CLASSES_WITH_OWN_NOISE = 100  # beyond, noise is uniform: there are too few samples per pair
-PRIORS = (20.0, 2.0)  # how firmly the transition matrix is drawn towards uniform noise
-MOST_COMPARED = 4000  # samples that tell which of the two it is
-MOST_FITTED = 20_000  # samples: more make nothing more certain
-MOST_FITTED_ENTRIES = 4_000_000  # samples times classes
-RARE_NOISE = -3.0  # log-odds that the noise rate is weakly drawn to
-STARTS = ((0.0, -2.0), (1.0, -1.0))  # log of the temperature's inverse, log-odds of the noise rate
-LARGEST_LEAK = 3.0  # in standard deviations of the logits
+MOST_CLASSES_WITH_OWN_NOISE = 100
+"""With more classes noise is uniform: there are too few samples for each pair of classes."""
+PRIORS = (20.0, 2.0)
+"""How firmly the transition matrix is drawn towards uniform noise."""
+MOST_COMPARED = 4000
+"""Samples that decide between the two priors."""
+MOST_FITTED = 20_000
+"""Samples in a fit; more do not make it more certain."""
+MOST_FITTED_ENTRIES = 4_000_000
+"""The same for samples times classes."""
+RARE_NOISE = -3.0
+"""Log-odds that the noise rate is weakly drawn to."""
+NOISE_PRIOR = 0.02
+"""How firmly the noise rate is drawn there."""
+STARTS = ((0.0, -2.0), (1.0, -1.0))
+"""Starting points: log of the sharpness, log-odds of the noise rate."""
+LARGEST_LEAK = 3.0
+"""In standard deviations of the logits."""
 ITERATIONS, TOLERANCE = 60, 1e-6
-CHUNK = 1 << 22  # entries judged at once
+CHUNK = 1 << 22
+"""Entries processed at once."""
+INTERVAL_DEVIATIONS = 1.645
+"""Standard deviations of a normal distribution to each side that hold 90 %."""
+MODEL_ERROR = 0.05
+"""How far the noise rate is off because noise differs from the model, as a fraction of it."""
+INTERVAL_SAMPLES = 5000
+"""Samples that the uncertainty of a fit is computed from."""
+INTERVAL_CLASSES = 20
+"""With more classes the transition matrix is taken as known for the interval."""
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """Estimates for every label; tensors of shape (samples,)."""
+
+    score: Tensor
+    """Float32: log-odds that the label is wrong. They rank labels whose probability rounds to 1."""
+    suggested: Tensor
+    """What the label probably should be: int64 classes or float32 regression targets. It differs
+    from the given label wherever the score is above 0."""
+    noise_interval: tuple[float, float] | None = None
+    """Where the fraction of wrong labels lies with 90 % probability; None where the predictions
+    cannot tell it."""
+
+    @property
+    def p_incorrect(self) -> Tensor:
+        """Float32: probability that the label is wrong."""
+        return self.score.double().sigmoid().float()
+
+    @property
+    def noise_rate(self) -> float:
+        """The estimated fraction of wrong labels: the mean of their probabilities."""
+        return float(self.score.double().sigmoid().mean())
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """What was fitted: from a mean prediction and a given label to the probable true class."""
+    """A fitted map from a prediction and a given label to probabilities of the true class."""
 
     sharpness: float | Tensor
-    """The logits are multiplied by it."""
+    """Factor of the logits."""
     bias: Tensor
     """Shape (classes,), added to the logits."""
     log_transition: Tensor
-    """Shape (classes, classes): log probability of a given label, for each true one."""
+    """Shape (classes, classes): log probability of each given label (columns) for each true class
+    (rows)."""
     leak: float | Tensor = 0.0
-    """What memorising a label has added to its logit."""
+    """What memorising has added to the logit of the given label."""
 
     def log_joint(self, logits: Tensor, given: Tensor) -> Tensor:
-        """Shape (samples, classes): log probability of true class and given label together."""
+        """Shape (samples, classes): log probability of the true class and the given label."""
         logits = _centred(logits)
         logits[torch.arange(len(given)), given] -= self.leak
         true = log_softmax(logits * self.sharpness + self.bias, 1)
@@ -66,102 +110,139 @@ class NoiseModel:
         return self.log_joint(logits, given).softmax(1)
 
     def p_incorrect(self, logits: Tensor, given: Tensor) -> Tensor:
-        """Shape (samples,): probability that the true class is another than the given one."""
+        """Shape (samples,): probability that the true class is not the given one."""
         posterior = self.posterior(logits, given)
         return 1.0 - posterior[torch.arange(len(given)), given]
 
 
-def judge_classes(logits: Tensor, given: Tensor, is_held_out: Tensor) -> LabelJudgement:
-    """Judge the labels of a classification.
+def estimate_class_errors(logits: Tensor, given: Tensor, is_held_out: Tensor) -> LabelErrors:
+    """Estimate which labels of a classification are wrong.
 
     Args:
-        logits: shape (samples, classes): mean predictions of all samples.
+        logits: shape (samples, classes): mean predictions for all samples.
         given: shape (samples,), int64.
-        is_held_out: shape (samples,), bool: who was not learned from. Where nobody was held out,
-            all are taken for it, and noise that was memorised goes unnoticed.
+        is_held_out: shape (samples,), bool: which samples the model was not trained on. If none
+            was held out, all count as held out, and memorised noise goes unnoticed.
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
-    held, learned = (_some(rows, logits) for rows in (is_held_out, ~is_held_out))
-    fitted = _fit(logits[held].double(), given[held])
+    held, trained = (_random_rows(rows, logits) for rows in (is_held_out, ~is_held_out))
+    problem, parameters = _fit(logits[held].double(), given[held])
+    model = problem.model(parameters)
     score, suggested = torch.empty(len(given)), torch.empty_like(given)
-    _judge(fitted, logits, given, is_held_out, score, suggested)
-    if len(learned):
-        rate = float(fitted.p_incorrect(logits[held].double(), given[held]).mean())
-        others = _of_learned(fitted, rate, logits[learned].double(), given[learned])
-        _judge(others, logits, given, ~is_held_out, score, suggested)
-    return LabelJudgement(score, suggested)
+    _fill_in(model, logits, given, is_held_out, score, suggested)
+    if len(trained):
+        rate = float(model.p_incorrect(logits[held].double(), given[held]).mean())
+        other = _model_of_trained(model, rate, logits[trained].double(), given[trained])
+        _fill_in(other, logits, given, ~is_held_out, score, suggested)
+    variance = problem.rate_variance(parameters)
+    interval = noise_interval(score.double().sigmoid(), variance, MODEL_ERROR)
+    return LabelErrors(score, suggested, interval)
 
 
 def fit_noise_model(logits: Tensor, given: Tensor, least_noise: float = 0.0) -> NoiseModel:
-    """A quick fit: noise that is drawn firmly towards uniform.
+    """Fit quickly, with noise that is drawn firmly towards uniform.
 
     Args:
         logits: shape (samples, classes), float64.
         given: shape (samples,), int64.
-        least_noise: the share of wrong labels that was seen before; if fewer are seen now, the
-            others have been memorised.
+        least_noise: the fraction of wrong labels that was found before. If fewer are found now,
+            the others have been memorised, and that is removed.
     """
     with torch.enable_grad():
-        model = _fit_with(PRIORS[0], logits, given)
+        problem = _Likelihood(logits, given, PRIORS[0])
+        model = problem.model(problem.solve())
     if float(model.p_incorrect(logits, given).mean()) < least_noise:
-        return _without_leak(model, least_noise, logits, given)
+        return _with_leak(model, least_noise, logits, given)
     return model
 
 
-def _some(chosen: Tensor, logits: Tensor) -> Tensor:
-    """A random part of the chosen samples, large enough to fit a model to."""
+def noise_interval(p_incorrect: Tensor, variance: float, model_error: float) -> tuple[float, float]:
+    """An interval that holds the fraction of wrong labels with a probability of about 90 %.
+
+    Args:
+        p_incorrect: shape (samples,), float64.
+        variance: of the noise rate, from the uncertainty of the fitted parameters.
+        model_error: how far the rate is off because data differ from the model, as a fraction of
+            the rate.
+    """
+    rate = float(p_incorrect.mean())
+    # Even with known parameters, each label is wrong or not at random.
+    by_chance = float((p_incorrect * (1.0 - p_incorrect)).sum()) / len(p_incorrect) ** 2
+    deviation = math.sqrt(max(variance, 0.0) + by_chance + (model_error * rate) ** 2)
+    # The arcsine of the root has the same variance near 0 as elsewhere.
+    margin = INTERVAL_DEVIATIONS * deviation / (2.0 * math.sqrt(max(rate * (1.0 - rate), 1e-12)))
+    angle = math.asin(math.sqrt(rate))
+    low, high = max(angle - margin, 0.0), min(angle + margin, math.pi / 2)
+    return math.sin(low) ** 2, math.sin(high) ** 2
+
+
+def _random_rows(chosen: Tensor, logits: Tensor) -> Tensor:
+    """A random subset of the chosen samples, large enough to fit a model to."""
     rows = chosen.nonzero()[:, 0]
     most = min(MOST_FITTED, max(MOST_FITTED_ENTRIES // logits.shape[1], 1))
     return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]]
 
 
-def _of_learned(held: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """The model for samples that were learned from, which hides no noise that `held` has seen."""
-    own = _fit(logits, given)
+def _model_of_trained(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
+    """The model of training samples.
+
+    Args:
+        model: fitted to the held-out samples.
+        rate: their noise rate. The result finds no less.
+        logits: of training samples.
+        given: their labels.
+    """
+    problem, parameters = _fit(logits, given)
+    own = problem.model(parameters)
     if float(own.p_incorrect(logits, given).mean()) >= rate:
         return own
-    return _without_leak(held, rate, logits, given)
+    return _with_leak(model, rate, logits, given)
 
 
-def _fit(logits: Tensor, given: Tensor) -> NoiseModel:
-    """Everything but the leak, with the prior that other samples speak for."""
-    if logits.shape[1] > MOST_CLASSES_WITH_OWN_NOISE or len(given) < 4:
-        return _fit_with(PRIORS[0], logits, given)
-    compared = slice(MOST_COMPARED)
-    likelihoods = [_foretold(prior, logits[compared], given[compared]) for prior in PRIORS]
-    return _fit_with(PRIORS[likelihoods.index(max(likelihoods))], logits, given)
+def _fit(logits: Tensor, given: Tensor) -> tuple[_Likelihood, Tensor]:
+    """Fit all but the leak, with the prior under which held-out labels are likeliest."""
+    prior = PRIORS[0]
+    if logits.shape[1] <= MOST_CLASSES_WITH_OWN_NOISE and len(given) >= 4:
+        compared = logits[:MOST_COMPARED], given[:MOST_COMPARED]
+        prior = max(PRIORS, key=lambda prior: _held_out_log_likelihood(prior, *compared))
+    problem = _Likelihood(logits, given, prior)
+    return problem, problem.solve()
 
 
-def _foretold(prior: float, logits: Tensor, given: Tensor) -> float:
-    """Log likelihood of each half of some samples, in random order, by a model of the other."""
+def _held_out_log_likelihood(prior: float, logits: Tensor, given: Tensor) -> float:
+    """Log likelihood of each half of the samples under a model of the other half."""
     halves = [(logits[start::2], given[start::2]) for start in (0, 1)]
     total = 0.0
     for own, other in (halves, halves[::-1]):
-        joint = _fit_with(prior, *own).log_joint(*other)
+        problem = _Likelihood(*own, prior)
+        joint = problem.model(problem.solve()).log_joint(*other)
         total += float(joint.logsumexp(1).sum())
     return total
 
 
-def _fit_with(prior: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """From several starting points."""
-    problem = _Likelihood(logits, given, prior)
-    fitted = [problem.solve(problem.start(*point)) for point in STARTS]
-    return min(fitted, key=lambda found: found[0])[1]
-
-
-def _without_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """The same model, with the leak that makes the noise rate come out."""
+def _with_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
+    """The same model, with the leak under which it finds this noise rate."""
 
     def rate_with(leak: float) -> float:
         return float(replace(model, leak=leak).p_incorrect(logits, given).mean())
 
     highest = LARGEST_LEAK * float(_centred(logits).std())
-    return replace(model, leak=where_it_reaches(rate, rate_with, highest))
+    return replace(model, leak=bisect_root(rate, rate_with, highest))
 
 
 class _Likelihood:
-    """Sharpness, bias, noise rate, each class's own, and which classes are taken for which."""
+    """The labels of some samples as a function of the noise model's parameters.
+
+    The parameters are, in this order: log of the sharpness; log-odds of the noise rate; bias of
+    each class; how far each class's own log-odds are above the common ones; log weights of the
+    classes that a true class is taken for, row by row. With many classes the last two are missing.
+
+    Args:
+        logits: shape (samples, classes), float64.
+        given: shape (samples,), int64.
+        prior: how firmly noise is drawn towards uniform, see `PRIORS`.
+    """
 
     def __init__(self, logits: Tensor, given: Tensor, prior: float) -> None:
         self.logits, self.given, self.prior = logits, given, prior
@@ -169,7 +250,53 @@ class _Likelihood:
         self.has_own_noise = self.classes <= MOST_CLASSES_WITH_OWN_NOISE
         self.diagonal = torch.eye(self.classes, dtype=torch.bool)
 
-    def start(self, log_sharpness: float, noise_odds: float) -> Tensor:
+    def solve(self) -> Tensor:
+        """The best parameters, from several starting points."""
+        solutions = [
+            minimize(self.objective, self._start(*point), ITERATIONS, TOLERANCE) for point in STARTS
+        ]
+        return min(solutions, key=lambda solution: solution[0])[1]
+
+    def model(self, parameters: Tensor) -> NoiseModel:
+        odds, taken_for = self._noise(parameters)
+        wrong = logsigmoid(odds)[:, None] + log_softmax(taken_for, 1)
+        transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
+        return NoiseModel(parameters[0].exp(), parameters[2 : 2 + self.classes], transition)
+
+    def objective(self, parameters: Tensor) -> Tensor:
+        """Negative log posterior per sample; the priors weigh as much as a few samples."""
+        likelihood = self.model(parameters).log_joint(self.logits, self.given).logsumexp(1).sum()
+        centre = torch.zeros_like(parameters)
+        centre[1] = RARE_NOISE
+        prior = 0.5 * (self._prior_precision() * (parameters - centre).square()).sum()
+        return (prior - likelihood) / len(self.given)
+
+    def rate_variance(self, parameters: Tensor) -> float:
+        """Variance of the noise rate, from the uncertainty of the parameters.
+
+        The inverse of the information in the labels (the outer product of their gradients) and in
+        the priors is the covariance of the parameters; the gradient of the rate turns it into a
+        variance.
+
+        Args:
+            parameters: the fitted ones.
+        """
+        rows = slice(INTERVAL_SAMPLES)
+        logits, given = self.logits[rows], self.given[rows]
+        model = self.model(parameters)
+        posterior = model.posterior(logits, given)
+        given_only = one_hot(given, self.classes).double()
+        gradients = self._gradients(parameters, logits, given_only, posterior)
+        of_correct = self._gradients(parameters, logits, given_only, given_only)
+        p_correct = (posterior * given_only).sum(1, keepdim=True)
+        of_rate = (p_correct * (gradients - of_correct)).mean(0)
+        precision = self._prior_precision()[: len(of_rate)]
+        precision[0] = 1e-6  # the sharpness has no prior
+        information = gradients.T @ gradients * (len(self.given) / len(given))
+        information = information + torch.diag(precision)
+        return float(of_rate @ torch.linalg.solve(information, of_rate))
+
+    def _start(self, log_sharpness: float, noise_odds: float) -> Tensor:
         number = 2 + self.classes
         if self.has_own_noise:
             number += self.classes + self.classes**2
@@ -177,38 +304,58 @@ class _Likelihood:
         parameters[0], parameters[1] = log_sharpness, noise_odds
         return parameters
 
-    def model(self, parameters: Tensor) -> NoiseModel:
-        bias = parameters[2 : 2 + self.classes]
-        odds, taken_for = self._noise(parameters)
-        others = log_softmax(taken_for.masked_fill(self.diagonal, -torch.inf), 1)
-        wrong = logsigmoid(odds)[:, None] + others
-        transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
-        return NoiseModel(parameters[0].exp(), bias, transition)
-
     def _noise(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-odds of noise for each class, and log weights of the classes it is taken for."""
         odds = parameters[1].expand(self.classes)
-        if not self.has_own_noise:
-            return odds, torch.zeros(self.classes, self.classes, dtype=torch.float64)
-        rest = parameters[2 + self.classes :]
-        return odds + rest[: self.classes], rest[self.classes :].view(self.classes, self.classes)
-
-    def objective(self, parameters: Tensor) -> Tensor:
-        """Negative log posterior per sample; the priors weigh as much as a few samples."""
-        likelihood = self.model(parameters).log_joint(self.logits, self.given).logsumexp(1).sum()
-        prior = 0.02 * (parameters[1] - RARE_NOISE).square()
-        prior = prior + 0.5 * parameters[2 : 2 + self.classes].square().sum()
+        taken_for = torch.zeros(self.classes, self.classes, dtype=torch.float64)
         if self.has_own_noise:
-            rest = parameters[2 + self.classes :]
-            prior = prior + 2.0 * self.prior * rest[: self.classes].square().sum()
-            prior = prior + 0.5 * self.prior * rest[self.classes :].square().sum()
-        return (prior - likelihood) / len(self.given)
+            own = parameters[2 + self.classes :]
+            odds = odds + own[: self.classes]
+            taken_for = own[self.classes :].view(self.classes, self.classes)
+        return odds, taken_for.masked_fill(self.diagonal, -torch.inf)
 
-    def solve(self, start: Tensor) -> tuple[float, NoiseModel]:
-        value, parameters = minimize(self.objective, start, ITERATIONS, TOLERANCE)
-        return value, _settled(self.model(parameters))
+    def _prior_precision(self) -> Tensor:
+        precisions = [
+            torch.tensor([0.0, 2.0 * NOISE_PRIOR], dtype=torch.float64),
+            torch.ones(self.classes, dtype=torch.float64),
+        ]
+        if self.has_own_noise:
+            precisions.append(torch.full((self.classes,), 4.0 * self.prior, dtype=torch.float64))
+            precisions.append(torch.full((self.classes**2,), self.prior, dtype=torch.float64))
+        return torch.cat(precisions)
+
+    def _gradients(
+        self, parameters: Tensor, logits: Tensor, given_only: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Shape (samples, parameters): gradients of a weighted mean of the log joint.
+
+        Args:
+            parameters: where.
+            logits: of some samples.
+            given_only: shape (samples, classes): 1 for the given label.
+            weights: shape (samples, classes): of the true classes. With those of the posterior
+                these are the gradients of the log likelihood.
+        """
+        model = self.model(parameters)
+        scaled = _centred(logits) * model.sharpness
+        of_bias = weights - softmax(scaled + model.bias, 1)
+        odds, taken_for = self._noise(parameters)
+        is_wrong = 1.0 - given_only
+        of_odds = weights * (is_wrong - odds.sigmoid())
+        gradients = [
+            (of_bias * scaled).sum(1, keepdim=True),
+            of_odds.sum(1, keepdim=True),
+            of_bias,
+        ]
+        if self.has_own_noise:
+            gradients.append(of_odds)
+        if self.classes <= INTERVAL_CLASSES:
+            surprise = given_only[:, None, :] - softmax(taken_for, 1)
+            gradients.append(((weights * is_wrong)[:, :, None] * surprise).flatten(1))
+        return torch.cat(gradients, 1)
 
 
-def _judge(
+def _fill_in(
     model: NoiseModel,
     logits: Tensor,
     given: Tensor,
@@ -216,7 +363,7 @@ def _judge(
     score: Tensor,
     suggested: Tensor,
 ) -> None:
-    """Fill in log-odds and suggestions of the chosen samples."""
+    """Write the log-odds and the suggestions of the chosen samples into two tensors."""
     rows_at_once = max(CHUNK // logits.shape[1], 1)
     for rows in torch.split(chosen.nonzero()[:, 0], rows_at_once):
         labels, place = given[rows], torch.arange(len(rows))
@@ -225,16 +372,9 @@ def _judge(
         correct = joint[place, labels]
         joint[place, labels] = -torch.inf
         score[rows] = (joint.logsumexp(1) - correct).float()
-        # A label can be likelier than any other single one, and still more likely wrong than not.
+        # A label can be likelier than any other class, and still more likely wrong than right.
         suggested[rows] = torch.where(score[rows] > 0, joint.argmax(1), likeliest)
 
 
 def _centred(logits: Tensor) -> Tensor:
     return logits - logits.mean(1, keepdim=True)
-
-
-def _settled(model: NoiseModel) -> NoiseModel:
-    """Without a trace of the optimisation."""
-    return NoiseModel(
-        float(model.sharpness), model.bias.detach(), model.log_transition.detach(), model.leak
-    )

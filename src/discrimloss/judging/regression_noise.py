@@ -1,15 +1,16 @@
-"""How likely is each number wrong, judged from what a model predicted?
+"""Probabilities that regression targets are wrong, estimated from a model's predictions.
 
-A right number scatters around its prediction; how far depends on the prediction (ages of children
-are told more exactly than those of the old) and has heavier tails than a normal distribution. A
-wrong one has nothing to do with its prediction and is drawn from among all numbers. Both parts and
-the share of the second are fitted by maximum likelihood. Numbers count by their rank, as normal
-scores: so nothing depends on their unit or their distribution, and absurd ones are just the last.
+A correct target scatters around its prediction. How far depends on the prediction (the ages of
+children are predicted more exactly than those of the old), and the scatter has heavier tails than a
+normal distribution. A wrong target has nothing to do with its prediction: it is drawn from the
+distribution of all targets. Both parts and the fraction of the second are fitted by maximum
+likelihood. Targets enter by their rank, as normal scores, so that neither their unit nor their
+distribution matters, and an absurd value is just the largest one.
 
-The share of wrong numbers shows once more, in the predictions: of labels of which a share ``r`` is
-drawn from all, a model learns ``(1 - r)`` times the deviation from the mean. So predictions are
-stretched by ``1 / (1 - r)``. Without that tie every number far from its prediction looks wrong, and
-a poor model sees noise everywhere.
+The fraction of wrong targets shows in the predictions too. If a fraction ``r`` of the targets is
+drawn from all, a model learns ``1 - r`` times the deviation from the mean. So predictions are
+stretched by ``1 / (1 - r)``. Without this constraint every target far from its prediction looks
+wrong, and a poor model finds noise everywhere.
 """
 
 from __future__ import annotations
@@ -19,77 +20,90 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.functional import hessian, jacobian
 from torch.nn.functional import softplus
 
-from discrimloss.judging.label_judgement import LabelJudgement
-from discrimloss.judging.minimizing import minimize, where_it_reaches
-from discrimloss.judging.noise_model import ITERATIONS, TOLERANCE
+from discrimloss.judging.noise_model import ITERATIONS, TOLERANCE, LabelErrors, noise_interval
+from discrimloss.judging.optimization import bisect_root, minimize
 
 MOST_FITTED = 50_000
-MOST_EXACT = math.log(1e-4)  # of the scale of errors: predictions that hit numbers exactly
+"""Samples in a fit."""
+SMALLEST_LOG_SCALE = math.log(1e-4)
+"""Of the errors, for predictions that equal their targets."""
 HIGHEST_RATE = 0.8
-RIGHT_BEFOREHAND = 20.0  # as if so many samples had been seen to be right
-FEWEST_KNOWN = 0.2  # correlation of predictions and numbers below which nothing is known
-NEVER = 20.0  # log-odds of a label that is not wrong
+CORRECT_BEFOREHAND = 20.0
+"""The prior on the noise rate is worth so many correct targets."""
+LEAST_CORRELATION = 0.2
+"""Predictions that correlate less with the targets cannot tell which are wrong."""
+MODEL_ERROR = 0.2
+"""How far the noise rate is off because predictions differ from the model, as a fraction of it."""
+NEVER = 20.0
+"""Log-odds below zero of a target that is not called wrong."""
 LARGEST_PULL = 2.0
-STARTS = (-3.0, -1.0, 0.5)  # log-odds of the share of wrong numbers
+STARTS = (-3.0, -1.0, 0.5)
+"""Starting points: log-odds of the noise rate."""
 
 
-def judge_numbers(
+def estimate_target_errors(
     predicted: Tensor, given: Tensor, is_held_out: Tensor, least_noise: float = 0.0
-) -> LabelJudgement:
-    """Judge the labels of a regression.
+) -> LabelErrors:
+    """Estimate which targets of a regression are wrong.
 
     Args:
         predicted: shape (samples,): mean predictions.
         given: shape (samples,).
-        is_held_out: shape (samples,), bool: who was not learned from; all are taken for it where
-            nobody was. What memorising has pulled the others' predictions towards their labels is
-            taken back, as far as makes their share of wrong numbers the same.
-        least_noise: the share of wrong numbers that was seen before; if fewer are seen now, the
-            others have been memorised, and that is taken back as well.
+        is_held_out: shape (samples,), bool: which samples the model was not trained on; if none,
+            all count as held out. Memorising pulls the predictions for the others towards their
+            targets; this is undone as far as gives both groups the same noise rate.
+        least_noise: the fraction of wrong targets that was found before. If fewer are found now,
+            the others have been memorised, and that is undone as well.
+
+    Returns:
+        The estimates. Where the predictions hardly correlate with the targets, all scores are far
+        below zero and there is no noise interval.
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
     scores = _NormalScores(given)
-    prediction, number = scores(predicted), scores(given)
-    everything = _Likelihood(prediction, number)
-    order = torch.randperm(len(number), generator=torch.Generator().manual_seed(0))
-    held = order[is_held_out[order]][:MOST_FITTED]
-    problem = everything.some(held)
-    fitted = [
-        minimize(problem.objective, problem.start(odds), ITERATIONS, TOLERANCE) for odds in STARTS
-    ]
-    parameters = min(fitted, key=lambda found: found[0])[1]
-    learned = order[~is_held_out[order]][:MOST_FITTED]
-    if len(learned):
-        pull = everything.some(learned).pull_for(problem.share_wrong(parameters), parameters)
+    prediction, target = scores(predicted), scores(given)
+    everything = _Likelihood(prediction, target)
+    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(0))
+    problem = everything.subset(order[is_held_out[order]][:MOST_FITTED])
+    parameters = problem.solve()
+    trained = order[~is_held_out[order]][:MOST_FITTED]
+    if len(trained):
+        pull = everything.subset(trained).pull_for(problem.noise_rate(parameters), parameters)
         undone = everything.pulled_back(pull).prediction
-        everything = _Likelihood(torch.where(is_held_out, prediction, undone), number)
-    if problem.share_wrong(parameters) < least_noise:
+        everything = _Likelihood(torch.where(is_held_out, prediction, undone), target)
+    if problem.noise_rate(parameters) < least_noise:
         everything = everything.pulled_back(problem.pull_for(least_noise, parameters))
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
-    if _correlation(problem.prediction, problem.number) < FEWEST_KNOWN:
-        score = score - score.max() - NEVER  # the order is a guess, and nobody is accused by it
-    suggested = scores.back(everything.centre(parameters))
-    return LabelJudgement(score.float(), suggested.float())
+    suggested = scores.inverse(everything.centre(parameters)).to(given.dtype)
+    # Where the range of targets ends at the given one, none that is nearer can be suggested.
+    score = torch.where(suggested == given, score.clamp(max=0.0), score)
+    interval = None
+    if _correlation(problem.prediction, problem.target) < LEAST_CORRELATION:
+        score = score - score.max() - NEVER  # keeps the order and calls no target wrong
+    else:
+        interval = noise_interval(score.sigmoid(), problem.rate_variance(parameters), MODEL_ERROR)
+    return LabelErrors(score.float(), suggested, interval)
 
 
 class _NormalScores:
-    """Numbers by their rank among the given ones: where they would be in a normal distribution."""
+    """Maps targets to quantiles of a normal distribution, by their rank among the given ones."""
 
     def __init__(self, given: Tensor) -> None:
-        self.numbers, counts = np.unique(given.double().numpy(), return_counts=True)
+        self.targets, counts = np.unique(given.double().numpy(), return_counts=True)
         middle = (np.cumsum(counts) - counts / 2) / counts.sum()
         self.scores = torch.special.ndtri(torch.from_numpy(middle)).numpy()
 
-    def __call__(self, numbers: Tensor) -> Tensor:
-        return torch.from_numpy(np.interp(numbers.double().numpy(), self.numbers, self.scores))
+    def __call__(self, targets: Tensor) -> Tensor:
+        return torch.from_numpy(np.interp(targets.double().numpy(), self.targets, self.scores))
 
-    def back(self, scores: Tensor) -> Tensor:
-        """Numbers with these scores, within the range of the given ones."""
-        return torch.from_numpy(np.interp(scores.numpy(), self.scores, self.numbers))
+    def inverse(self, scores: Tensor) -> Tensor:
+        """Targets with these scores, within the range of the given ones."""
+        return torch.from_numpy(np.interp(scores.numpy(), self.scores, self.targets))
 
 
 def _correlation(first: Tensor, second: Tensor) -> float:
@@ -101,53 +115,75 @@ def _correlation(first: Tensor, second: Tensor) -> float:
 
 
 class _Likelihood:
-    """Log scale of the errors and how it changes with the prediction, tails, shift, noise odds."""
+    """The targets of some samples as a function of six parameters.
 
-    def __init__(self, prediction: Tensor, number: Tensor) -> None:
-        self.prediction, self.number = prediction, number
+    These are: the log scale of the errors, its linear and its quadratic change with the prediction,
+    the weight of the tails, a shift of the predictions, and the log-odds of the noise rate.
 
-    def some(self, rows: Tensor) -> _Likelihood:
-        return _Likelihood(self.prediction[rows], self.number[rows])
+    Args:
+        prediction: shape (samples,), float64, as normal scores.
+        target: the same.
+    """
 
-    def share_wrong(self, parameters: Tensor) -> float:
-        correct, incorrect = self.log_parts(parameters)
-        return float((incorrect - correct).sigmoid().mean())
+    def __init__(self, prediction: Tensor, target: Tensor) -> None:
+        self.prediction, self.target = prediction, target
+
+    def subset(self, rows: Tensor) -> _Likelihood:
+        return _Likelihood(self.prediction[rows], self.target[rows])
+
+    def solve(self) -> Tensor:
+        """The best parameters, from several starting points."""
+        starts = [torch.tensor([-1.0, 0, 0, 1.0, 0, odds], dtype=torch.float64) for odds in STARTS]
+        solutions = [minimize(self.objective, start, ITERATIONS, TOLERANCE) for start in starts]
+        return min(solutions, key=lambda solution: solution[0])[1]
+
+    def noise_rate(self, parameters: Tensor) -> float:
+        """Mean probability that a target is wrong."""
+        return float(self._p_incorrect(parameters).mean())
+
+    def rate_variance(self, parameters: Tensor) -> float:
+        """Variance of the noise rate, from the uncertainty of the parameters."""
+        with torch.enable_grad():
+            of_rate: Tensor = jacobian(  # type: ignore[no-untyped-call]
+                lambda place: self._p_incorrect(place).mean(), parameters
+            )
+            information: Tensor = hessian(  # type: ignore[no-untyped-call]
+                lambda place: len(self.target) * self.objective(place), parameters
+            )
+        # Directions in which the likelihood is flat or wavy must not give a negative variance.
+        values, vectors = torch.linalg.eigh(information)
+        return float(((of_rate @ vectors).square() / values.clamp(min=1e-3)).sum())
 
     def pulled_back(self, pull: float) -> _Likelihood:
-        """With predictions that are farther from their labels, by this share of the distance."""
-        farther = self.number + (self.prediction - self.number) * (1.0 + pull)
-        return _Likelihood(farther, self.number)
+        """The same with predictions farther from their targets, by this fraction of the error."""
+        farther = self.target + (self.prediction - self.target) * (1.0 + pull)
+        return _Likelihood(farther, self.target)
 
-    def pull_for(self, share: float, parameters: Tensor) -> float:
-        """How far predictions must be pulled back for this share of wrong numbers."""
+    def pull_for(self, rate: float, parameters: Tensor) -> float:
+        """How far predictions must be pulled back for this noise rate."""
 
-        def share_with(pull: float) -> float:
-            return self.pulled_back(pull).share_wrong(parameters)
+        def rate_with(pull: float) -> float:
+            return self.pulled_back(pull).noise_rate(parameters)
 
-        return where_it_reaches(share, share_with, LARGEST_PULL)
-
-    def start(self, odds: float) -> Tensor:
-        return torch.tensor([-1.0, 0.0, 0.0, 1.0, 0.0, odds], dtype=torch.float64)
-
-    def rate(self, parameters: Tensor) -> Tensor:
-        return HIGHEST_RATE * torch.sigmoid(parameters[5])
+        return bisect_root(rate, rate_with, LARGEST_PULL)
 
     def centre(self, parameters: Tensor) -> Tensor:
-        return parameters[4] + self.prediction / (1.0 - self.rate(parameters))
+        """Where correct targets are expected."""
+        return parameters[4] + self.prediction / (1.0 - _rate(parameters))
 
     def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density of correct and of incorrect numbers, each with its share."""
+        """Log density of correct and of incorrect targets, each times its fraction."""
         place = self.prediction.clamp(-3.0, 3.0)  # how errors grow is not known farther out
         log_scale = parameters[0] + parameters[1] * place + parameters[2] * place.square()
-        log_scale = torch.logaddexp(log_scale, self.number.new_tensor(MOST_EXACT))
+        log_scale = torch.logaddexp(log_scale, self.target.new_tensor(SMALLEST_LOG_SCALE))
         tails = 1.5 + softplus(parameters[3])  # degrees of freedom of Student's distribution
-        error = (self.number - self.centre(parameters)) / log_scale.exp()
+        error = (self.target - self.centre(parameters)) / log_scale.exp()
         correct = torch.lgamma((tails + 1) / 2) - torch.lgamma(tails / 2)
         correct = correct - 0.5 * torch.log(tails * math.pi) - log_scale
         correct = correct - (tails + 1) / 2 * torch.log1p(error.square() / tails)
-        wrong = -0.5 * (self.number.square() + math.log(2 * math.pi))
-        rate = self.rate(parameters)
-        return correct + torch.log1p(-rate), wrong + torch.log(rate)
+        incorrect = -0.5 * (self.target.square() + math.log(2 * math.pi))
+        rate = _rate(parameters)
+        return correct + torch.log1p(-rate), incorrect + torch.log(rate)
 
     def objective(self, parameters: Tensor) -> Tensor:
         """Negative log posterior per sample; the priors weigh as much as a few samples."""
@@ -155,7 +191,15 @@ class _Likelihood:
         prior = 0.5 * ((parameters[0] + 1.0).square() + parameters[1].square())
         prior = prior + 2.0 * parameters[2].square()
         prior = prior + 0.25 * (parameters[3] - 2.0).square()
-        # Where predictions say nothing, any share of wrong numbers would do: then it is none.
-        prior = prior - RIGHT_BEFOREHAND * torch.log1p(-self.rate(parameters))
+        # Predictions that say nothing fit any noise rate: the prior then chooses none.
+        prior = prior - CORRECT_BEFOREHAND * torch.log1p(-_rate(parameters))
         likelihood = torch.logaddexp(correct, incorrect).sum()
-        return (prior - likelihood) / len(self.number)
+        return (prior - likelihood) / len(self.target)
+
+    def _p_incorrect(self, parameters: Tensor) -> Tensor:
+        correct, incorrect = self.log_parts(parameters)
+        return (incorrect - correct).sigmoid()
+
+
+def _rate(parameters: Tensor) -> Tensor:
+    return HIGHEST_RATE * torch.sigmoid(parameters[5])

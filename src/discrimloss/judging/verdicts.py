@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from discrimloss.errors import needs_extra
 from discrimloss.files.atomic_write import atomic_write
@@ -65,6 +66,9 @@ class Verdicts:
     """Where the fraction of incorrect labels lies with a probability of about 90 %."""
     notes: tuple[str, ...] = ()
     """Sentences about what limits these verdicts."""
+    can_tell_noise: bool = True
+    """Whether `noise_rate` means anything. False where predictions or losses say nothing about the
+    labels."""
 
     def __post_init__(self) -> None:
         for name in ("p_incorrect", "score", "average_loss", "weight"):
@@ -100,14 +104,15 @@ class Verdicts:
     def noise_rate(self) -> float | None:
         """Estimated fraction of incorrect labels: the mean of `p_incorrect` over the samples seen.
 
-        None where no sample was seen.
+        None where no sample was seen, and where `can_tell_noise` is false.
         """
         seen = self.p_incorrect[self.code != UNSEEN]
-        return float(seen.mean(dtype=np.float64)) if len(seen) else None
+        can_tell = self.can_tell_noise and len(seen) > 0
+        return float(seen.mean(dtype=np.float64)) if can_tell else None
 
     @property
     def estimated_noise_rate(self) -> float:
-        """`noise_rate` under its name in 0.1; NaN where no sample was seen."""
+        """`noise_rate` under its name in 0.1; NaN where that is None."""
         warnings.warn(
             "estimated_noise_rate is now noise_rate; the old name goes with discrimloss 0.3",
             DeprecationWarning,
@@ -252,6 +257,25 @@ def label_array(labels: Any) -> npt.NDArray[Any]:
     if kind == "f":
         return array.astype(np.float64, copy=False)
     return array.astype(object, copy=False)
+
+
+def one_per_sample(values: Any, num_samples: int, name: str) -> npt.NDArray[Any]:
+    """A list, array, tensor or column as an array of shape (num_samples,).
+
+    Args:
+        values: whatever the user passed.
+        num_samples: how many there must be.
+        name: of the argument, for the error.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.shape != (num_samples,):
+        raise ValueError(
+            f"{name} must have one value for each of the {num_samples} samples, "
+            f"but has the shape {array.shape}"
+        )
+    return array
 
 
 def _require_length(name: str, column: Any, samples: int) -> None:

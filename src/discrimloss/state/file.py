@@ -1,8 +1,8 @@
-"""The state of all samples in safetensors files, beside whatever else a checkpoint holds.
+"""Saving and loading the state of a criterion in safetensors files.
 
-One file, written by the first process. A sharded table is written by every process, its own rows
-each, and never comes together in one place; it can be read by any number of processes, sharded or
-not.
+The first process writes one file. With a sharded table every process writes a file with its own
+rows, so that the table is never gathered in one place. Any number of processes can load the files,
+sharded or not.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ TABLE, IDS = "table.", ("ids.", "table.ids.")  # of 0.1, and since
 
 
 class StateFileError(DiscrimLossError):
-    """A state that cannot be read: one sentence that says what to do."""
+    """A saved state that cannot be read."""
 
 
 def save_state(criterion: DiscrimLoss, directory: str | Path) -> None:
-    """Write all of the criterion's state into a directory. All processes must call it."""
+    """Write the state of a criterion into a directory. All processes must call this."""
     directory = Path(directory)
     shards = criterion.table.shards
     name = STATE_FILE
@@ -48,12 +48,12 @@ def save_state(criterion: DiscrimLoss, directory: str | Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with atomic_write(directory / name) as unfinished:
             save_file(_own_state(criterion), unfinished)
-    _wait_for_all(criterion)  # all of it is there
-    if criterion.processes.rank == 0:  # what another number of processes wrote there is outdated
+    _wait_for_all(criterion)  # all files are written
+    if criterion.processes.rank == 0:  # files of another number of processes are outdated
         for path in _found_files(directory):
             if _count_of(path) != _count_of(directory / name):
                 path.unlink()
-    _wait_for_all(criterion)  # and nobody writes again while something is removed
+    _wait_for_all(criterion)  # no process writes again while files are removed
 
 
 def _wait_for_all(criterion: DiscrimLoss) -> None:
@@ -62,13 +62,13 @@ def _wait_for_all(criterion: DiscrimLoss) -> None:
 
 
 def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
-    """Put back what `save_state` wrote, on however many processes."""
+    """Load what `save_state` wrote, with any number of processes. All must call this."""
     paths = _state_files(Path(directory))
     try:
         state, num_samples = _own_rows(paths, criterion.table.shards)
     except (OSError, SafetensorError) as error:
         raise StateFileError(
-            f"cannot read the sample state in {directory} ({error}): go on from another checkpoint"
+            f"cannot read the sample state in {directory} ({error}): use another checkpoint"
         ) from error
     criterion.make_fit(num_samples, has_ids=any(name.startswith(IDS) for name in state))
     with criterion.table.own_rows_only():
@@ -76,14 +76,14 @@ def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
 
 
 def _own_state(criterion: DiscrimLoss) -> dict[str, Tensor]:
-    """What this process holds: of a sharded table, its own rows."""
+    """Return the state that this process holds; of a sharded table, its own rows."""
     with criterion.table.own_rows_only():
         state = criterion.state_dict()
     return {name: value.detach().cpu().contiguous() for name, value in state.items()}
 
 
 def count_saved(directory: str | Path) -> int:
-    """How many samples the state in a directory has."""
+    """Return the number of samples of the state in a directory."""
     total = 0
     for path in _state_files(Path(directory)):
         with safe_open(path, framework="pt") as file:
@@ -97,18 +97,18 @@ def _found_files(directory: Path) -> list[Path]:
 
 
 def _count_of(path: Path) -> int:
-    """How many files belong to the state that a file is of."""
+    """Return how many files belong to the same state as a file."""
     match = SHARD.fullmatch(path.name)
     return int(match[2]) if match else 1
 
 
 def _state_files(directory: Path) -> list[Path]:
-    """The files of the state in a directory; of several states, of the one written last."""
+    """Return the files of the state that was written last into a directory."""
     found = _found_files(directory)
     if not found:
         raise StateFileError(
-            f"there is no sample state in {directory}: {STATE_FILE} is what a checkpoint of a run "
-            "with DiscrimLoss holds; start anew, or from a checkpoint that has one"
+            f"there is no sample state in {directory}: a checkpoint of a run with DiscrimLoss has "
+            f"{STATE_FILE}; start anew, or from a checkpoint that has one"
         )
     count = _count_of(max(found, key=lambda path: path.stat().st_mtime_ns))
     if count == 1:
@@ -123,7 +123,7 @@ def _state_files(directory: Path) -> list[Path]:
 
 
 def _own_rows(paths: list[Path], shards: Shards) -> tuple[dict[str, Tensor], int]:
-    """The rows of this process, from however many files; and how many samples there are."""
+    """Read the rows of this process from all files, and the number of samples."""
     with ExitStack() as stack:
         files = [stack.enter_context(safe_open(path, framework="pt")) for path in paths]
         names = list(files[0].keys())
@@ -134,7 +134,7 @@ def _own_rows(paths: list[Path], shards: Shards) -> tuple[dict[str, Tensor], int
             if not name.startswith(TABLE) or name.startswith(IDS):
                 state[name] = files[0].get_tensor(name)
                 continue
-            for number, file in enumerate(files):  # dealt out like cards, as they are here
+            for number, file in enumerate(files):  # sample i is in file i % len(files)
                 column = file.get_tensor(name)
                 if name not in state:
                     state[name] = column.new_empty(len(own))

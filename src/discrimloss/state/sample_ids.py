@@ -1,4 +1,4 @@
-"""Names of samples, and which row of the table belongs to each."""
+"""Names of samples, and the row of the table that belongs to each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FEWEST_RECENT = 1024  # names that are looked up in a dict before they join the 
 
 
 class SampleIds(nn.Module):
-    """Maps names of samples, strings or whole numbers, to rows, in the order of first appearance.
+    """Maps names of samples, strings or integers, to rows in the order of their first appearance.
 
-    A row belongs to its name for good: data may be filtered, split anew or appended to, and every
-    sample keeps its history. The names are saved with the state.
+    A name keeps its row. So the data may be filtered, split again or appended to, and every sample
+    keeps its history. The names are saved with the state.
 
     >>> ids = SampleIds(["cat-1", "cat-2"])
     >>> ids.rows(["cat-2", "dog-1", "cat-2"])
@@ -32,13 +32,12 @@ class SampleIds(nn.Module):
     >>> ids.names()
     ['cat-1', 'cat-2', 'dog-1']
 
-    A name costs about 20 bytes and its own length: hashes of the names are kept in order and
-    searched, and what is found is compared with the name itself, so that two names with the same
-    hash stay two.
+    A name takes about 20 bytes and its own length. Sorted hashes of the names are searched, and a
+    match is compared with the name itself, so that names with equal hashes stay distinct.
 
     Args:
-        ids: names known from the start; none may appear twice.
-        grow: whether a name that is not known gets a new row, or is an error.
+        ids: Names that are known from the start, without duplicates.
+        grow: Whether an unknown name gets a new row, or is an error.
     """
 
     def __init__(self, ids: Iterable[SampleId] = (), *, grow: bool = True) -> None:
@@ -72,19 +71,22 @@ class SampleIds(nn.Module):
 
     @property
     def checksum(self) -> int:
-        """Of all names in their order: processes whose names differ can tell."""
+        """Checksum of all names in order, with which processes compare their names."""
         return self._checksum
 
     def names(self) -> list[SampleId]:
-        """All names, in the order of their rows."""
+        """Return all names, in the order of their rows."""
         return [_decoded(self._encoded_at(row)) for row in range(len(self))]
 
     def rows(self, ids: Any, processes: Processes | None = None) -> Tensor:
-        """Rows of some names, shape (number,), int64.
+        """Return the rows of some names, shape (number,), int64.
 
         Args:
-            ids: names, in a list, an array or a tensor.
-            processes: those that must give the same rows to new names. All of them must ask.
+            ids: Names, in a list, an array or a tensor.
+            processes: Processes that must give new names the same rows. All of them must call this.
+
+        Raises:
+            KeyError: if a name is unknown and new names are not allowed.
         """
         names = _as_names(ids)
         encoded = [_encoded(name) for name in names]
@@ -105,7 +107,7 @@ class SampleIds(nn.Module):
         return torch.tensor(known, dtype=torch.int64)
 
     def _add(self, text: bytes) -> int:
-        """The row of a name, a new one if it has none."""
+        """Return the row of a name, a new one if it has none."""
         found = self._find(text)
         if found is not None:
             return found
@@ -156,7 +158,7 @@ class SampleIds(nn.Module):
         missing_keys: list[str],
         *args: Any,
     ) -> None:
-        """Take over the saved names with their rows; names known only here get rows behind them."""
+        """Load the saved names with their rows; names that were not saved get the next rows."""
         missing = [prefix + key for key in ("text", "ends") if prefix + key not in state_dict]
         if missing:
             missing_keys += missing
@@ -172,17 +174,17 @@ class SampleIds(nn.Module):
             self._add(name)
 
     def extra_repr(self) -> str:
-        """What `repr` shows."""
+        """Return what `repr` shows."""
         return f"{len(self)} ids" + ("" if self.grow else ", grow=False")
 
 
 def _hash(text: bytes) -> int:
-    """The same in every process, unlike Python's own: a pickled table is searched elsewhere."""
+    """Return a hash that is equal in all processes, unlike Python's own."""
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 def _encoded(name: object) -> bytes:
-    """A name as bytes: 7 and "7" are two names."""
+    """Encode a name as bytes: 7 and "7" are different names."""
     if isinstance(name, str):
         return b"s" + name.encode(errors="surrogatepass")
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool):

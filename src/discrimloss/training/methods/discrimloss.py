@@ -79,9 +79,9 @@ class DiscrimLossMethod(LossMethod):
         return self.result(loss, output, batch)
 
     def _by_trust(self, output: Tensor, batch: Batch, labels: LabelTrust) -> Tensor:
-        labels.take(output, batch.index)
+        labels.record(output, batch.index)
         inner = self.loss.inner_losses(output, batch.target, batch.index)
-        if not labels.has_judged:
+        if not labels.has_estimate:
             weighted: Tensor = self.loss.criterion(inner, batch.index)
             return weighted
         self.loss.criterion(inner.detach(), batch.index)
@@ -100,14 +100,14 @@ class DiscrimLossMethod(LossMethod):
         if self.labels is not None and self.predictions_from is not None:
             passed = epoch - 1
             if passed >= max(1.0, self.predictions_from * self.setting.epochs):
-                self.labels.judge(epoch, self._p_incorrect_by_losses)
+                self.labels.update(epoch, self._p_incorrect_by_losses)
 
     def _p_incorrect_by_losses(self) -> Tensor:
         return torch.from_numpy(self.loss.criterion.verdicts().p_incorrect)
 
     def sample_scores(self) -> Tensor:
         """The learned weights: large is distrusted; or one minus the trust in the labels."""
-        if self.labels is not None and self.labels.has_judged:
+        if self.labels is not None and self.labels.has_estimate:
             return (1.0 - self.labels.trust).masked_fill(self.labels.visits == 0, torch.nan)
         return self.loss.sample_scores()
 

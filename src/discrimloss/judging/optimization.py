@@ -1,4 +1,4 @@
-"""Where a smooth function is smallest, and where a rising one reaches a value."""
+"""Minimise a smooth function, and find where a rising one reaches a value."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BISECTIONS = 20
 def minimize(
     objective: Callable[[Tensor], Tensor], start: Tensor, iterations: int, tolerance: float
 ) -> tuple[float, Tensor]:
-    """The smallest value near a starting point, and where it is.
+    """Minimise a function with L-BFGS from a starting point.
 
     Args:
-        objective: of a vector; differentiable.
-        start: shape (numbers,), float64.
-        iterations: the most that are made.
-        tolerance: of the gradient; that of the value's change is a thousandth of it.
+        objective: differentiable function of a vector.
+        start: shape (parameters,), float64.
+        iterations: at most this many.
+        tolerance: of the gradient. The tolerance of the value's change is a thousandth of it.
 
     Returns:
-        The value, infinite where it is not a number, and the place.
+        The smallest value found, infinite where it is not a number, and its argument.
     """
     place = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
@@ -46,10 +46,19 @@ def minimize(
     return (value if math.isfinite(value) else math.inf), place.detach()
 
 
-def where_it_reaches(goal: float, rising: Callable[[float], float], highest: float) -> float:
-    """Where a function that does not fall, from 0 to `highest`, reaches `goal`; or the end."""
+def bisect_root(target: float, rising: Callable[[float], float], highest: float) -> float:
+    """Where a non-decreasing function reaches a value.
+
+    Args:
+        target: the value to reach.
+        rising: the function.
+        highest: the search runs from 0 to here.
+
+    Returns:
+        The argument, or an end of the range where the value is not reached within it.
+    """
     low, high = 0.0, highest
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < goal else (low, middle)
+        low, high = (middle, high) if rising(middle) < target else (low, middle)
     return (low + high) / 2
