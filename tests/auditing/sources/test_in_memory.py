@@ -12,6 +12,7 @@ import pandas
 import pyarrow
 import pytest
 import torch
+from command_line import snapshot
 from scipy import sparse
 from tiny_images import COLOURS, picture, png, write_colours
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
@@ -469,6 +470,18 @@ def test_a_selection_of_a_dataset_keeps_its_order(tmp_path: Path) -> None:
     assert datasets.load_from_disk(path)["label"][0] == "cow"
     with pytest.raises(SourceError, match="saved to a folder"):
         source.save_corrected(Corrections(), tmp_path / "saved.csv")
+
+
+def test_a_dataset_from_disk_is_not_touched(tmp_path: Path) -> None:
+    data = datasets.Dataset.from_dict({"text": TEXTS, "label": LABELS.tolist()})
+    data = data.cast_column("label", datasets.ClassLabel(names=["ant", "bee", "cow"]))
+    data.save_to_disk(tmp_path / "saved")
+    before = snapshot(tmp_path)
+    source = opened(datasets.load_from_disk(tmp_path / "saved").select([5, 3, 1, 0]))
+    corrected = source.corrected(Corrections({0: "dog"}, frozenset({1})))
+    assert corrected["label"][:] == [3, 1, 0]
+    assert corrected.features["label"].names[3] == "dog"
+    assert snapshot(tmp_path) == before
 
 
 def test_images_and_splits_of_a_dataset_in_memory() -> None:
