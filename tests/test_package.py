@@ -1,9 +1,11 @@
-"""What importing costs, what is public, what a sample weighs, and that a step never waits."""
+"""Imports and public names, the files of a step, memory per sample, and no waiting in a step."""
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import discrimloss
 from discrimloss import DiscrimLoss
+from discrimloss._moved import MOVED
 
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
 
@@ -45,6 +48,40 @@ def test_public_names_are_sorted_and_exist() -> None:
     assert "DiscrimLoss" in discrimloss.__all__
     missing = [name for name in discrimloss.__all__ if not hasattr(discrimloss, name)]
     assert missing == []
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(MOVED.items()))
+def test_a_module_of_0_1_still_imports_under_its_old_name(old: str, new: str) -> None:
+    expected = pytest.importorskip(new, exc_type=ImportError)  # some need an extra
+    sys.modules.pop(old, None)
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+        assert importlib.import_module(old) is expected
+
+
+# How much there is to read.
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_batch_goes_through_three_files(epoch: int) -> None:
+    criterion = DiscrimLoss(8, epochs=10)
+    losses, index = torch.rand(8, requires_grad=True), torch.arange(8)
+    criterion(losses, index)
+    criterion.set_epoch(epoch)
+    package = Path(discrimloss.__file__).parent
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(package):
+            files.add(path.relative_to(package).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        criterion(losses, index)
+    finally:
+        sys.setprofile(before)
+    assert files == {"loss.py", "functional.py", "state/exchange.py"}
 
 
 # Memory.

@@ -30,7 +30,6 @@ from discrimloss.tracker import LossTracker, rename_keys_of_0_1
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
 
-
 FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
     "paper": F.PaperForm,
     "released": ReleasedForm,
@@ -137,6 +136,8 @@ class DiscrimLoss(nn.Module):
             with_velocity=self.form.has_velocity,
             shards=Shards(self.processes, sharded=sharded),
         )
+        self._options_checksum = zlib.crc32(f"{variant} {self.hyperparameters}".encode())
+        self._log_range = tuple(math.log(bound) for bound in self.hyperparameters.weight_range)
         self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------ a batch
@@ -216,8 +217,7 @@ class DiscrimLoss(nn.Module):
         log_weight = table.log_weight.index_select(0, batch.table_rows)
         terms = self.form.terms(average, log_weight, threshold, visits, batch, self)
         moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
-        lowest, highest = (math.log(bound) for bound in values.weight_range)
-        moved = torch.where(counts, moved.clamp(lowest, highest), log_weight)
+        moved = torch.where(counts, moved.clamp(*self._log_range), log_weight)
         table.log_weight.index_copy_(0, batch.table_rows, moved)
         return table.shards.send_back(batch, terms.value, terms.model_gradient)
 
@@ -237,10 +237,9 @@ class DiscrimLoss(nn.Module):
 
     def _agreement(self) -> tuple[int, int]:
         """Return the epoch, and a fingerprint of what else must be equal in all processes."""
-        options = f"{self.variant} {self.hyperparameters}".encode()
         names = 0 if self.ids is None else self.ids.checksum
         seen = int(self.tracker.visits_seen.sum())
-        return self.epoch, zlib.crc32(b"%d %d" % (names, seen), zlib.crc32(options))
+        return self.epoch, zlib.crc32(b"%d %d" % (names, seen), self._options_checksum)
 
     # ---------------------------------------------------------------- an epoch
 
