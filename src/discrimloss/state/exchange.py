@@ -8,8 +8,7 @@ process keeps only some of the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,8 +18,7 @@ HEADER_ROWS = 2
 INT32 = torch.iinfo(torch.int32)
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """The rows of all processes in one step, in order of rank, and where their state is."""
 
     losses: Tensor
