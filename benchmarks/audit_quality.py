@@ -20,12 +20,9 @@ import itertools
 import json
 import os
 import statistics
-import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +43,10 @@ from benchmarks.audit_rivals import (
     seconds,
 )
 from benchmarks.audit_sets import SETS, TRUTH, AuditSet, Noise, prepare
-from benchmarks.runs import RESULTS, place_parser, spread, table
+from benchmarks.training_runs import RESULTS, place_parser, print_end, spread, table
 from discrimloss.data.base import DataError
+from discrimloss.training import grid
+from discrimloss.training.interruption import Interrupted
 
 SMALL_EPOCHS = 4
 METHODS = {
@@ -124,19 +123,19 @@ def cells(names: Sequence[str], seeds: int | None) -> list[Cell]:
 
 
 def run_all(jobs: Sequence[Job], processes: int) -> None:
-    """Run what is not there yet, on one thread in each of some processes."""
+    """Run the parts that are not there yet, each on one thread."""
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    waiting = [job for job in jobs if not job.file.is_file()]
-    began = time.perf_counter()
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        running = [pool.submit(run_part, job) for job in waiting]
-        try:
-            for number, done in enumerate(as_completed(running), 1):
-                minutes = (time.perf_counter() - began) / 60
-                print(f"{done.result()} ({number}/{len(waiting)}, {minutes:.0f} min)", flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    waiting = [
+        grid.Job(f"{job.file.parent.name} {job.part}", run_part, (job,))
+        for job in jobs
+        if not job.file.is_file()
+    ]
+    try:
+        results = grid.run_jobs(waiting, processes, print_end)
+    except Interrupted:
+        raise SystemExit("stopped; the same command continues") from None
+    if any(result.error for result in results):
+        raise SystemExit("some parts failed, see above: the same command tries them again")
 
 
 # ---------------------------------------------------------------------------------- figures

@@ -24,9 +24,7 @@ import os
 import platform
 import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,9 @@ from torch import Tensor, nn
 
 import discrimloss
 from discrimloss import DiscrimLoss
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.training.grid import Job, JobResult, run_jobs
+from discrimloss.training.interruption import Interrupted
 
 HERE = Path(__file__).parent
 
@@ -355,21 +356,30 @@ def main() -> None:
     }
     waiting = [cell for cell in cells if cell.key not in results["cells"]]
     print(f"{len(cells)} cells, {len(cells) - len(waiting)} of them finished before", flush=True)
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(run_cell, cell, options.data): cell for cell in waiting}
-        for number, future in enumerate(as_completed(running), start=1):
-            cell, record = running[future], future.result()
-            results["cells"][cell.key] = {
-                **{k: getattr(cell, k) for k in ("task", "noise_rate", "method", "seed", "split")},
-                **record,
-            }
-            unfinished = path.with_suffix(".unfinished")
+
+    def keep(result: JobResult) -> None:
+        if result.error is not None:
+            print(f"{result.job.name} failed ({result.error})", flush=True)
+            return
+        cell: Cell = result.job.arguments[0]
+        results["cells"][cell.key] = {
+            **{k: getattr(cell, k) for k in ("task", "noise_rate", "method", "seed", "split")},
+            **result.value,
+        }
+        with atomic_write(path) as unfinished:
             unfinished.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-            unfinished.replace(path)
-            print(f"[{number}/{len(waiting)}] {cell.key}: {record['last']:.2f}", flush=True)
+        print(f"{cell.key}: {result.value['last']:.2f}", flush=True)
+
+    jobs = [Job(cell.key, run_cell, (cell, options.data)) for cell in waiting]
+    try:
+        ended = run_jobs(jobs, options.jobs, keep)
+    except Interrupted:
+        raise SystemExit("stopped; the same command continues") from None
     report = render(results, options.name, options.split)
     path.with_suffix(".md").write_text(report)
     print(report)
+    if any(result.error for result in ended):
+        raise SystemExit("some cells failed, see above: the same command tries them again")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks import runs
+from benchmarks import training_runs
 from benchmarks.step_cost import Alternative, Group, environment, take_turns
 from discrimloss.models.base import TaskShape, models
 from discrimloss.training.methods import Batch, Method, Setting, methods
@@ -143,7 +143,7 @@ def table(facts: list[dict[str, Any]]) -> str:
         ]
         for fact in facts
     ]
-    return "\n".join(runs.table(titles, rows))
+    return "\n".join(training_runs.table(titles, rows))
 
 
 def main() -> None:

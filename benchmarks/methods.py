@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.runs import (
+from benchmarks.training_runs import (
     Run,
     Summary,
     argument_parser,

@@ -173,7 +173,7 @@ def parse_arguments() -> argparse.Namespace:
 def launch(processes: int) -> int:
     """Start this program again, in several processes that know each other."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(processes), __file__, *sys.argv[1:]]
+    command += ["--nproc-per-node", str(processes), "-m", "benchmarks.process_cost", *sys.argv[1:]]
     return subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}).returncode
 
 

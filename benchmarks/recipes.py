@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from benchmarks.runs import (
+from benchmarks.training_runs import (
     Run,
     Summary,
     argument_parser,

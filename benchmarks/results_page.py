@@ -137,7 +137,8 @@ def main() -> None:
             if not check:
                 path.write_text(new, encoding="utf-8")
     if check and behind:
-        sys.exit(f"{', '.join(behind)} do not show benchmarks/results: run {Path(__file__).name}")
+        names = ", ".join(behind)
+        sys.exit(f"{names} do not show benchmarks/results: run python -m benchmarks.results_page")
     print(f"{'behind' if check else 'written'}: {', '.join(behind) or 'none'}")
 
 

@@ -13,6 +13,10 @@ from types import ModuleType
 MOVED = {
     "discrimloss.calibration": "discrimloss.judging.calibration",
     "discrimloss.processes": "discrimloss.state.exchange",
+    "discrimloss.report": "discrimloss.auditing.report",
+    "discrimloss.report.contents": "discrimloss.auditing.report.contents",
+    "discrimloss.report.page": "discrimloss.auditing.report.page",
+    "discrimloss.report.read_run": "discrimloss.auditing.report.read_run",
     "discrimloss.sample_ids": "discrimloss.state.sample_ids",
     "discrimloss.shards": "discrimloss.state.exchange",
     "discrimloss.state_file": "discrimloss.state.file",
@@ -45,4 +49,4 @@ class _MovedModules(MetaPathFinder, Loader):
 def install() -> None:
     """Make the old names importable."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
-        sys.meta_path.append(_MovedModules())
+        sys.meta_path.insert(0, _MovedModules())  # before a package's new place is searched

@@ -15,10 +15,10 @@ from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, UNSEEN, Verdicts
 from discrimloss.training.evaluation import (
     evaluate,
     is_better,
-    judge_scores,
-    judge_verdicts,
     metric_name,
+    score_metrics,
     score_sum,
+    verdict_metrics,
 )
 from discrimloss.training.methods.base import Setting
 from discrimloss.training.methods.plain import Plain
@@ -111,7 +111,7 @@ def labels_with(wrong: list[bool]) -> NoisyLabels:
 
 def test_verdicts_where_the_truth_is_known() -> None:
     verdicts = verdicts_of([EASY, HARD, INCORRECT, INCORRECT], [0.1, 2.0, 3.0, 1.0])
-    found = judge_verdicts(verdicts, labels_with([False, True, True, False]))
+    found = verdict_metrics(verdicts, labels_with([False, True, True, False]))
     assert found["noise_true"] == 0.5
     assert found["noise_estimated"] == pytest.approx(0.5)
     assert found["verdicts"] == {"easy": 1, "hard": 1, "incorrect": 2, "unseen": 0}
@@ -121,7 +121,7 @@ def test_verdicts_where_the_truth_is_known() -> None:
 
 def test_the_order_of_the_losses_decides_the_auroc() -> None:
     verdicts = verdicts_of([EASY] * 4, [0.1, 0.2, 0.3, 0.4])
-    found = judge_verdicts(verdicts, labels_with([True, False, False, True]))
+    found = verdict_metrics(verdicts, labels_with([True, False, False, True]))
     assert found["auroc"] == 0.5  # of the four pairs, two are in order
     assert found["average_precision"] == pytest.approx((1 / 1 + 2 / 4) / 2)
     assert found["precision"] is None  # nothing was called incorrect
@@ -129,7 +129,7 @@ def test_the_order_of_the_losses_decides_the_auroc() -> None:
 
 
 def test_no_label_is_wrong() -> None:
-    found = judge_verdicts(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), labels_with([False, False]))
+    found = verdict_metrics(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), labels_with([False, False]))
     assert found["noise_true"] == 0.0
     assert (found["precision"], found["recall"]) == (0.0, None)
     assert "auroc" not in found
@@ -137,7 +137,7 @@ def test_no_label_is_wrong() -> None:
 
 
 def test_every_label_is_wrong() -> None:
-    found = judge_verdicts(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), labels_with([True, True]))
+    found = verdict_metrics(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), labels_with([True, True]))
     assert found["noise_true"] == 1.0
     assert (found["precision"], found["recall"]) == (1.0, 0.5)
     assert "auroc" not in found
@@ -145,36 +145,36 @@ def test_every_label_is_wrong() -> None:
 
 def test_samples_that_were_never_seen_do_not_count() -> None:
     verdicts = verdicts_of([EASY, INCORRECT, UNSEEN, UNSEEN], [0.1, 3.0, math.nan, math.nan])
-    found = judge_verdicts(verdicts, labels_with([False, True, True, False]))
+    found = verdict_metrics(verdicts, labels_with([False, True, True, False]))
     assert (found["precision"], found["recall"], found["auroc"]) == (1.0, 1.0, 1.0)
     assert found["noise_true"] == 0.5  # of all labels
     assert found["verdicts"]["unseen"] == 2
 
 
 def test_nobody_knows_the_truth() -> None:
-    found = judge_verdicts(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), None)
+    found = verdict_metrics(verdicts_of([EASY, INCORRECT], [0.1, 3.0]), None)
     assert found.keys() == {"noise_estimated", "verdicts"}
 
 
 def test_a_methods_own_scores_are_judged_by_their_order() -> None:
     wrong = labels_with([True, False, False, True])
-    found = judge_scores(torch.tensor([-0.1, -0.2, -0.3, -0.4]), wrong)
+    found = score_metrics(torch.tensor([-0.1, -0.2, -0.3, -0.4]), wrong)
     assert found["score_auroc"] == 0.5  # of the four pairs, two are in order
     assert found["score_average_precision"] == pytest.approx((1 / 1 + 2 / 4) / 2)
-    assert judge_scores(torch.tensor([2.0, 1.0, 0.0, 3.0]), wrong)["score_auroc"] == 1.0
+    assert score_metrics(torch.tensor([2.0, 1.0, 0.0, 3.0]), wrong)["score_auroc"] == 1.0
 
 
 def test_samples_without_a_score_do_not_count() -> None:
     nan = math.nan
-    found = judge_scores(
+    found = score_metrics(
         torch.tensor([nan, 1.0, 0.0, nan]), labels_with([True, True, False, False])
     )
     assert found["score_auroc"] == 1.0
-    assert judge_scores(torch.tensor([nan, nan]), labels_with([True, False])) == {}
+    assert score_metrics(torch.tensor([nan, nan]), labels_with([True, False])) == {}
 
 
 def test_scores_cannot_be_judged_without_right_and_wrong_labels() -> None:
     scores = torch.tensor([1.0, 2.0])
-    assert judge_scores(scores, None) == {}
-    assert judge_scores(scores, labels_with([False, False])) == {}
-    assert judge_scores(scores, labels_with([True, True])) == {}
+    assert score_metrics(scores, None) == {}
+    assert score_metrics(scores, labels_with([False, False])) == {}
+    assert score_metrics(scores, labels_with([True, True])) == {}

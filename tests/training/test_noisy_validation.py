@@ -16,7 +16,7 @@ from discrimloss.data.digits import load_digits
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
-from discrimloss.training.noisy_validation import split_rows
+from discrimloss.training.labels import split_rows
 from discrimloss.training.run import Prepared, RunRequest, prepare_run, run_training
 from discrimloss.training.run_directory import RunDirectory
 
@@ -92,11 +92,11 @@ def test_it_takes_the_place_of_the_dataset_s_own_validation_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "what"), [(0.001, "validate on"), (0.999, "learn from")], ids=["none", "all"]
+    ("fraction", "what"), [(0.001, "validate on"), (0.999, "train on")], ids=["none", "all"]
 )
-def test_a_share_that_leaves_one_part_empty(share: float, what: str) -> None:
-    with pytest.raises(OptionError, match=f"leaves nothing to {what}: choose another share"):
-        prepared(f"noisy_validation={share}")
+def test_a_fraction_that_leaves_one_split_empty(fraction: float, what: str) -> None:
+    with pytest.raises(OptionError, match=f"leaves nothing to {what}: choose another fraction"):
+        prepared(f"noisy_validation={fraction}")
 
 
 @pytest.mark.usefixtures("quick_verdicts")

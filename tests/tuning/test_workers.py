@@ -27,6 +27,7 @@ from tuning_runs import (
 from discrimloss.data.base import Split
 from discrimloss.data.digits import load_digits
 from discrimloss.errors import DiscrimLossError
+from discrimloss.training.grid import process_context
 from discrimloss.training.interruption import Interrupted
 from discrimloss.tuning import trial as trials
 from discrimloss.tuning.storage import open_storage
@@ -41,14 +42,14 @@ from discrimloss.tuning.study import (
     open_study,
     standing,
 )
-from discrimloss.tuning.workers import _process_context, _run_one, work, work_together
+from discrimloss.tuning.workers import IMPORTED_ONCE, _run_one, work, work_together
 
 
 def test_two_processes_on_one_database_do_exactly_the_trials_that_are_wanted(
     tmp_path: Path,
 ) -> None:
     request = request_for(tmp_path, trials=5)
-    context = _process_context()
+    context = process_context(IMPORTED_ONCE)
     barrier = context.Barrier(2)
     processes = [
         context.Process(target=work_side_by_side, args=(request, barrier)) for _ in range(2)
@@ -71,7 +72,7 @@ def test_two_processes_on_one_database_do_exactly_the_trials_that_are_wanted(
 
 def test_the_trial_of_a_killed_worker_is_begun_again(tmp_path: Path) -> None:
     request = request_for(tmp_path, trials=3, lost_after=2)
-    process = _process_context().Process(target=work_until_killed, args=(request, 1))
+    process = process_context(IMPORTED_ONCE).Process(target=work_until_killed, args=(request, 1))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL

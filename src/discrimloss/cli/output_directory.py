@@ -1,21 +1,23 @@
-"""A directory of results that is either complete or not there."""
+"""A directory of results that is either complete or absent."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from discrimloss.cli.errors import CommandError
+from discrimloss.cli.failures import writing
+from discrimloss.errors import DiscrimLossError
 
 SUMMARY = "summary.json"
 UNFINISHED = ".unfinished-"
 
 
 class OutputDirectory:
-    """Where a command's results go, all at once and at the end.
+    """The directory of a command's results, which are written all at once and at the end.
 
     Args:
         path: a new or empty directory, or one that holds earlier results of the same command.
@@ -29,40 +31,38 @@ class OutputDirectory:
         self.overwrite = overwrite
 
     def check(self) -> None:
-        """Raise a `CommandError` unless results can be written here."""
-        try:
+        """Raise an error unless results can be written here."""
+        with self._writing():
             self._check_contents()
             with self._staging():
                 pass
-        except OSError as error:
-            raise self._cannot_write(error) from error
 
     def publish(self, write: Callable[[Path], None]) -> None:
         """Let `write` fill a directory, then move what it wrote into place."""
-        try:
-            with self._staging() as staging:
-                results = Path(staging, "results")  # not the staging directory: that one is private
-                results.mkdir()
-                write(results)
-                self._check_contents()  # again: something may have come in the meantime
-                self._move_into_place(results)
-        except OSError as error:
-            raise self._cannot_write(error) from error
+        with self._writing(), self._staging() as staging:
+            results = Path(staging, "results")  # the staging directory itself is private
+            results.mkdir()
+            write(results)
+            self._check_contents()  # again: the directory may have changed in the meantime
+            self._move_into_place(results)
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(f"to --out {self.path}", "name a directory you may write to")
 
     def _check_contents(self) -> None:
         nearest = self._nearest_existing()
         if not nearest.is_dir():
-            raise CommandError(f"{nearest} is not a directory: name another place with --out")
+            raise DiscrimLossError(f"{nearest} is not a directory: name another place with --out")
         if not self.path.exists() or all(
             entry.name.startswith(UNFINISHED) for entry in self.path.iterdir()
         ):
             return
         if not self._holds_earlier_results():
-            raise CommandError(
+            raise DiscrimLossError(
                 f"--out {self.path} holds other files: name a new or an empty directory"
             )
         if not self.overwrite:
-            raise CommandError(
+            raise DiscrimLossError(
                 f"--out {self.path} holds an earlier run: "
                 "pass --overwrite to replace it, or name another directory"
             )
@@ -80,8 +80,8 @@ class OutputDirectory:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             results.replace(self.path)
             return
-        # One by one, so that whatever else a person keeps there stays. The summary comes last:
-        # it vouches for the others.
+        # One by one, so that other files of the user stay. The summary comes last: where it is,
+        # the others are complete.
         for file in sorted(results.iterdir(), key=lambda file: file.name == SUMMARY):
             file.replace(self.path / file.name)
 
@@ -92,9 +92,3 @@ class OutputDirectory:
     def _nearest_existing(self) -> Path:
         absolute = self.path.absolute()
         return next(path for path in (absolute, *absolute.parents) if os.path.lexists(path))
-
-    def _cannot_write(self, error: OSError) -> CommandError:
-        reason = (error.strerror or str(error)).lower()
-        return CommandError(
-            f"cannot write to --out {self.path} ({reason}): name a directory you may write to"
-        )

@@ -98,7 +98,8 @@ def _search(
 ) -> None:
     from discrimloss.cli.displays import TuneDisplay, print_outcome
     from discrimloss.training.interruption import stop_on_signals
-    from discrimloss.training.run import load_data, prepare_run
+    from discrimloss.training.local_data import load_data
+    from discrimloss.training.run import prepare_run
     from discrimloss.tuning.outcome import outcome_of
     from discrimloss.tuning.results import BEST, PAGE, TRIALS, importances_of, write_results
     from discrimloss.tuning.storage import shown

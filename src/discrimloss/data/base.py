@@ -1,4 +1,4 @@
-"""What a dataset is: inputs that can be read by rows, targets, and how to prepare a batch."""
+"""Datasets: inputs that are read by rows, targets, and the preparation of a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from discrimloss.registry import Registry
 
 
 class DataError(DiscrimLossError):
-    """Data that is missing or cannot be read: one sentence that says which, where, what to do."""
+    """Data that is missing or cannot be read."""
 
 
 datasets: Registry[Callable[..., Any]] = Registry("dataset", "discrimloss.data")
@@ -62,11 +62,11 @@ class TensorInputs:
 
 @dataclass(frozen=True)
 class Split:
-    """Some samples: for training, for validation or for testing."""
+    """The samples of one split: training, validation or test."""
 
     inputs: Inputs
     target: Tensor
-    """Shape (samples,): int64 classes, or float32 numbers."""
+    """Shape (samples,): int64 classes, or float32 regression targets."""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -77,10 +77,10 @@ class Split:
 
 
 class Prepare(Protocol):
-    """Makes a batch ready for the model, on the training device.
+    """Prepares a batch for the model, on the training device.
 
-    With a generator the batch is for training and is augmented, each sample by itself; without, it
-    is for evaluation.
+    With a generator the batch is for training, and each sample is augmented by itself. Without one
+    it is for evaluation.
     """
 
     def __call__(self, inputs: Any, generator: torch.Generator | None) -> Any:
@@ -95,12 +95,12 @@ def unprepared(inputs: Any, generator: torch.Generator | None) -> Any:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A dataset: what to learn from, and what to judge the result by."""
+    """A dataset: its splits, and what models and reports need to know of it."""
 
     train: Split
     test: Split | None
     num_classes: int | None
-    """Of a classification or a multiple choice; None for a regression."""
+    """Of a classification or multiple choice; None for a regression."""
     validation: Split | None = None
     prepare: Prepare = unprepared
     input_shape: tuple[int, ...] = ()
@@ -111,28 +111,28 @@ class TaskData:
     difficulty: Tensor | None = None
     """Shape (train,): how hard each training sample is, known in advance: a sequence's length."""
     human_labels: Callable[[str], Tensor] | None = None
-    """Labels that people gave to the training samples, by name, e.g. CIFAR-10N's ``"worse"``."""
+    """Training labels from human annotators, by name, e.g. CIFAR-10N's ``"worse"``."""
     train_labels_are_clean: bool = True
-    """Whether the published training labels count as the truth that noise is measured against."""
+    """Whether the published training labels count as clean."""
     chosen: Tensor | None = None
-    """Shape (train,): which of the published training samples these are; None for all of them."""
+    """Shape (train,): the positions of these samples among the published ones; None for all."""
     notes: tuple[str, ...] = field(default=())
-    """What a person should know: files that were skipped, and why."""
+    """Sentences for the user, for example about files that were skipped."""
 
     @property
     def is_regression(self) -> bool:
-        """Whether the target is a number."""
+        """Whether the task is a regression."""
         return self.num_classes is None
 
     def limited(self, train_size: int | None, generator: torch.Generator) -> TaskData:
-        """With a random part of the training samples only."""
+        """The task with a random subset of the training samples."""
         if train_size is None or train_size >= len(self.train):
             return self
         drawn = torch.randperm(len(self.train), generator=generator)[:train_size]
         return self.with_training_rows(drawn.sort().values)
 
     def with_training_rows(self, rows: Tensor) -> TaskData:
-        """With these training samples only, in this order."""
+        """The task with these training samples only, in this order."""
         human = self.human_labels
         return replace(
             self,

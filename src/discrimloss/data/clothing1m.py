@@ -60,20 +60,18 @@ def load_clothing1m(
     crop: int = 224,
     augment: bool = True,
 ) -> TaskData:
-    """Photographs of clothes in 14 classes: noisy labels for training, clean ones to judge by.
+    """Photographs of clothes in 14 classes: noisy labels for training, clean ones for evaluation.
 
-    Of each noisy class as many images are drawn as the smallest has, 265,664 in all, so that the
+    As many images are drawn from each noisy class as the smallest has, 265,664 in all, so that the
     classes are balanced. The validation and test images have clean labels.
 
     Args:
         directory: the data directory.
-        per_class: images of each noisy class. A class with fewer gives all it has, and a note says
-            so.
-        split_seed: decides which images are drawn.
-        resize: length that the shorter side of an image is scaled to; the square in its middle is
-            what is used.
-        crop: side of the window that the model sees: in the middle for evaluation, anywhere for
-            training.
+        per_class: images of each noisy class. A smaller class is used completely, with a note.
+        split_seed: seed of the draw.
+        resize: length that the shorter side of an image is scaled to, before the square in its
+            middle is cut out.
+        crop: side of the window for the model: in the middle for evaluation, anywhere for training.
         augment: random place of the window and flip, for training.
     """
     if per_class < 1:
@@ -83,24 +81,24 @@ def load_clothing1m(
     _, annotations, files = find_files("clothing1m", directory, LAYOUT)
     images = _image_folder(_root(annotations))
 
-    def part(keys_file: str, labels_file: str) -> Split:
+    def split(keys_file: str, labels_file: str) -> Split:
         keys = _read_lines(files[keys_file])
         target = _targets(keys, files[keys_file], files[labels_file])
         inputs = ImageFiles(images, tuple(key.removeprefix(f"{IMAGES}/") for key in keys), resize)
-        if not (images / inputs.names[0]).is_file():  # better now than in the first epoch
+        if not (images / inputs.names[0]).is_file():  # fail now, not in the first epoch
             raise DataError(
                 f"clothing1m has no image {images / inputs.names[0]}, the first of {keys_file}: "
                 f"unpack the image archives into {images}"
             )
         return Split(inputs, target)
 
-    everything = part("noisy_train_key_list.txt", "noisy_label_kv.txt")
+    everything = split("noisy_train_key_list.txt", "noisy_label_kv.txt")
     class_names = _class_names(annotations / CLASS_NAMES)
     generator = torch.Generator().manual_seed(split_seed)
     return TaskData(
         train=everything.select(balanced_sample(everything.target, per_class, generator)),
-        validation=part("clean_val_key_list.txt", "clean_label_kv.txt"),
-        test=part("clean_test_key_list.txt", "clean_label_kv.txt"),
+        validation=split("clean_val_key_list.txt", "clean_label_kv.txt"),
+        test=split("clean_test_key_list.txt", "clean_label_kv.txt"),
         num_classes=NUM_CLASSES,
         prepare=ImagePreparation(MEAN, STD, size=crop, flip=True, augment=augment),
         input_shape=(3, crop, crop),

@@ -12,7 +12,7 @@ from discrimloss.data.published_files import BuiltIn, obtained
 
 NUM_DIGITS = 1797
 NUM_CLASSES = 10
-TEST_SHARE = 0.25
+TEST_FRACTION = 0.25
 SIDES = (8, 8)
 INK = 16
 """The largest value of a pixel."""
@@ -21,7 +21,7 @@ INK = 16
 def split_rows(split_seed: int) -> tuple[Tensor, Tensor]:
     """Rows of `sklearn.datasets.load_digits()` that are for training, and those for testing."""
     order = torch.randperm(NUM_DIGITS, generator=torch.Generator().manual_seed(split_seed))
-    num_test = round(TEST_SHARE * NUM_DIGITS)
+    num_test = round(TEST_FRACTION * NUM_DIGITS)
     return order[num_test:], order[:num_test]
 
 

@@ -1,6 +1,6 @@
 """Digit Sum: the sum of a sequence of digits, after Cirik et al. (2016). Generated, not downloaded.
 
-Few samples, and the lengths of the sequences tell in advance how hard each one is.
+There are few samples, and the length of a sequence is its difficulty, known in advance.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def load_digitsum(
 ) -> TaskData:
     """Sums of 2 to 20 digits: 1,000 training samples, and 200 + 200 of the full length.
 
-    Nothing is read below `directory`. The training samples are shared out evenly among the lengths
-    and stand in order of length; no sequence occurs twice, neither within a part nor between parts.
+    Nothing is read from `directory`. The training samples have all lengths equally often, in
+    ascending order. No sequence occurs twice, neither within a split nor between splits.
 
     Args:
         directory: not used.
@@ -61,9 +61,9 @@ def load_digitsum(
 
     train, validation, test = torch.split(sequences, [train_size, validation_size, test_size])
     return TaskData(
-        train=_part(train),
-        validation=_part(validation) if validation_size else None,
-        test=_part(test),
+        train=_split(train),
+        validation=_split(validation) if validation_size else None,
+        test=_split(test),
         num_classes=None,
         input_shape=(max_length,),
         difficulty=lengths,
@@ -71,7 +71,7 @@ def load_digitsum(
 
 
 def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
-    """`count` lengths in ascending order, each as often as the others, give or take one.
+    """`count` lengths in ascending order, all equally often up to one.
 
     >>> even_lengths(5, 2, 4)
     tensor([2, 2, 3, 3, 4])
@@ -91,7 +91,7 @@ def distinct_sequences(count: int, length: int, generator: torch.Generator) -> T
     while len(found) < count:
         drawn = torch.randint(NUM_DIGITS, (count, length), generator=generator)
         found = torch.unique(torch.cat([found, drawn]), dim=0)
-    # `unique` sorts, so what is kept must be chosen at random.
+    # `unique` sorts, so the sequences to keep are chosen at random.
     return found[torch.randperm(len(found), generator=generator)[:count]]
 
 
@@ -109,5 +109,5 @@ def digit_sums(sequences: Tensor) -> Tensor:
     return sequences.masked_fill(sequences == PADDING, 0).sum(dim=1).float()
 
 
-def _part(sequences: Tensor) -> Split:
+def _split(sequences: Tensor) -> Split:
     return Split(TensorInputs(sequences), digit_sums(sequences))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import requests
 
 Progress = Callable[[str, int, "int | None"], None]
-"""Is told a file's name, how many bytes of it are there, and how many there will be, if known."""
+"""Called with the name of a file, the bytes so far, and its size, if known."""
 
 _CHUNK = 1 << 16
 _TIMEOUT = (15, 60)  # seconds to connect, and without a single byte
@@ -23,32 +23,32 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that may be
 
 
 class MirrorError(DiscrimLossError):
-    """Why one address did not give the file: the end of a sentence that begins with the address."""
+    """A mirror did not give the file. The message continues a sentence that begins with the URL."""
 
 
 class _TryAgainError(MirrorError, DiscrimLossError):
-    """A fault that may pass."""
+    """A temporary fault: another attempt may succeed."""
 
 
 class ResumingDownloader:
-    """Downloads into a part file, which survives a broken connection and an interrupted program.
+    """Downloads into a partial file, which survives a broken connection and an interrupted program.
 
-    The next call asks the server for the missing bytes only. When all are there the part file
-    becomes the output file. Call it as pooch does: ``downloader(url, output_file, pooch)``.
+    The next call requests only the missing bytes from the server. The complete partial file becomes
+    the output file. Call it as pooch does: ``downloader(url, output_file, pooch)``.
 
     Args:
-        part: the file that is filled, on the file system of the output file.
-        size: of the whole file, None if not known.
-        resume: whether what `part` already holds may be used. Only wise with a checksum: the
-            file may have changed since.
-        on_progress: is told what is there after each chunk.
-        tries: how often to ask the same address.
-        wait: sleeps this many seconds between tries.
+        partial: the file that is filled, on the file system of the output file.
+        size: of the complete file, None if not known.
+        resume: whether to continue the partial file. Only safe with a checksum: the published file
+            may have changed.
+        on_progress: is called after each chunk.
+        tries: number of attempts at the same URL.
+        wait: sleeps this many seconds between attempts.
     """
 
     def __init__(
         self,
-        part: Path,
+        partial: Path,
         *,
         size: int | None = None,
         resume: bool = True,
@@ -56,7 +56,7 @@ class ResumingDownloader:
         tries: int = 4,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.part = part
+        self.partial = partial
         self.size = size
         self.resume = resume
         self.on_progress = on_progress
@@ -65,9 +65,9 @@ class ResumingDownloader:
         self.resumed = False
 
     def __call__(self, url: str, output_file: str, pooch: Any = None) -> None:
-        """Download `url`; a `MirrorError` says why it could not be."""
+        """Download `url`; a `MirrorError` gives the reason of a failure."""
         if not self.resume:
-            self.part.unlink(missing_ok=True)
+            self.partial.unlink(missing_ok=True)
         self.resumed = self._bytes_there() > 0
         for attempt in range(1, self.tries + 1):
             try:
@@ -77,10 +77,10 @@ class ResumingDownloader:
                 if attempt == self.tries:
                     raise
                 self.wait(_FIRST_WAIT * 2 ** (attempt - 1))
-        self.part.replace(output_file)
+        self.partial.replace(output_file)
 
     def _bytes_there(self) -> int:
-        return self.part.stat().st_size if self.part.exists() else 0
+        return self.partial.stat().st_size if self.partial.exists() else 0
 
     def _ask(self, url: str) -> None:
         import requests
@@ -89,7 +89,7 @@ class ResumingDownloader:
         there = self._bytes_there()
         if there and there == self.size:
             return
-        headers = {"Accept-Encoding": "identity"}  # a .gz must arrive as it is
+        headers = {"Accept-Encoding": "identity"}  # a .gz must arrive unchanged
         if there:
             headers["Range"] = f"bytes={there}-"
         try:
@@ -97,26 +97,26 @@ class ResumingDownloader:
                 self._receive(response, there)
         except requests.RequestException as error:
             raise _TryAgainError(_reason(error)) from error
-        except HTTPError as error:  # of the layer below, while the body is read
+        except HTTPError as error:  # of urllib3, while the body is read
             raise _TryAgainError(f"broke off after {self._bytes_there():,} bytes") from error
 
     def _receive(self, response: requests.Response, there: int) -> None:
         status = response.status_code
-        if status == 416:  # nothing beyond what is there: either it is complete, or it is not ours
+        if status == 416:  # no bytes beyond ours: the file is complete, or another one
             if there and _complete_length(response) == there:
                 return
-            self.part.unlink(missing_ok=True)
+            self.partial.unlink(missing_ok=True)
             raise _TryAgainError("does not continue the part that is there")
         if status not in (200, 206):
             kind = _TryAgainError if status in _PASSING else MirrorError
             raise kind(f"answered {status} {response.reason or ''}".rstrip())
         if status == 200:
-            there = 0  # the whole file, whatever was asked for
+            there = 0  # the complete file, whatever was requested
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdecimal() else None
         else:
             if _start(response) != there:
-                self.part.unlink(missing_ok=True)
+                self.partial.unlink(missing_ok=True)
                 raise _TryAgainError("sent another part than the one asked for")
             total = _complete_length(response)
         if None not in (total, self.size) and total != self.size:
@@ -124,13 +124,13 @@ class ResumingDownloader:
         self._write(response, there, self.size if total is None else total)
 
     def _write(self, response: requests.Response, there: int, total: int | None) -> None:
-        self.on_progress(self.part.stem, there, total)
-        response.raw.enforce_content_length = False  # it would drop the last bytes; we count below
-        with self.part.open("ab" if there else "wb") as file:
+        self.on_progress(self.partial.stem, there, total)
+        response.raw.enforce_content_length = False  # it would drop the last bytes
+        with self.partial.open("ab" if there else "wb") as file:
             for chunk in response.raw.stream(_CHUNK, decode_content=False):
                 file.write(chunk)
                 there += len(chunk)
-                self.on_progress(self.part.stem, there, total)
+                self.on_progress(self.partial.stem, there, total)
                 if total is not None and there > total:
                     raise MirrorError(f"sends more than {total:,} bytes")
         if total is not None and there < total:

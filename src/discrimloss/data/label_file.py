@@ -1,4 +1,4 @@
-"""Reads labels that people gave from a file."""
+"""Reads labels from a file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
     Nothing in a file is ever executed: pickled objects are refused.
 
     Args:
-        path: ``.npy``; ``.npz``, of which only the array asked for is read; ``.txt`` or ``.csv``
-            with one label per row, and in a ``.csv`` perhaps a heading; ``.pt`` or ``.pth`` with a
-            tensor, an array, or a dict of them, as CIFAR-10N is published.
-        key: which of several, e.g. ``"worse_label"``. Needed only where there are several.
+        path: ``.npy``; ``.npz``, of which only one array is read; ``.txt`` or ``.csv`` with one
+            label per row, a ``.csv`` optionally with a header; ``.pt`` or ``.pth`` with a tensor,
+            an array, or a dict of them, as CIFAR-10N is published.
+        key: name of the array, e.g. ``"worse_label"``. Required only if there are several.
     """
     path = Path(path)
     read = _READERS.get(path.suffix.lower())
@@ -40,7 +40,7 @@ def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
         labels = read(path, key)
     except DataError:
         raise
-    except Exception as error:  # whatever a broken file makes a reader do
+    except Exception as error:  # a broken file may raise anything
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(
             f"cannot read labels from {path} ({reason}): "
@@ -75,7 +75,7 @@ def _read_npz(path: Path, key: str | None) -> Tensor:
 
 
 def _read_torch(path: Path, key: str | None) -> Tensor:
-    # Only what is not there: the block takes away all it was given, also what others had added.
+    # Only those that are missing: the block removes all it was given at its end.
     known = torch.serialization.get_safe_globals()
     with torch.serialization.safe_globals([e for e in _numpy_arrays() if e not in known]):
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -119,12 +119,12 @@ _READERS: dict[str, Callable[[Path, str | None], Tensor]] = {
 
 
 def _as_tensor(array: npt.NDArray[np.generic]) -> Tensor:
-    # Also turns the byte order of another machine around, which torch would refuse.
+    # In the native byte order, because torch accepts no other.
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
 
 
 def _numpy_arrays() -> list[Any]:
-    """What a pickled array of whole numbers is made of, under its names in NumPy 1 and 2."""
+    """The globals in a pickled array of whole numbers, under their names in NumPy 1 and 2."""
     rebuild = np.empty(0).__reduce__()[0]
     kinds = [type(np.dtype(kind)) for kind in "bhilqBHILQ"]
     named = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]

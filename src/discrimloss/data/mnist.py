@@ -117,8 +117,8 @@ def load_mnist(directory: Path) -> TaskData:
     """60,000 + 10,000 handwritten digits of 28 × 28 pixels, not augmented."""
     _, _, files = find_files("mnist", directory, LAYOUT)
     return TaskData(
-        train=_read_part(files, "train"),
-        test=_read_part(files, "t10k"),
+        train=_read_split(files, "train"),
+        test=_read_split(files, "t10k"),
         num_classes=NUM_CLASSES,
         prepare=ImagePreparation(MEAN, STD, augment=False),
         input_shape=(1, 28, 28),
@@ -126,7 +126,7 @@ def load_mnist(directory: Path) -> TaskData:
     )
 
 
-def _read_part(files: dict[str, Path], name: str) -> Split:
+def _read_split(files: dict[str, Path], name: str) -> Split:
     image_file, label_file = files[f"{name}-images-idx3-ubyte"], files[f"{name}-labels-idx1-ubyte"]
     images, labels = read_idx(image_file, num_dimensions=3), read_idx(label_file, num_dimensions=1)
     if images.shape[1:] != (28, 28):

@@ -1,4 +1,4 @@
-"""Reads pickled arrays without running what a pickle may ask to run."""
+"""Reads pickled arrays without executing code from the pickle."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ADMITTED: dict[tuple[str, str], Any] = {
         (f"numpy.{core}.numeric", "_frombuffer"): _REBUILD_FROM_BUFFER for core in ("core", "_core")
     },
 }
-"""What a pickled array is made of. Numbers, texts, bytes, lists and dicts need no name."""
+"""The globals in a pickled array. Numbers, texts, bytes, lists and dicts need none."""
 
 
 class RestrictedUnpickler(pickle.Unpickler):
-    """Reads numbers, texts, bytes, lists, dicts and NumPy arrays, and refuses all else."""
+    """Reads numbers, texts, bytes, lists, dicts and NumPy arrays, and refuses anything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         """The admitted object of this name."""
@@ -43,7 +43,7 @@ def read_pickled_dict(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             content = RestrictedUnpickler(file, encoding="bytes").load()
-    except Exception as error:  # whatever a broken pickle makes the reader do
+    except Exception as error:  # a broken pickle may raise anything
         reason = str(error) or type(error).__name__
         raise DataError(f"cannot read {path} ({reason}): get it once more") from error
     if not isinstance(content, dict):
@@ -52,5 +52,5 @@ def read_pickled_dict(path: Path) -> dict[str, Any]:
 
 
 def as_text(value: object) -> str:
-    """A text that Python 2 may have written as bytes."""
+    """The text of a value that Python 2 may have written as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

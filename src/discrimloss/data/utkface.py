@@ -18,7 +18,7 @@ PARTS = ("part1", "part2", "part3")
 NAME = re.compile(r"(?P<age>\d{1,3})_[01]_[0-4]_\d+(\.jpg\.chip)?\.jpg")
 """age, gender, race, date and time; the aligned and cropped faces have a ``chip`` in the name."""
 
-TEST_SHARE = 0.1
+TEST_FRACTION = 0.1
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 NAMES_IN_A_NOTE = 5
 
@@ -36,10 +36,10 @@ BY_HAND = ByHand(
 def load_utkface(
     directory: Path, *, size: int = 128, split_seed: int = 0, augment: bool = True
 ) -> TaskData:
-    """23,708 faces from 1 to 116 years, to tell their age: 90 % for training, 10 % for testing.
+    """23,708 faces from 1 to 116 years, to predict their age: 90 % for training, 10 % for testing.
 
-    Five of the published names are malformed. They are left out, as is any image that cannot be
-    read, and the notes tell which. All faces are decoded into memory: 49 kB each at 128 × 128. To
+    Five of the published names are malformed. They are left out, as is any unreadable image, and
+    the notes name them. All faces are decoded into memory: 49 kB each at 128 × 128. To
     decode them only once set ``DISCRIMLOSS_CACHE`` to a directory.
 
     Args:
@@ -47,7 +47,7 @@ def load_utkface(
         size: side that the faces are scaled to.
         split_seed: decides which faces are for testing.
         augment: for training mirror half of the faces and shift each by up to a sixteenth of its
-            side. The paper does not say what it did; neither changes how old a face looks.
+            side. The paper does not describe its augmentation; neither changes the apparent age.
     """
     if size < 1:
         raise OptionError(f"data.size must be at least 1, not {size}")
@@ -62,7 +62,7 @@ def load_utkface(
             f"{len(unreadable):,} are not images"
         )
     order = torch.randperm(len(ages), generator=torch.Generator().manual_seed(split_seed))
-    num_test = max(1, round(TEST_SHARE * len(ages)))
+    num_test = max(1, round(TEST_FRACTION * len(ages)))
     everything = Split(SharedRows(decoded.pixels, torch.arange(len(ages))), ages)
     return TaskData(
         train=everything.select(order[num_test:]),
@@ -90,7 +90,7 @@ def find_faces(directory: Path) -> list[Path]:
 
 
 def split_by_name(faces: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Those that are named as published, and those that are not."""
+    """The files with a name as published, and the others."""
     named = [path for path in faces if NAME.fullmatch(path.name)]
     return named, [path for path in faces if not NAME.fullmatch(path.name)]
 

@@ -77,13 +77,13 @@ def load_wikihow(
     """WikiHow questions (goal, step or order), as SWAG-layout CSV or BIG-bench JSON.
 
     Below ``directory/wikihow``: for training ``goal/train.csv`` as the publisher's archive has it
-    (or ``goal_train.csv``), of which a tenth becomes the validation part; for testing
+    (or ``goal_train.csv``), of which a tenth becomes the validation split; for testing
     ``goal/val.csv`` (or ``goal/test.csv``, ``goal_val.csv``, ``goal_test.csv``), else BIG-bench's
     ``goal_inference.json`` (or ``goal_inference/task.json``); likewise ``step`` with
     ``step_inference`` and ``order`` with ``step_ordering``.
 
-    `train_on_benchmark` is a substitute for those who have the benchmark questions only: these are
-    split, and the larger part is trained on. Its figures compare with each other, not with the
+    `train_on_benchmark` is a substitute for users who have the benchmark questions only: these are
+    split, and the larger split is trained on. Its results compare with each other, not with the
     paper's.
 
     Args:
@@ -148,7 +148,7 @@ def _split_benchmark(
     if file is None:
         raise DataError(f"no benchmark questions for wikihow {task}: looked for {_listed(files)}")
     questions, notes = read_benchmark(file, NUM_CHOICES[task], generator)
-    # Some prompts are asked twice: both questions must land on the same side.
+    # Some prompts occur twice: both questions must be in the same split.
     assert isinstance(questions.inputs, QuestionInputs)
     contexts, group = np.unique(questions.inputs.contexts.astype(str), return_inverse=True)
     groups = torch.from_numpy(group.reshape(-1))
@@ -169,9 +169,9 @@ def _split_benchmark(
 def _split(
     group: Tensor, num_groups: int, share: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A random share of the groups, and the others: the rows of each."""
+    """The rows of a random fraction of the groups, and the other rows."""
     if not 0.0 <= share < 1.0:
-        raise DataError(f"a share of the questions must be from 0 up to, but not, 1, not {share}")
+        raise DataError(f"a fraction of the questions must be at least 0 and below 1, not {share}")
     rank = torch.randperm(num_groups, generator=generator)
     is_chosen = rank[group] < round(share * num_groups)
     return is_chosen.nonzero().flatten(), (~is_chosen).nonzero().flatten()
@@ -182,7 +182,7 @@ def _no_training_file(train_files: Sequence[Path], benchmark_file: Path | None) 
     if benchmark_file is None:
         return missing
     return (
-        f"{missing}, or set data.train_on_benchmark=true to train on a part of {benchmark_file} "
+        f"{missing}, or set data.train_on_benchmark=true to train on a split of {benchmark_file} "
         "as a substitute"
     )
 
@@ -306,7 +306,7 @@ def _benchmark_question(example: Any, num_choices: int) -> tuple[str, list[str]]
     if len(right) != 1:
         return None
     wrong = [text for text, score in scores.items() if score != 1]
-    if len(wrong) >= num_choices:  # two questions list their answer again, misspelt, as wrong
+    if len(wrong) >= num_choices:  # two questions list the right choice again, misspelt, as wrong
         wrong = [text for text in wrong if _letters(text) != _letters(right[0])]
     if len(wrong) != num_choices - 1:
         return None

@@ -29,8 +29,9 @@ from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
 from discrimloss.training.grid import Job, run_jobs
 from discrimloss.training.labels import make_labels
+from discrimloss.training.local_data import load_data
 from discrimloss.training.methods.base import Method
-from discrimloss.training.run import RunRequest, load_data, train_run
+from discrimloss.training.run import RunRequest, train_run
 from discrimloss.training.seeds import derived_generator
 
 METHODS = ("plain", "discrimloss")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from discrimloss.models.base import TaskShape, models
 from discrimloss.models.layers import TaskOutput
 
-NUM_SYMBOLS, PADDING = 11, 10  # ten digits, then what fills up short sequences
+NUM_SYMBOLS, PADDING = 11, 10  # ten digits and the padding of `discrimloss.data.digitsum`
 
 
 @models.register("digit_lstm")
@@ -16,9 +16,9 @@ class DigitLSTM(nn.Module):
     """An LSTM over digits that predicts a number from 0 up: the Digit Sum model of the paper.
 
     An embedding of 11 symbols (ten digits and padding), one layer of LSTM without peepholes, and a
-    linear head with ReLU on the state at the last digit. The paper does not say how the head
-    starts. Ours answers in units of the targets' spread and starts at their mean, so that small
-    steps suffice and outputs are not below zero at first, where the ReLU passes no gradient.
+    linear head with ReLU on the state at the last digit. The paper does not describe the head's
+    initialisation. Ours predicts in units of the targets' spread and starts at their mean, so that
+    small steps suffice and the ReLU passes gradients from the start.
 
     Args:
         shape: of the task, for the mean and the spread of its targets.

@@ -1,4 +1,4 @@
-"""From samples to batches: which ones, in which order, on which process."""
+"""Batches: which samples, in which order, on which process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from discrimloss.data.base import DataError, Split
 from discrimloss.training.methods.base import Batch
 
 OrderOfPass = Callable[[int], Tensor]
-"""Which samples to visit in a pass over the data, counted from 1, in which order."""
+"""Gives the sample indices of a pass over the data, counted from 1, in order of visits."""
 
 
 def epoch_batches(
@@ -21,8 +21,8 @@ def epoch_batches(
 ) -> list[Tensor]:
     """The sample indices of each batch of an epoch.
 
-    An epoch is a pass over the data, or `steps_per_epoch` steps through pass after pass. A lone
-    last sample joins the batch before it, because batch normalisation needs two.
+    An epoch is a pass over the data, or `steps_per_epoch` steps through consecutive passes. A
+    single last sample joins the batch before it, because batch normalisation needs two.
     """
     if steps_per_epoch is None:
         batches = list(torch.split(order_of_pass(epoch), batch_size))
@@ -35,7 +35,7 @@ def epoch_batches(
 
 
 def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> Tensor:
-    """Samples `start` to ``start + length`` of all passes laid end to end."""
+    """Samples `start` to ``start + length`` of the concatenated passes."""
     number = 1
     order = order_of_pass(number)
     while start >= len(order):
@@ -50,10 +50,10 @@ def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> T
 
 
 def own_slice(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[Tensor]:
-    """What one of several processes trains on: an equal slice of every batch.
+    """The batches of one of several processes: an equal slice of every batch.
 
     Up to ``num_processes - 1`` samples at the end of a batch are left out where it cannot be
-    divided equally; the next epoch has other ones there.
+    divided equally; in the next epoch these are other samples.
     """
     if num_processes == 1:
         return list(batches)
@@ -66,7 +66,7 @@ def own_slice(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[
 
 
 class _Rows(Dataset[Any]):
-    """Hands a `DataLoader` a whole batch at a time."""
+    """Gives a `DataLoader` a batch at a time."""
 
     def __init__(self, split: Split, tokenize: Callable[[Any], Any] | None) -> None:
         self.split = split
@@ -93,7 +93,7 @@ def load_batches(
     tokenize: Callable[[Any], Any] | None = None,
     workers: int = 0,
 ) -> Iterator[Batch]:
-    """Read batches, in worker processes where reading is slow, and bring them to the device."""
+    """Read batches, in worker processes where reading is slow, and copy them to the device."""
     workers = 0 if split.inputs.in_memory else workers
     loader: DataLoader[Any] = DataLoader(
         _Rows(split, tokenize),
@@ -101,12 +101,12 @@ def load_batches(
         collate_fn=_as_it_is,
         num_workers=workers,
         pin_memory=device.type == "cuda",
-        generator=torch.Generator(),  # or else each loader draws a seed from the model's generator
+        generator=torch.Generator(),  # the default would draw from the model's generator
     )
     try:
         for inputs, target, index in loader:
             yield Batch(*(_to_device(rows, device) for rows in (inputs, target, index)))
-    except DataError as error:  # a worker's comes wrapped in its traceback
+    except DataError as error:  # a worker wraps it in its traceback
         last_line = str(error).strip().splitlines()[-1]
         raise DataError(last_line.rpartition("DataError: ")[-1]) from error
 

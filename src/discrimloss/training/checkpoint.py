@@ -1,7 +1,7 @@
-"""Checkpoints that are either complete or not there.
+"""Checkpoints that are complete or absent.
 
-A checkpoint is written beside the old one, its files are named in a manifest with their lengths and
-checksums, and only then do the two change places.
+A checkpoint is written beside the old one. A manifest lists its files with their sizes and
+checksums. Only then does it replace the old one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def save_checkpoint(
             _write_manifest(unfinished, progress)
             _swap_in(directory)
         accelerator.wait_for_everyone()
-    except Exception as error:  # torch, safetensors and the system each have an error of their own
+    except Exception as error:  # torch, safetensors and the system raise different errors
         if accelerator.is_main_process:
             shutil.rmtree(unfinished, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -49,7 +49,7 @@ def save_checkpoint(
 
 
 def find_checkpoint(directory: RunDirectory) -> Path | None:
-    """The last complete checkpoint, also if the run was killed while two changed places."""
+    """The last complete checkpoint, also if the run was killed while it replaced another."""
     current, old = directory / CHECKPOINT, directory / (CHECKPOINT + OLD)
     if current.exists():
         shutil.rmtree(old, ignore_errors=True)
@@ -59,13 +59,13 @@ def find_checkpoint(directory: RunDirectory) -> Path | None:
 
 
 def read_progress(checkpoint: Path) -> dict[str, Any]:
-    """How far the run was. Checks every file of the checkpoint on the way."""
+    """The progress of the run, after a check of every file of the checkpoint."""
     try:
         text = (checkpoint / MANIFEST).read_text(encoding="utf-8")
         manifest = json.loads(text)
         progress: dict[str, Any] = manifest["progress"]
         expected = manifest["files"]
-        # Also as it was written: a number's last digit may change and its value not.
+        # Compared as text: a changed last digit of a number may leave its value unchanged.
         is_intact = text == _manifest_text(progress, expected)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is damaged"
@@ -83,10 +83,10 @@ def read_progress(checkpoint: Path) -> dict[str, Any]:
 
 
 def load_checkpoint(accelerator: Accelerator, checkpoint: Path) -> None:
-    """Put everything back as it was."""
+    """Restore models, optimizers, sample state and generators."""
     try:
         accelerator.load_state(str(checkpoint))
-    except Exception as error:  # torch, safetensors and pickle each have an error of their own
+    except Exception as error:  # torch, safetensors and pickle raise different errors
         raise _unreadable(checkpoint, str(error).strip().partition("\n")[0]) from error
 
 
@@ -100,7 +100,7 @@ def _unreadable(path: Path, reason: str) -> DiscrimLossError:
 def _write_manifest(checkpoint: Path, progress: dict[str, Any]) -> None:
     files = {file.name: _fingerprint(file) for file in sorted(checkpoint.iterdir())}
     (checkpoint / MANIFEST).write_text(_manifest_text(progress, files), encoding="utf-8")
-    for path in (*checkpoint.iterdir(), checkpoint):  # on disk before the old one goes
+    for path in (*checkpoint.iterdir(), checkpoint):  # on disk before the old one is removed
         _flush(path)
 
 

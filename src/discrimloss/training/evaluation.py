@@ -1,4 +1,4 @@
-"""How good the predictions are, and how well wrong labels were found."""
+"""Metrics: of the predictions, and of how well a method finds wrong labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from discrimloss.training.methods.base import Method
 
 
 def metric_name(is_regression: bool) -> str:
-    """What is reported: ``mae``, or ``accuracy`` in percent."""
+    """The name of the metric: ``mae``, or ``accuracy`` in percent."""
     return "mae" if is_regression else "accuracy"
 
 
@@ -28,7 +28,7 @@ def is_better(value: float, than: float, is_regression: bool) -> bool:
 
 
 def score_sum(output: Tensor, target: Tensor) -> Tensor:
-    """Sum of the samples' scores: 100 for a right class, or the absolute error of a number."""
+    """Sum of the samples' scores: 100 for a right class, or the absolute error in a regression."""
     if target.is_floating_point():
         return (output - target).abs().sum(dtype=torch.float64)
     return 100.0 * (output.argmax(1) == target).sum().double()
@@ -45,11 +45,11 @@ def evaluate(
     workers: int = 0,
     take: Callable[[Tensor, Tensor], None] | None = None,
 ) -> float:
-    """Mean score of the predictions on some samples, shared out among the processes.
+    """Mean score of the predictions on a split, computed by all processes together.
 
-    `take` is given the samples and the predictions of each batch of this process.
+    `take` is called with the sample indices and the predictions of each batch of this process.
     """
-    share_buffers(method.networks)  # or else each process judges its samples by its own
+    share_buffers(method.networks)  # otherwise each process evaluates with its own buffers
     was_training = method.training
     method.eval()
     processes = Processes()
@@ -66,12 +66,12 @@ def evaluate(
     return float(processes.total(total)) / max(len(split), 1)
 
 
-def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:
-    """How well a method found the wrong labels, as far as they are known.
+def verdict_metrics(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:
+    """How well the verdicts of a method find the wrong labels.
 
     Args:
-        verdicts: what the method says of every training label.
-        noise: what is true of them; None where nobody knows.
+        verdicts: on every training label.
+        noise: the given and the clean labels; None where the truth is unknown.
     """
     found: dict[str, Any] = {
         "noise_estimated": verdicts.noise_rate,
@@ -86,7 +86,7 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
     flagged = (verdicts.verdict == "incorrect")[seen]
     hits = int((flagged & is_wrong).sum())
     if is_wrong.any() and not is_wrong.all():
-        # The probability says little about the order of what is surely wrong: the loss decides.
+        # Probabilities round to 1 where a label is surely wrong. The loss ranks these as well.
         losses = verdicts.score if verdicts.average_loss is None else verdicts.average_loss
         found |= _ranking(losses[seen], is_wrong)
     found["precision"] = hits / int(flagged.sum()) if flagged.any() else None
@@ -94,12 +94,12 @@ def judge_verdicts(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, A
     return found
 
 
-def judge_scores(scores: Tensor, noise: NoisyLabels | None) -> dict[str, Any]:
-    """How well a method's own scores, higher where it distrusts more, rank the wrong labels first.
+def score_metrics(scores: Tensor, noise: NoisyLabels | None) -> dict[str, Any]:
+    """How well a method's own scores rank the wrong labels first.
 
     Args:
-        scores: shape (num_samples,); NaN for samples without one.
-        noise: what is true of the labels; None where nobody knows.
+        scores: shape (num_samples,), higher for a less trusted label; NaN for samples without one.
+        noise: the given and the clean labels; None where the truth is unknown.
     """
     seen = ~scores.isnan()
     if noise is None or not seen.any():

@@ -10,9 +10,9 @@ from types import FrameType
 
 
 class Interrupted(BaseException):
-    """The run was told to stop, and did.
+    """The run has stopped after a signal.
 
-    Like `KeyboardInterrupt` no `Exception`: nobody who handles errors may take it for one.
+    Not an `Exception`, like `KeyboardInterrupt`, so that no handler of errors catches it.
     """
 
     def __init__(self, signal_number: int, where: str) -> None:
@@ -21,18 +21,18 @@ class Interrupted(BaseException):
 
 
 class StopRequest:
-    """Whether someone asked the run to stop. A second request does not wait for the step."""
+    """Whether a signal has requested the run to stop. A second signal stops it at once."""
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
         self.may_wait = False
-        """Whether the run looks at this request soon; else it is stopped at once."""
+        """Whether the run checks this request between steps; else a signal stops it at once."""
 
     def __bool__(self) -> bool:
         return self.signal_number is not None
 
     def note(self, signal_number: int, frame: FrameType | None) -> None:
-        """The signal handler."""
+        """The signal handler: remember the signal, or stop at once."""
         if not self.may_wait or self.signal_number is not None:
             raise Interrupted(signal_number, "at once")
         self.signal_number = signal_number
@@ -43,7 +43,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     """Turn Ctrl-C and SIGTERM into a `StopRequest` while the block runs."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield request  # only the main thread gets signals
+        yield request  # only the main thread receives signals
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, request.note) for number in numbers}

@@ -1,7 +1,8 @@
-"""The labels a run trains on: those of the dataset, with the noise its config asks for."""
+"""The labels of a run: those of the dataset with the configured noise, and a held-out split."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ import torch
 from torch import Tensor
 
 from discrimloss.data import noise as label_noise
-from discrimloss.data.base import DataError, TaskData
+from discrimloss.data.base import DataError, Split, TaskData
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.options import OptionError
 from discrimloss.training.config import NoiseConfig
+from discrimloss.training.seeds import derived_generator
 
 
 def make_labels(config: NoiseConfig, task: TaskData, generator: torch.Generator) -> NoisyLabels:
-    """Given and clean labels of the training samples.
+    """The given and the clean labels of the training samples.
 
     Raises:
         OptionError: this kind of noise does not fit the task.
@@ -53,14 +55,14 @@ def make_labels(config: NoiseConfig, task: TaskData, generator: torch.Generator)
 
 
 def truth_is_known(config: NoiseConfig, task: TaskData) -> bool:
-    """Whether the labels before the noise count as the truth."""
+    """Whether the labels before the noise count as clean."""
     return task.train_labels_are_clean or config.kind != "none"
 
 
 def _human_labels(config: NoiseConfig, task: TaskData) -> Tensor:
     name = config.labels
     assert name is not None
-    if Path(name).suffix and Path(name).is_file():  # a bare word is a name that the dataset knows
+    if Path(name).suffix and Path(name).is_file():  # a bare word is a name of the dataset's labels
         return _chosen_labels(label_noise.read_label_file(Path(name)), task, name)
     if task.human_labels is None:
         raise DataError(
@@ -83,3 +85,35 @@ def _features(task: TaskData) -> Tensor:
         raise OptionError("noise.kind = 'instance' needs inputs that are numbers in memory")
     features: Tensor = task.prepare(inputs, None)
     return features.flatten(1).float()
+
+
+def split_rows(num_samples: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Which samples are trained on and which are held out, both in ascending order.
+
+    Raises:
+        OptionError: one of the two would be empty.
+    """
+    held = round(fraction * num_samples)
+    if not 0 < held < num_samples:
+        raise OptionError(
+            f"noisy_validation = {fraction} of {num_samples} training samples leaves nothing to "
+            f"{'train on' if held else 'validate on'}: choose another fraction"
+        )
+    drawn = torch.randperm(num_samples, generator=derived_generator(seed, "noisy_validation"))
+    return drawn[held:].sort().values, drawn[:held].sort().values
+
+
+def hold_out(
+    task: TaskData, labels: NoisyLabels, fraction: float, seed: int
+) -> tuple[TaskData, NoisyLabels]:
+    """Hold out training samples, with their noisy labels, for validation without clean labels.
+
+    They replace the validation split of the dataset, whose labels may be clean.
+
+    Returns:
+        The task and the labels without the samples that are held out.
+    """
+    trained, held = split_rows(len(task.train), fraction, seed)
+    validation = Split(task.train.inputs, labels.target).select(held)
+    task = replace(task.with_training_rows(trained), validation=validation)
+    return task, labels.select(trained)

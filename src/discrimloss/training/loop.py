@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps, an evaluation after each, a checkpoint when it is time."""
+"""The training loop: epochs of steps, with evaluation and checkpoints."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class NonFiniteLossError(DiscrimLossError):
 
 
 class Observer(Protocol):
-    """Someone who watches a run."""
+    """Is called during a run, for example to show its progress."""
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
-        """A step of an epoch is done, with so many samples."""
+        """Called after a step, with the number of its samples."""
 
     def on_epoch(self, row: Row) -> None:
-        """An epoch is done."""
+        """Called after an epoch, with its row of the history."""
 
 
 class SilentObserver:
-    """An observer who does not look."""
+    """An observer that does nothing."""
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
         """Nothing."""
@@ -58,7 +58,7 @@ class SilentObserver:
 
 @dataclass(frozen=True)
 class Splits:
-    """The data of a run as the loop may see it: labels as given, no clean ones."""
+    """The data of a run for the loop: with given labels, without clean ones."""
 
     train: Split
     test: Split | None
@@ -69,14 +69,14 @@ class Splits:
 
 @dataclass
 class Progress:
-    """How far a run is. All of it is in the checkpoint."""
+    """The progress of a run. All of it is in the checkpoint."""
 
     epoch: int = 1
-    """The epoch at work, from 1."""
+    """The current epoch, from 1."""
     step: int = 0
-    """Steps of it that are done."""
+    """Number of its steps that are done."""
     rows: int = 0
-    """Samples seen in it."""
+    """Number of its samples that are done."""
     loss_sum: float = 0.0
     score_sum: float = 0.0
     seconds: float = 0.0
@@ -87,14 +87,14 @@ class TrainingLoop:
     """Trains a method on one process, or on this one of several.
 
     Args:
-        config: what to do.
+        config: the settings of the run.
         method: what is trained.
         splits: the data.
         accelerator: the device, the precision and the other processes.
         directory: where history and checkpoints go.
-        stop: whether someone asked the run to stop.
-        observer: who watches.
-        recorders: who takes down what steps find of their samples, besides the traces.
+        stop: whether a signal has requested the run to stop.
+        observer: is called after every step and every epoch.
+        recorders: record losses and outputs, besides the traces.
     """
 
     def __init__(
@@ -130,12 +130,12 @@ class TrainingLoop:
         self._is_regression = splits.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
         self._seconds_before = 0.0
-        # On the device, so that no step waits for another.
+        # On the device, so that no step synchronises with the host.
         self._sums = torch.zeros(2, dtype=torch.float64, device=accelerator.device)
         self._unchecked: tuple[int, Tensor, StepResult] | None = None
 
     def resume(self, checkpoint: Any) -> None:
-        """Put everything back as the checkpoint has it."""
+        """Restore the state of a checkpoint."""
         self.progress = Progress(**read_progress(checkpoint))
         load_checkpoint(self.accelerator, checkpoint)
         progress = self.progress
@@ -167,7 +167,7 @@ class TrainingLoop:
         return self.progress.history
 
     def finish(self) -> float:
-        """After the last epoch: the score on the training labels as given."""
+        """Call after `run`: shows the recorders the final outputs; returns the training score."""
 
         def show_recorders(index: Tensor, output: Tensor) -> None:
             for recorder in self.recorders:
@@ -221,7 +221,7 @@ class TrainingLoop:
         batch = replace(batch, inputs=self.splits.prepare(batch.inputs, generator))
 
         result: StepResult = self.wrapped(batch)
-        self._check_last_loss()  # of the step before: nobody waits for this one yet
+        self._check_last_loss()  # of the previous step, which does not wait for this one
         self._unchecked = (progress.step + 1, batch.index, result)
         self.accelerator.backward(result.loss)
         self.method.after_backward()
@@ -255,7 +255,7 @@ class TrainingLoop:
         )
 
     def _check_before_saving(self) -> None:
-        """A gradient may overflow where the loss did not: the next loss would tell, too late."""
+        """Check the parameters, too: a gradient may overflow although the loss is finite."""
         last = self._unchecked
         self._check_last_loss()
         if last is None or all(bool(p.isfinite().all()) for p in self.method.parameters()):
@@ -268,7 +268,7 @@ class TrainingLoop:
         )
 
     def _stop_or_save_if_asked(self) -> None:
-        """Between two steps of an epoch. All processes must decide the same."""
+        """Stop or save a checkpoint between two steps. All processes decide the same."""
         is_stopping = self._agree(bool(self.stop))
         overdue = time.perf_counter() - self._last_saved > self.config.checkpoint_seconds
         if is_stopping or self._agree(overdue):
@@ -279,7 +279,7 @@ class TrainingLoop:
             raise self._interrupted(step)
 
     def _agree(self, wish: bool) -> bool:
-        """Whether any process wishes so."""
+        """Whether `wish` is true in any process."""
         if process_count() == 1:
             return wish
         return bool(Processes().largest(torch.tensor(int(wish), device=self.accelerator.device)))
@@ -313,7 +313,7 @@ class TrainingLoop:
         return row
 
     def _score_and_loss(self, split: Split) -> tuple[float, float]:
-        """Mean score and mean task loss of what the method answers now."""
+        """Mean score and mean task loss of the current predictions."""
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
 
         def add_losses(index: Tensor, output: Tensor) -> None:
@@ -324,13 +324,13 @@ class TrainingLoop:
         return score, float(Processes().total(total)) / max(len(split), 1)
 
     def _totals(self) -> tuple[float, float, int]:
-        """Losses, scores and samples of the epoch so far, of all processes."""
+        """Sums of losses, scores and samples of the epoch so far, over all processes."""
         totals = torch.cat([self._sums, self._sums.new_tensor([self.progress.rows])])
         loss_sum, score, rows = Processes().total(totals).tolist()
         return loss_sum, score, int(rows)
 
     def evaluate(self, split: Split, take: Callable[[Tensor, Tensor], None] | None = None) -> float:
-        """Mean score of what the method answers now; `take` sees the answers."""
+        """Mean score of the current predictions; `take` is called with those of each batch."""
         with self.accelerator.autocast():
             return evaluate(
                 self.method,
@@ -345,7 +345,7 @@ class TrainingLoop:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken, interruptions left out."""
+        """The duration of the run without interruptions."""
         return self._seconds_before + time.perf_counter() - self._started
 
     def _save(self) -> None:
@@ -368,6 +368,6 @@ def _named(samples: list[int]) -> str:
 
 
 def _keep_sample_state_out_of_broadcasts(method: Method) -> None:
-    """Processes hold equal sample state already; sending it round in every step would be slow."""
+    """Processes have equal sample state already; broadcasting it in every step would be slow."""
     own = {name for name, _ in method.named_buffers() if not name.startswith("networks.")}
     method._ddp_params_and_buffers_to_ignore = own  # type: ignore[assignment]

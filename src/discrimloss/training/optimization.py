@@ -30,12 +30,12 @@ def build_optimizer(
 
 
 def learning_rate_factor(config: ScheduleConfig, passed: float, epochs: int) -> float:
-    """What the learning rate is multiplied by.
+    """The factor of the learning rate.
 
     Args:
         config: the schedule.
-        passed: how many epochs have passed, in parts of an epoch where it changes every step.
-        epochs: length of the run.
+        passed: number of epochs that have passed, with the fraction of the current one.
+        epochs: number of epochs of the run.
     """
     if passed < config.warmup_epochs:
         return passed / config.warmup_epochs
@@ -51,6 +51,6 @@ def learning_rate_factor(config: ScheduleConfig, passed: float, epochs: int) -> 
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set it in every group of parameters."""
+    """Set the learning rate of all parameter groups."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate

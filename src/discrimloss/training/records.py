@@ -1,4 +1,4 @@
-"""What a run leaves behind while it goes: history as CSV, as JSON lines and for TensorBoard."""
+"""The history of a run, as CSV, as JSON lines and for TensorBoard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGES = ("torch", "numpy", "accelerate", "transformers", "scikit-learn")
 
 
 def versions() -> dict[str, str]:
-    """What a run was made with."""
+    """The versions of Python and of the libraries of a run."""
     found = {"discrimloss": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         if importlib.util.find_spec(package.replace("scikit-learn", "sklearn")) is not None:
@@ -37,7 +37,7 @@ class History:
     Args:
         directory: of the run.
         tensorboard: whether to write an event file, where TensorBoard is installed.
-        rows: those of the epochs that are done, after a resumption.
+        rows: of the epochs before a resumption.
     """
 
     def __init__(self, directory: RunDirectory, tensorboard: bool, rows: list[Row]) -> None:
@@ -48,7 +48,7 @@ class History:
         self._writer: Any = None
 
     def add(self, row: Row) -> None:
-        """Take the row of an epoch that has ended."""
+        """Add the row of an epoch, and write the files."""
         self.rows.append(row)
         self.write()
         if self._tensorboard:
@@ -58,7 +58,7 @@ class History:
         if self._writer is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 
-            # What an interrupted run logged after its last checkpoint is logged again.
+            # Purge what an interrupted run logged after its last checkpoint: it is logged again.
             self._writer = SummaryWriter(str(self.directory / TENSORBOARD), purge_step=row["epoch"])
         for name, value in row.items():
             if name != "epoch":
@@ -66,7 +66,7 @@ class History:
         self._writer.flush()
 
     def write(self) -> None:
-        """Bring the files in line with the rows."""
+        """Write all rows."""
         self.directory.write(HISTORY, as_csv(self.rows))
         lines = "".join(json.dumps(row) + "\n" for row in self.rows)
         self.directory.write(HISTORY_LINES, lines)
@@ -78,7 +78,7 @@ class History:
 
 
 def as_csv(rows: list[Row]) -> str:
-    """Rows with a heading; a column that some rows lack is empty there."""
+    """Rows as CSV with a header; missing values are empty."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

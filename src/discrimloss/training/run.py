@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from discrimloss.data.base import TaskData, datasets
+from discrimloss.data.base import TaskData
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import Verdicts
@@ -20,9 +20,10 @@ from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
 from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
-from discrimloss.training.evaluation import is_better, judge_scores, judge_verdicts, metric_name
+from discrimloss.training.evaluation import is_better, metric_name, score_metrics, verdict_metrics
 from discrimloss.training.interruption import StopRequest, stop_on_signals
-from discrimloss.training.labels import make_labels, truth_is_known
+from discrimloss.training.labels import hold_out, make_labels, truth_is_known
+from discrimloss.training.local_data import load_data
 from discrimloss.training.loop import (
     Observer,
     SilentObserver,
@@ -30,7 +31,6 @@ from discrimloss.training.loop import (
     TrainingLoop,
 )
 from discrimloss.training.methods.base import Method, Setting, methods
-from discrimloss.training.noisy_validation import hold_out
 from discrimloss.training.records import Row, versions
 from discrimloss.training.run_directory import (
     ENVIRONMENT,
@@ -61,7 +61,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that is known before the first step."""
+    """The data, the labels and the method of a run, before its first step."""
 
     task: TaskData
     labels: NoisyLabels
@@ -154,7 +154,7 @@ def build_accelerator(config: RunConfig) -> Accelerator:
     """The device, the precision and the processes of a run."""
     if config.device not in ("auto", "cpu"):
         _choose_device(config.device)
-    # Accelerate joins processes on CPUs only if it is told that CPUs are meant.
+    # Accelerate joins processes on CPUs only with `cpu=True`.
     has_other_device = getattr(torch, "accelerator", torch.cuda).is_available()
     is_cpu = config.device == "cpu" or (config.device == "auto" and not has_other_device)
     return Accelerator(cpu=is_cpu, mixed_precision=config.mixed_precision)
@@ -174,7 +174,14 @@ def _choose_device(name: str) -> None:
 def prepare_run(
     config: RunConfig, data: Path, process_index: int = 0, task: TaskData | None = None
 ) -> Prepared:
-    """Read the data unless it is at hand, make the labels noisy and build the method."""
+    """Make the labels noisy and build the method.
+
+    Args:
+        config: the settings of the run.
+        data: the data directory.
+        process_index: of this process, from 0.
+        task: the data; by default the dataset that the config names, read from `data`.
+    """
     task = load_data(config, data) if task is None else task
     if config.train_size is not None and config.train_size > len(task.train):
         raise OptionError(
@@ -191,17 +198,6 @@ def prepare_run(
     tokenize = getattr(method.networks[0], "tokenize", None)
     splits = Splits(train, task.test, task.validation, task.prepare, tokenize)
     return Prepared(task, labels, method, splits)
-
-
-def load_data(config: RunConfig, data: Path) -> TaskData:
-    """The dataset that the config names."""
-    try:
-        task: TaskData = datasets.get(config.data.name)(data, **config.data.options)
-    except OptionError:
-        raise
-    except ValueError as error:
-        raise OptionError(f"[data] cannot be used: {error}") from error
-    return task
 
 
 def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Method:
@@ -276,7 +272,7 @@ def _train(
 def _circumstances(
     request: RunRequest, prepared: Prepared, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """What a run is made with, known before its first step."""
+    """Seed, hyperparameters, versions and device of a run, known before its first step."""
     return {
         "seed": request.config.seed,
         "method_hyperparameters": prepared.method.hyperparameters(),
@@ -297,7 +293,7 @@ def summarize(
     scores: torch.Tensor | None,
     truth: NoisyLabels | None,
 ) -> dict[str, Any]:
-    """The figures of a run: the last epoch first, the best epoch second."""
+    """The metrics of a run: of the last epoch first, of the best epoch second."""
     is_regression = config.loss != "cross_entropy"
     metric = metric_name(is_regression)
     summary: dict[str, Any] = {
@@ -316,9 +312,9 @@ def summarize(
     if truth is not None:
         summary["noise_true"] = float(truth.is_wrong.double().mean())
     if verdicts is not None:
-        summary |= judge_verdicts(verdicts, truth)
+        summary |= verdict_metrics(verdicts, truth)
     if scores is not None:
-        summary |= judge_scores(scores, truth)
+        summary |= score_metrics(scores, truth)
     return summary
 
 

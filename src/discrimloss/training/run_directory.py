@@ -1,4 +1,4 @@
-"""The directory of a run: what it holds, and whether a new run may start in it."""
+"""The directory of a run: its files, and whether a new run may start in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FILES = (
 
 
 class RunDirectory:
-    """Where a run keeps what it makes. Every file is complete or not there."""
+    """The files of a run. Every file is complete or absent."""
 
     is_kept = True
     """Whether anything is written."""
@@ -105,9 +105,9 @@ class RunDirectory:
             )
 
     def clear(self) -> None:
-        """Remove what an earlier run left, and nothing else."""
-        # The summary first: without it, what is left no longer looks like a finished run. The
-        # config last: with it, what is left still looks like a run if this one is killed here.
+        """Remove the files of an earlier run, and nothing else."""
+        # The summary first, so that the rest does not look like a finished run. The config last, so
+        # that the rest still looks like a run if this process is killed here.
         for name in (SUMMARY, *(name for name in FILES if name != CONFIG), CONFIG):
             for suffix in ("", UNFINISHED, OLD):
                 path = self / (name + suffix)
@@ -117,13 +117,13 @@ class RunDirectory:
                     path.unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, all of it or nothing."""
+        """Write a file, completely or not at all."""
         with atomic_write(self / name) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
-    def write_config(self, table: dict[str, Any]) -> None:
+    def write_config(self, settings: dict[str, Any]) -> None:
         """Write the settings of the run."""
-        self.write(CONFIG, tomlkit.dumps(as_toml(table)))
+        self.write(CONFIG, tomlkit.dumps(as_toml(settings)))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -169,7 +169,7 @@ class NoDirectory(RunDirectory):
 def why_unusable(path: Path, option: str = "--out") -> str | None:
     """Why no directory can be made or written at `path`, in one sentence; None if it can.
 
-    `option` is where a person named it.
+    `option` is the option that named it.
     """
     nearest = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
     if not nearest.is_dir():
@@ -180,20 +180,24 @@ def why_unusable(path: Path, option: str = "--out") -> str | None:
 
 
 def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise an `OptionError` unless a run that is to be resumed has the settings now asked for."""
-    before, now = dict(flat(as_toml(saved))), dict(flat(as_toml(wanted)))
-    changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-    if changed:
-        told = ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
+    """Raise an `OptionError` unless a run is resumed with the settings it began with."""
+    if differences := changed_settings(saved, wanted):
         raise OptionError(
-            f"cannot resume with other settings ({told}): "
+            f"cannot resume with other settings ({differences}): "
             "give the same ones, or name another directory"
         )
 
 
-def flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings with the names of the tables they stand in: ``noise.rate``."""
-    for key, value in table.items():
+def changed_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """The first three differences: ``"noise.rate was 0.4, now 0.2"``; empty if there is none."""
+    before, now = dict(flat(as_toml(saved))), dict(flat(as_toml(wanted)))
+    changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    return ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted keys: ``noise.rate``."""
+    for key, value in settings.items():
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{key}.")
         else:
@@ -201,9 +205,9 @@ def flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def as_toml(value: Any) -> Any:
-    """Settings as TOML takes them: lists for tuples, tables last."""
+    """Settings as TOML takes them: lists for tuples, sections last."""
     if isinstance(value, dict):
-        # Plain values before tables: a table ends where the next one begins.
+        # Plain values before sections: a section ends where the next one begins.
         ordered = sorted(value.items(), key=lambda item: isinstance(item[1], dict))
         return {key: as_toml(entry) for key, entry in ordered}
     return [as_toml(entry) for entry in value] if isinstance(value, (list, tuple)) else value

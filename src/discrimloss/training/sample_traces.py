@@ -1,8 +1,8 @@
-"""What became of every sample from epoch to epoch: its loss, its weight, what was predicted.
+"""Traces: the loss, the weight and the prediction of every sample in every epoch.
 
-A file for each epoch, a column for each figure, at most six bytes a sample: enough to draw how
-losses and weights spread over a run, and too little to matter beside the data. Figures have three
-significant digits (bfloat16), whatever their size.
+There is a file for each epoch with a column for each value, at most six bytes a sample. That is
+enough to plot how losses and weights develop over a run, and little beside the data. Values have
+three significant digits (bfloat16).
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ Column = npt.NDArray[np.float32]
 
 
 class StepRecorder(Protocol):
-    """Someone who takes down what steps find of their samples; all of it is in the checkpoint."""
+    """Records losses and outputs of samples during a run. Its state is in the checkpoint."""
 
     def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
-        """A step is done."""
+        """Called after every step."""
 
     def share(self) -> None:
-        """Let every process know what the others took. All of them call it."""
+        """Exchange the records between processes. All processes call it."""
 
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
-        """An epoch is done. All processes call it."""
+        """Called at the end of every epoch, in all processes."""
 
     def record_final(self, index: Tensor, output: Tensor) -> None:
-        """The last epoch is done, and this is what the model makes of these samples now."""
+        """Called after the last epoch with the final outputs of some training samples."""
 
     def finish(self, method: Method) -> None:
-        """All were seen. The main process calls it, before the run counts as finished."""
+        """Called last, in the main process, before the run counts as finished."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the checkpoint keeps."""
+        """The state for the checkpoint."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state of a checkpoint."""
 
 
 class SampleTraces:
-    """Takes down an epoch as it goes, and writes it when it ends.
+    """Records every step of an epoch, and writes a file when the epoch ends.
 
-    A sample that an epoch never visits is NaN there; of several visits the last one counts.
+    A sample that an epoch does not visit is NaN there; of several visits the last one counts.
 
     Args:
         num_samples: of the training data.
         num_classes: None for a regression.
         directory: of the run; None keeps all epochs in memory.
-        device: where steps are made: taking them down makes no step wait.
+        device: of the training, so that recording does not synchronise with the host.
     """
 
     def __init__(
@@ -82,25 +82,25 @@ class SampleTraces:
         }
 
     def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
-        """What a step found of its samples."""
+        """Record the losses and predictions of a batch."""
         output = result.output
         predicted = output if self._is_regression else output.argmax(1)
         self._columns["loss"][index] = result.losses.float()
         self._columns["predicted"][index] = predicted.float()
 
     def share(self) -> None:
-        """Let every process know what the others took. All of them call it."""
+        """Exchange the records between processes. All processes call it."""
         processes = Processes()
         if processes.count == 1:
             return
         for column in self._columns.values():
             seen = processes.total((~column.isnan()).int())
             total = processes.total(column.nan_to_num())
-            # Who saw a sample twice, in two processes, is given the mean.
+            # A sample that two processes visited gets the mean.
             column.copy_(torch.where(seen > 0, total / seen.clamp(min=1), torch.nan))
 
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
-        """Write down the epoch, and start on the next."""
+        """Write the file of the epoch, and clear the columns for the next."""
         self.share()
         if is_main_process:
             self._write(epoch, method.sample_scores())
@@ -129,11 +129,11 @@ class SampleTraces:
             save_file(columns, unfinished)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was taken of the epoch at work."""
+        """The columns of the current epoch."""
         return {name: column.clone() for name, column in self._columns.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on in the middle of an epoch."""
+        """Restore the columns in the middle of an epoch."""
         for name, column in self._columns.items():
             column.copy_(state[name])
 
@@ -141,22 +141,22 @@ class SampleTraces:
         predicted = self._columns["predicted"]
         if self._is_regression:
             return predicted.bfloat16()
-        return predicted.nan_to_num().to(self._class_type)  # the loss says who was not seen
+        return predicted.nan_to_num().to(self._class_type)  # the loss is NaN for unseen samples
 
 
 @dataclass(frozen=True)
 class Traces:
-    """The traces of a run, as far as it is."""
+    """The traces of a run so far."""
 
     epochs: npt.NDArray[np.int64]
     """Shape (epochs,): which ones, from 1, in order."""
     loss: Column
     """Shape (epochs, samples); NaN where an epoch did not visit a sample."""
     weight: Column | None
-    """Shape (epochs, samples), at the end of each epoch: how much the method distrusts a sample,
-    for DiscrimLoss its ``delta``. None for a method without an opinion on samples."""
+    """Shape (epochs, samples), at the end of each epoch: the method's score of a sample, higher for
+    a less trusted label; for DiscrimLoss its ``delta``. None for a method without scores."""
     predicted: Column
-    """Shape (epochs, samples): the predicted class, or number, at the visit."""
+    """Shape (epochs, samples): the predicted class or regression value at the visit."""
 
 
 def read_traces(
@@ -166,8 +166,8 @@ def read_traces(
 
     Args:
         run: the directory of the run.
-        chosen: which samples, where not all of them are wanted.
-        last: how many epochs, counted from the last, where not all of them are wanted.
+        chosen: indices of the samples to read; by default all.
+        last: the number of epochs to read, counted from the last; by default all.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -194,7 +194,7 @@ def stack_traces(
 
     Args:
         epochs: number and columns, in order.
-        chosen: which samples, where not all of them are wanted.
+        chosen: indices of the samples to read; by default all.
     """
     wanted = slice(None) if chosen is None else torch.from_numpy(chosen)
     numbers, rows = [], []

@@ -1,7 +1,7 @@
-"""Seeds for the parts of a run, each derived from the run's one seed.
+"""Seeds for the purposes of a run, each derived from the seed of the run.
 
-What happens in an epoch follows from the seed and the epoch's number alone, so a resumed run needs
-no generator states for its order, its noise or its augmentation.
+Order, noise and augmentation of an epoch follow from the seed and the number of the epoch alone, so
+a resumed run needs no generator states for them.
 """
 
 from __future__ import annotations

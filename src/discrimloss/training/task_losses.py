@@ -1,4 +1,4 @@
-"""The losses that methods build on, unreduced: one number per sample."""
+"""Unreduced task losses: one value per sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search found, and what an oracle with clean labels says of it."""
+"""The result of a search, compared with an oracle that sees clean labels."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from discrimloss.tuning.study import AS_IT_IS, SETTINGS, SURPLUS, TEST, WHY, bes
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trials of a study, and those among them that matter."""
+    """The trials of a study, the best one and those to compare it with."""
 
     is_regression: bool
     trials: tuple[FrozenTrial, ...]
-    """All that began, in their order."""
+    """All trials that began, in order."""
     best: FrozenTrial
-    """By the noisy validation labels: the one to take."""
+    """The best one by the noisy validation labels."""
     as_it_is: FrozenTrial | None
-    """The recipe with its own values, if it came to its end."""
+    """The trial of the recipe's own values, if it is complete."""
     oracle: FrozenTrial | None
-    """The one with the best test figure, which nobody may choose; None without test data."""
+    """The trial with the best test metric, for comparison only; None without test data."""
     rank_correlation: float | None
-    """Spearman's, of noisy validation and test over all complete trials. 1 is the same order."""
+    """Spearman's, between noisy validation and test metric over all complete trials."""
 
     @property
     def metric(self) -> str:
@@ -37,25 +37,25 @@ class Outcome:
 
     @property
     def complete(self) -> list[FrozenTrial]:
-        """Those that came to their end."""
+        """The complete trials."""
         return [t for t in self.trials if t.state == TrialState.COMPLETE]
 
     def validation(self, score: float | None) -> float:
-        """A score as the metric that it is of: errors are maximised with a minus."""
+        """The metric of a score. The score of an error is its negative."""
         assert score is not None
         return -score if self.is_regression else score
 
     def best_settings(self) -> dict[str, Any]:
-        """What the best trial set."""
+        """The settings of the best trial."""
         found: dict[str, Any] = self.best.user_attrs[SETTINGS]
         return found
 
 
 def outcome_of(study: Study, is_regression: bool) -> Outcome:
-    """Look at what a study has found.
+    """The outcome of a study.
 
     Raises:
-        DiscrimLossError: no trial came to its end.
+        DiscrimLossError: no trial is complete.
     """
     trials = [t for t in study.get_trials() if SURPLUS not in t.user_attrs]
     complete = [t for t in trials if t.state == TrialState.COMPLETE]
@@ -66,9 +66,9 @@ def outcome_of(study: Study, is_regression: bool) -> Outcome:
             f"none of {len(trials)} trials came to its end"
             f"{f' (the last: {reasons[-1]})' if reasons else ''}: search another range"
         )
-    judged = [t for t in complete if TEST in t.user_attrs]
+    tested = [t for t in complete if TEST in t.user_attrs]
     sign = -1.0 if is_regression else 1.0
-    oracle = max(judged, key=lambda t: (sign * t.user_attrs[TEST], -t.number), default=None)
+    oracle = max(tested, key=lambda t: (sign * t.user_attrs[TEST], -t.number), default=None)
     return Outcome(
         is_regression,
         tuple(trials),
@@ -76,7 +76,7 @@ def outcome_of(study: Study, is_regression: bool) -> Outcome:
         next((t for t in complete if t.user_attrs.get(AS_IT_IS)), None),
         oracle,
         rank_correlation(
-            [float(t.value or 0.0) for t in judged], [sign * t.user_attrs[TEST] for t in judged]
+            [float(t.value or 0.0) for t in tested], [sign * t.user_attrs[TEST] for t in tested]
         ),
     )
 

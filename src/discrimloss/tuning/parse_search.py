@@ -1,4 +1,4 @@
-"""What to search, as a person types it: `method`, `optimizer`, `all`, or `KEY=LOW:HIGH:log`."""
+"""Parses `--search`: `method`, `optimizer`, `all`, or a range `KEY=LOW:HIGH:log`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,16 @@ NAMED = ("method", "optimizer", "all")
 def parse_search(
     config: RunConfig, wanted: Sequence[str], settings: Sequence[str] = ()
 ) -> SearchSpace:
-    """The search space that some words ask for.
+    """The search space of some ``--search`` options.
 
     Args:
         config: the recipe with its settings.
-        wanted: names of spaces, and ranges or choices for single keys; the latter outrank the
-            former. Without any: the method's own hyperparameters if it is DiscrimLoss, else the
-            optimizer's.
-        settings: what the person set. It stays as it is.
+        wanted: names of spaces, and ranges or choices for single keys, which override those of
+            the spaces. By default the hyperparameters of DiscrimLoss, or else the optimizer's.
+        settings: ``key=value`` settings of the user, which are not searched.
 
     Raises:
-        OptionError: one sentence on what cannot be searched.
+        OptionError: something cannot be searched.
     """
     names = [word for word in wanted if "=" not in word]
     for name in names:
@@ -86,7 +85,7 @@ def _parse_one(config: RunConfig, key: str, text: str) -> Searched:
 
 
 def _require_searchable(key: str) -> None:
-    """What a trial is judged on must not change from trial to trial, or it would be judged best."""
+    """Refuse keys that change what trials are compared by, such as the data."""
     section, _, name = key.partition(".")
     is_in_section = bool(name) and section in ("optimizer", "schedule", "options", "model")
     if key == "batch_size" or (is_in_section and key != "model.name"):
@@ -100,7 +99,7 @@ def _require_searchable(key: str) -> None:
 def _parse_range(config: RunConfig, key: str, text: str) -> Range:
     low_text, _, rest = text.partition(":")
     high_text, colon, scale = rest.partition(":")
-    low, high = (_value_of(key, part) for part in (low_text, high_text))
+    low, high = (_value_of(key, end) for end in (low_text, high_text))
     is_number = all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in (low, high))
     if not is_number or (colon and scale != "log"):
         raise OptionError(f"--search {key}={text}: write {key}=LOW:HIGH or {key}=LOW:HIGH:log")
@@ -115,7 +114,7 @@ def _parse_range(config: RunConfig, key: str, text: str) -> Range:
 
 
 def _parse_choice(key: str, text: str) -> Choice:
-    values = tuple(_value_of(key, part) for part in text.split(","))
+    values = tuple(_value_of(key, word) for word in text.split(","))
     if len(set(values)) < 2:
         raise OptionError(
             f"--search {key}={text}: give at least two values, {key}=A,B, or a range, "
@@ -132,7 +131,7 @@ def _value_of(key: str, text: str) -> Any:
 
 
 def _is_whole(config: RunConfig, key: str, example: float) -> bool:
-    """Whether a setting takes whole numbers only. One that takes no numbers is refused."""
+    """Whether a setting takes whole numbers only. A setting without numbers is refused."""
     section, _, name = key.partition(".")
     types: dict[str, Any] = {}
     if section in ("optimizer", "schedule"):

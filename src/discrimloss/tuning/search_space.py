@@ -24,31 +24,31 @@ OWN_SPACE = ("discrimloss", "superloss_discrimloss")
 """Methods whose own hyperparameters are searched by default: those of the paper."""
 
 MOST_COMBINATIONS = 10_000
-"""More need not be listed: hardly any is drawn twice."""
+"""Of a larger space hardly any combination is drawn twice."""
 
 Value = float | int | str | bool
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both among them."""
+    """Numbers from `low` to `high`, inclusive."""
 
     low: float
     high: float
     log: bool = False
-    """Whether the numbers are as likely between 0.1 and 1 as between 1 and 10."""
+    """Whether numbers are uniform on a log scale."""
     whole: bool = False
     zero_below: float = 0.0
-    """What is drawn below it means 0, which no logarithm reaches."""
+    """A draw below it means 0, which a log scale cannot reach."""
 
     def draw(self, trial: Any, key: str) -> Value:
-        """Let an Optuna trial suggest a value."""
+        """The value that an Optuna trial suggests."""
         if self.whole:
             return int(trial.suggest_int(key, int(self.low), int(self.high), log=self.log))
         return self._meant(trial.suggest_float(key, self.low, self.high, log=self.log))
 
     def drawn_as(self, value: Any) -> Value | None:
-        """What would have to be drawn for this value; None if it is not in the range."""
+        """The draw that gives this value; None if it is not in the range."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         if value == 0 and self.zero_below > 0.0:
@@ -58,7 +58,7 @@ class Range:
         return int(value) if self.whole else float(value)
 
     def _meant(self, drawn: float) -> float:
-        # Four digits: what stands in the recipe at the end is what was tried.
+        # Four digits, so that the recipe shows exactly the value that was tried.
         return 0.0 if drawn < self.zero_below else rounded(drawn)
 
     def __str__(self) -> str:
@@ -74,12 +74,12 @@ class Choice:
     values: tuple[Value, ...]
 
     def draw(self, trial: Any, key: str) -> Value:
-        """Let an Optuna trial suggest a value."""
+        """The value that an Optuna trial suggests."""
         value: Value = trial.suggest_categorical(key, self.values)
         return value
 
     def drawn_as(self, value: Any) -> Value | None:
-        """What would have to be drawn for this value; None if it is not one of them."""
+        """The draw that gives this value; None if it is not a choice."""
         return next((own for own in self.values if own == value), None)
 
     def __str__(self) -> str:
@@ -98,8 +98,8 @@ def rounded(value: float) -> float:
 def method_space(config: RunConfig) -> SearchSpace:
     """The paper's hyperparameters, in ranges that follow from the number of epochs.
 
-    They hold the rows of the paper's appendix, seen as shares of its runs, and the recipe's own
-    values wherever those are.
+    The ranges include the rows of the paper's appendix, scaled to the number of epochs, and the
+    values of the recipe.
 
     Raises:
         OptionError: the method has no such hyperparameters.
@@ -142,21 +142,21 @@ def optimizer_space(config: RunConfig) -> SearchSpace:
 
 
 def _around(low: float, high: float, own: float, *, log: bool = True) -> Range:
-    """A range that holds the recipe's own value, if a logarithm can reach it."""
+    """A range that includes the value of the recipe, if it is on the scale."""
     if own > 0.0 or not log:
         low, high = min(low, own), max(high, own)
     return Range(rounded(low), rounded(high), log=log)
 
 
 def _with_zero(smallest: float, high: float, own: float) -> Range:
-    """A range on a log scale, a part of which stands for 0."""
+    """A range on a log scale whose lowest tenth stands for 0."""
     if own > 0.0:
         smallest, high = min(smallest, own), max(high, own)
     return Range(rounded(smallest / 10), rounded(high), log=True, zero_below=rounded(smallest))
 
 
 def own_hyperparameters(config: RunConfig) -> Hyperparameters:
-    """Those that a run of DiscrimLoss has if nothing is searched."""
+    """The hyperparameters of a run of DiscrimLoss without a search."""
     variant = config.options.get("variant", "paper")
     names = Hyperparameters.__dataclass_fields__
     given = {name: value for name, value in config.options.items() if name in names}
@@ -167,7 +167,7 @@ def own_hyperparameters(config: RunConfig) -> Hyperparameters:
 
 
 def combinations(space: SearchSpace) -> list[dict[str, Value]]:
-    """All there are to try; none where something is drawn from a range, or there are very many."""
+    """All combinations of a finite space; empty with a range, or with very many."""
     choices = [searched.values for searched in space.values() if isinstance(searched, Choice)]
     if len(choices) < len(space) or math.prod(map(len, choices)) > MOST_COMBINATIONS:
         return []
@@ -175,12 +175,12 @@ def combinations(space: SearchSpace) -> list[dict[str, Value]]:
 
 
 def own_values(config: RunConfig, space: SearchSpace) -> dict[str, Value]:
-    """What would have to be drawn for the recipe as it is, as far as the space holds it."""
-    table = config.as_dict()
+    """The draws that give the recipe as it is, as far as the space includes it."""
+    settings = config.as_dict()
     defaults = vars(own_hyperparameters(config)) if config.method in OWN_SPACE else {}
     found: dict[str, Value] = {}
     for key, searched in space.items():
-        value = look_up(table, key)
+        value = look_up(settings, key)
         if key == LOWEST_WEIGHT:
             value = defaults["weight_range"][0]
         elif value is None and key.startswith("options."):
@@ -195,7 +195,7 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     """The config with some settings changed.
 
     Raises:
-        OptionError: a key or a value that there cannot be.
+        OptionError: an unknown key or a wrong value.
     """
     settings = config.as_dict()
     for key, value in values.items():

@@ -1,4 +1,4 @@
-"""The database that workers share, and sentences for what can be wrong with it."""
+"""The database that workers share, and the error messages for it."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ SQLITE_PATIENCE = 60.0
 ATTEMPTS = 8
 """To open a new database that several workers open at once."""
 MOST_REPETITIONS = 3
-"""How often the trial of a worker that died is begun again: some trials may be what kills them."""
+"""How often the trial of a dead worker is repeated: the trial itself may kill workers."""
 DRIVER_PACKAGES = {
     "psycopg": "'psycopg[binary]'",
     "psycopg2": "psycopg2-binary",
     "MySQLdb": "mysqlclient",
     "mysql": "mysql-connector-python",
 }
-"""What to install for a module, where the two differ in name, or a compiler would be needed."""
+"""The package to install for a module, where the names differ or a compiler would be needed."""
 
 
 @contextmanager
 def experimental_is_fine() -> Iterator[None]:
-    """Optuna calls its signs of life experimental, and has for five years."""
+    """Ignore the warnings that heartbeats of Optuna are experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         yield
 
 
 def open_storage(url: str, lost_after: int) -> RDBStorage:
-    """Connect to a database, and make its tables if it has none.
+    """Connect to a database, and create its tables if it has none.
 
     Raises:
-        DiscrimLossError: what is wrong with the URL, the driver or the database.
+        DiscrimLossError: the URL is wrong, the driver is missing, or the database fails.
     """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command says what there is to say
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # the command reports errors itself
     address = _address(url)
     options: dict[str, Any] = {}
     if address.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": SQLITE_PATIENCE}
     else:
-        options["pool_pre_ping"] = True  # servers close connections that rest for an hour
+        options["pool_pre_ping"] = True  # servers close connections that are idle for an hour
     try:
         with storage_errors(url), experimental_is_fine():
             return _connect(url, options, lost_after)
@@ -74,7 +74,7 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS),
             )
         except sqlalchemy.exc.DBAPIError as error:
-            # Another worker makes the same tables at this moment: it will soon have made them.
+            # Another worker creates the same tables at this moment: try again.
             is_race = isinstance(error, sqlalchemy.exc.IntegrityError) or "exists" in str(
                 error.orig
             )
@@ -86,7 +86,7 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
 
 @contextmanager
 def storage_errors(url: str) -> Iterator[None]:
-    """Turn what a database complains of into one sentence."""
+    """Turn the errors of a database into one sentence."""
     try:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
@@ -129,7 +129,7 @@ def _address(url: str) -> URL:
             "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
         ) from error
     except ImportError:
-        return make_url(url)  # the driver is missing, which connecting tells
+        return make_url(url)  # the driver is missing: connecting reports it
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
         raise DiscrimLossError("--storage sqlite:// keeps nothing: name a file, sqlite:///FILE")
     return address

@@ -1,4 +1,4 @@
-"""The study that workers share: made once, joined by all who search the same, counted exactly."""
+"""The study that workers share: created once, joined by workers with equal settings."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from discrimloss.errors import DiscrimLossError
-from discrimloss.training.run_directory import flat
+from discrimloss.training.run_directory import changed_settings
 from discrimloss.training.seeds import derived_seed
 from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.search_space import combinations, own_values
 from discrimloss.tuning.storage import experimental_is_fine, open_storage, shown, storage_errors
 
 SETTINGS = "settings"
-"""Of a study: what its workers agree on. Of a trial: what was set in it."""
+"""Attribute of a study: the settings its workers share. Of a trial: its own settings."""
 AS_IT_IS = "recipe as it is"
 SURPLUS = "surplus"
 WHY = "why"
 TEST = "test"
-"""The oracle's figure of a trial."""
+"""The test metric of a trial, for the oracle."""
 SECONDS_TO_SETTLE = 10.0
-"""For the one who made a study to write down its settings."""
+"""How long to wait for the creator of a study to write its settings."""
 WORKER = "worker"
 SETTLED = (TrialState.COMPLETE, TrialState.PRUNED)
 OPEN = (TrialState.RUNNING, TrialState.WAITING)
@@ -40,9 +40,9 @@ COUNTED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 
 
 def open_study(request: TuneRequest) -> Study:
-    """Make a study, or join one that searches the same.
+    """Create a study, or join one with equal settings.
 
-    Its first trial is the recipe as it is: whatever is found can be compared with it.
+    Its first trial is the recipe as it is, for comparison.
 
     Raises:
         DiscrimLossError: the storage cannot be used, or the study there is another one.
@@ -53,7 +53,7 @@ def open_study(request: TuneRequest) -> Study:
         "study_name": request.study,
         "storage": storage,
         "sampler": NumberedDraws(request.config.seed, combinations(request.space)),
-        # The first half of a run says little about DiscrimLoss, which changes its mind in it.
+        # The first half of a run says little about DiscrimLoss, which switches stages in it.
         "pruner": MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 2)),
     }
     with storage_errors(request.storage):
@@ -65,7 +65,7 @@ def open_study(request: TuneRequest) -> Study:
         else:
             own = own_values(request.config, request.space)
             study.enqueue_trial(own, user_attrs={AS_IT_IS: len(own) == len(request.space)})
-            study.set_user_attr(SETTINGS, request.settings())  # last: now others may join
+            study.set_user_attr(SETTINGS, request.settings())  # last: from now on others may join
     return study
 
 
@@ -79,30 +79,27 @@ def _require_same_settings(study: Study, request: TuneRequest) -> None:
                 "`discrimloss tune`, or was killed as it began: name another with --study"
             )
         time.sleep(0.1)
-    before, now = dict(flat(saved)), dict(flat(wanted))
-    changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-    if changed:
-        told = ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
+    if differences := changed_settings(saved, wanted):
         raise DiscrimLossError(
             f"study {request.study!r} in {shown(request.storage)} searches something else "
-            f"({told}): give the same settings, or name another with --study"
+            f"({differences}): give the same settings, or name another with --study"
         )
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a study is."""
+    """The numbers of trials of a study, and the best one."""
 
     complete: int
     pruned: int
     failed: int
-    """Interrupted, or of workers that died. Each is made up for by another trial."""
+    """Interrupted, or of workers that died. Each is replaced by another trial."""
     running: int
     best: FrozenTrial | None
 
     @property
     def settled(self) -> int:
-        """Trials that came to an end, which are the ones that count."""
+        """Number of complete and pruned trials, which count towards the requested number."""
         return self.complete + self.pruned
 
 
@@ -128,21 +125,20 @@ def best_of(complete: list[FrozenTrial]) -> FrozenTrial | None:
 def is_surplus(study: Study, number: int, trials: int) -> bool:
     """Whether a trial that has just begun is one too many.
 
-    Several workers may see room for one more trial at once. Numbers are given one by one, so the
-    lower ones have it.
+    Several workers may begin the last trial at once. The one with the lowest number counts.
     """
     others = study.get_trials(deepcopy=False, states=(*SETTLED, *OPEN))
     return sum(other.number < number for other in others) >= trials
 
 
 def give_up_lost_trials(study: Study) -> None:
-    """Count the trials of dead workers as failed, and put them up to be begun again."""
+    """Mark the trials of dead workers as failed, and enqueue them again."""
     with experimental_is_fine():
         optuna.storages.fail_stale_trials(study)
 
 
 def begin_again(study: Study, number: int) -> None:
-    """Put the values of a trial that was interrupted up to be tried again."""
+    """Enqueue the values of an interrupted trial again."""
     trial = next(t for t in study.get_trials(deepcopy=False) if t.number == number)
     study.add_trial(
         optuna.create_trial(
@@ -156,16 +152,16 @@ def begin_again(study: Study, number: int) -> None:
 
 
 class NumberedDraws(BaseSampler):
-    """TPE with a generator of its own for each trial.
+    """TPE whose draws follow from the number of the trial.
 
-    Workers that start together, or a search that is stopped and goes on, would otherwise draw the
-    same values again. A search by one worker is the same with and without interruptions.
+    Otherwise workers that start together, and a search that continues, would draw the same values
+    again. A search by one worker is the same with and without interruptions.
 
-    Where there are only so many combinations, none is tried twice as long as there is another.
+    In a finite space no combination is tried twice as long as there is an untried one.
 
     Args:
         seed: of the search.
-        combinations: all there are; none if a value is drawn from a range.
+        combinations: all of a finite space; empty if a value is drawn from a range.
     """
 
     def __init__(self, seed: int, combinations: Sequence[dict[str, Any]] = ()) -> None:
@@ -177,7 +173,7 @@ class NumberedDraws(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """What is drawn together: all that every finished trial has."""
+        """The parameters that are drawn together: those of every finished trial."""
         if self.combinations:
             return {
                 key: CategoricalDistribution(_distinct(one[key] for one in self.combinations))
@@ -209,7 +205,7 @@ class NumberedDraws(BaseSampler):
         if self._current is None or self._number != trial.number:
             seed = self._seed_of(trial)
             with experimental_is_fine():
-                # Workers do not see each other's results, but that they are at work.
+                # The liar spreads the draws of workers that run at the same time.
                 self._current = TPESampler(seed=seed, multivariate=True, constant_liar=True)
             self._number = trial.number
         return self._current

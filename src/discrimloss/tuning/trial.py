@@ -1,4 +1,4 @@
-"""One trial: a training run with some settings, watched and stopped early if it is poor."""
+"""A trial: a training run with drawn settings, which is pruned if others are better."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
     """Train with the values that the trial suggests; returns its score.
 
     Raises:
-        TrialPruned: others were better at this epoch, or the loss is no number any more.
-        KeyboardInterrupt: someone wants all of it to stop; Optuna notes that the trial failed.
+        TrialPruned: other trials were better at this epoch, or the loss is not finite.
+        KeyboardInterrupt: the user stopped the search; Optuna marks the trial as failed.
     """
     values = {key: searched.draw(trial, key) for key, searched in request.space.items()}
     trial.set_user_attr(SETTINGS, values)
@@ -47,7 +47,7 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
 
 
 def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> list[Row]:
-    """Only the epochs of a run: nobody asks for verdicts, which take longer than small runs."""
+    """The epochs of a run without verdicts, which take longer than small runs."""
     if config.threads > 0:
         torch.set_num_threads(config.threads)
     accelerator = build_accelerator(config)
@@ -60,7 +60,7 @@ def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> 
 
 
 class _Watcher:
-    """Tells Optuna of every epoch, and stops the run where it is not worth going on."""
+    """Reports every epoch to Optuna, and stops the run where Optuna prunes the trial."""
 
     def __init__(self, trial: Trial, epochs: int, is_regression: bool) -> None:
         self.trial = trial
@@ -68,10 +68,10 @@ class _Watcher:
         self.is_regression = is_regression
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
-        """Nothing: an epoch is soon enough."""
+        """Do nothing: scores are reported once an epoch."""
 
     def on_epoch(self, row: Row) -> None:
-        """Report the score on the noisy labels. The test score is noted and not looked at."""
+        """Report the score on the noisy labels. The test metric is stored and not used."""
         score, epoch = epoch_score(row, self.is_regression), int(row["epoch"])
         if not math.isfinite(score):
             self.trial.set_user_attr(WHY, f"the validation score of epoch {epoch} is {score}")

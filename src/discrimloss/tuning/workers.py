@@ -1,8 +1,7 @@
-"""Who runs the trials: this process, several on this machine, or any number on many."""
+"""Workers run the trials of a study: this process, several on this machine, or many machines."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,8 +16,9 @@ from optuna.study import Study
 
 from discrimloss.data.base import TaskData
 from discrimloss.errors import DiscrimLossError
+from discrimloss.training.grid import process_context, stop_with_parent
 from discrimloss.training.interruption import Interrupted, stop_on_signals
-from discrimloss.training.run import load_data
+from discrimloss.training.local_data import load_data
 from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.storage import storage_errors
 from discrimloss.tuning.study import (
@@ -41,28 +41,27 @@ IMPORTED_ONCE = (
     "sqlalchemy.orm",
     "torch._dynamo",
 )
-"""What each worker would import for itself, seconds each, at its first trial. It is no mistake if
-one of them is not there."""
+"""Modules that every worker needs and that take seconds to import. Missing ones are left out."""
 Watch = Callable[[Standing], None]
 
 
 class _SurplusError(DiscrimLossError):
-    """Another worker has begun the last trial that was wanted."""
+    """Another worker has begun the last trial of the study."""
 
 
 def work(
     request: TuneRequest, watch: Watch = lambda _: None, *, task: TaskData | None = None
 ) -> Study:
-    """Run trials until the study has as many as are wanted, those of other workers among them.
+    """Run trials until the study has as many as requested, including those of other workers.
 
     Args:
         request: the search.
-        watch: is told how far the study is, before and after every trial.
-        task: the data, where it is at hand.
+        watch: is called with the standing of the study before and after every trial.
+        task: the data; by default the dataset of the recipe.
 
     Raises:
-        DiscrimLossError: the storage cannot be used, or the study there is another one.
-        KeyboardInterrupt: someone stopped it. The study goes on with the same request.
+        DiscrimLossError: the storage cannot be used, or its study is another one.
+        KeyboardInterrupt: the user stopped it. The same request continues the study.
     """
     with storage_errors(request.storage):
         study = open_study(request)
@@ -70,10 +69,10 @@ def work(
         while True:
             now = standing(study)
             watch(now)
-            if now.settled >= request.trials or _is_orphan():
+            if now.settled >= request.trials:
                 return study
             if now.settled + now.running >= request.trials:
-                time.sleep(POLL_SECONDS)  # others are at the rest, unless they died
+                time.sleep(POLL_SECONDS)  # other workers run the rest, unless they died
                 give_up_lost_trials(study)
                 continue
             _run_one(study, request, task)
@@ -102,32 +101,26 @@ def _run_one(study: Study, request: TuneRequest, task: TaskData) -> None:
             begin_again(study, number)
         raise
     except ValueError:
-        # This machine slept so long that others took it for dead; the trial is theirs now.
+        # This machine slept so long that other workers took over the trial.
         if not was_given_away:
             raise
-
-
-def _is_orphan() -> bool:
-    """Whether this worker was started by a command that was killed."""
-    parent = multiprocessing.parent_process()
-    return parent is not None and not parent.is_alive()
 
 
 def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None) -> Study:
     """Run trials in several processes on this machine; returns when the study is done.
 
     Raises:
-        DiscrimLossError: all workers ended, and trials are missing; or what the first of them said.
-        Interrupted: someone stopped it, and the workers with it.
+        DiscrimLossError: the first error of a worker; or all workers ended and trials are missing.
+        Interrupted: the user stopped it, and the workers with it.
     """
     study = open_study(request)
-    context = _process_context()
-    complaints = context.SimpleQueue()
+    context = process_context(IMPORTED_ONCE)
+    errors = context.SimpleQueue()
     shared = request
-    if request.config.threads == 0:  # as many threads as there are cores, not times the workers
+    if request.config.threads == 0:  # as many threads as there are cores, over all workers
         threads = max(1, (os.cpu_count() or 1) // jobs)
         shared = replace(request, config=replace(request.config, threads=threads))
-    processes = [context.Process(target=_worker, args=(shared, complaints)) for _ in range(jobs)]
+    processes = [context.Process(target=_worker, args=(shared, errors)) for _ in range(jobs)]
     with stop_on_signals():
         try:
             for process in processes:
@@ -139,15 +132,15 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
         finally:
             for process in processes:
                 if process.is_alive():
-                    process.terminate()  # stops after its step, and notes that the trial failed
+                    process.terminate()  # it stops after its step, and its trial is begun again
             for process in processes:
                 if process.pid is not None:
                     process.join()
     now = standing(study)
     watch(now)
     if now.settled < request.trials:
-        if not complaints.empty():
-            raise DiscrimLossError(complaints.get())
+        if not errors.empty():
+            raise DiscrimLossError(errors.get())
         raise DiscrimLossError(
             f"all workers were killed, {request.trials - now.settled} of {request.trials} trials "
             "are missing: the same command goes on"
@@ -155,21 +148,13 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
     return study
 
 
-def _process_context() -> Any:
-    """Processes that import everything once, and are safe beside the threads of torch."""
-    methods = multiprocessing.get_all_start_methods()
-    context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        context.set_forkserver_preload(list(IMPORTED_ONCE))
-    return context
-
-
-def _worker(request: TuneRequest, complaints: Any) -> None:
+def _worker(request: TuneRequest, errors: Any) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_with_parent()
     try:
         work(request)
     except DiscrimLossError as error:
-        complaints.put(str(error))
+        errors.put(str(error))
         sys.exit(2)
     except (KeyboardInterrupt, Interrupted):
         sys.exit(130)

@@ -14,7 +14,7 @@ from discrimloss.auditing.report.contents import (
     ReportRun,
     View,
     choose_gallery,
-    number_text,
+    format_number,
 )
 from discrimloss.auditing.report.page import render, safe_json, write_report
 from discrimloss.auditing.report.thumbnails import SIDE, thumbnail
@@ -187,4 +187,4 @@ def test_views_are_cut_down_to_a_bounded_size() -> None:
     ("value", "text"), [(0.03124, "0.0312"), (4963.2, "4,963"), (12.34, "12.3"), (1e12, "1e+12")]
 )
 def test_numbers_as_people_read_them(value: float, text: str) -> None:
-    assert number_text(value) == text
+    assert format_number(value) == text

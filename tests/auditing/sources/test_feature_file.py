@@ -224,7 +224,7 @@ BAD: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
     ({"x": np.array(["a"] * 12), "y": LABELS}, {}, "no features: give numbers"),
     ({"a": FEATURES, "b": FEATURES, "y": LABELS}, {}, "cannot tell which array"),
     ({"x": FEATURES, "y": LABELS.astype(object)}, {}, "never unpickled"),
-    ({"x": FEATURES, "y": LABELS, "n": LABELS}, {"id": "n"}, "two samples are called '0'"),
+    ({"x": FEATURES, "y": LABELS, "n": LABELS}, {"id": "n"}, "two samples have the id '0'"),
 ]
 
 

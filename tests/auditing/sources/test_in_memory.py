@@ -9,6 +9,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from scipy import sparse
@@ -16,7 +17,7 @@ from tiny_images import COLOURS, picture, png, write_colours
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from discrimloss.auditing.sources.base import AuditSource, Corrections, SourceError, SourceOptions
-from discrimloss.auditing.sources.open_source import open_data
+from discrimloss.auditing.sources.open_source import in_python, open_data
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(12, 4)).astype(np.float32)
@@ -67,6 +68,13 @@ def test_a_frame_is_a_table() -> None:
     assert task.train.inputs.rows(torch.arange(11)).isfinite().all()
     assert task.input_shape == (2,)  # size, and which of two colours
     assert [name for name, _ in source.view(0).fields] == ["size", "colour"]
+
+
+def test_columns_may_have_numbers_as_names() -> None:
+    data = pandas.DataFrame({0: FEATURES[:, 0], 1: FEATURES[:, 1], 2: NAMES})
+    source = open_data(data, SourceOptions(label=2))  # type: ignore[arg-type]
+    assert (names(source), source.task().input_shape) == (NAMES.tolist(), (2,))
+    assert source.corrected(Corrections({0: "cow"}))[2].tolist() == ["cow", *NAMES[1:]]
 
 
 def test_the_index_names_the_samples() -> None:
@@ -178,7 +186,7 @@ def test_a_frame_goes_to_the_file_that_is_named(tmp_path: Path, suffix: str) -> 
         (frame(), {}, "label=: it has size, colour, text, kind"),
         (frame(), {"label": "kin"}, r"the DataFrame has no column 'kin' \(label=\): did you mean"),
         (frame(), {"label": "kind", "text": "txt"}, r"'txt' \(text=\): did you mean 'text'"),
-        (frame(), {"label": "kind", "id": "colour"}, "same name 'red'"),
+        (frame(), {"label": "kind", "id": "colour"}, "same id 'red'"),
         (frame().iloc[:0], {"label": "kind"}, "the DataFrame holds no rows"),
         (frame().assign(kind=None), {"label": "kind"}, "all 12 labels are missing"),
         (frame().assign(kind="x"), {"label": "kind"}, "all labels are 'x'"),
@@ -209,8 +217,9 @@ def test_frames_that_cannot_be_audited(data: Any, options: Any, sentence: str) -
         list(FEATURES),
         list(torch.from_numpy(FEATURES)),
         sparse.csr_matrix(FEATURES),
+        FEATURES.astype(object),
     ],
-    ids=["array", "tensor", "lists", "rows", "tensors", "sparse"],
+    ids=["array", "tensor", "lists", "rows", "tensors", "sparse", "objects"],
 )
 def test_features_of_any_container(inputs: Any) -> None:
     source = opened((inputs, LABELS))
@@ -297,6 +306,15 @@ def test_arrays_of_images(shape: tuple[int, ...], scale: str) -> None:
     assert np.array_equal(kept, inputs[1:])
 
 
+def test_an_image_with_nan_is_left_out_and_does_not_set_the_scale() -> None:
+    images = RNG.random((12, 3, 16, 16))
+    expected = opened((images, LABELS)).task().train.inputs.rows(torch.arange(12))
+    images[0, 0, 0, 0], images[1, 0, 0, 0] = np.nan, np.inf
+    source = opened((images, LABELS))
+    assert [one.id for one in source.left_out] == ["0", "1"]
+    assert torch.equal(source.task().train.inputs.rows(torch.arange(10)), expected[2:])
+
+
 def test_a_list_of_images() -> None:
     images = [picture(COLOURS[name]) for name in ("red", "blue") * 3]
     labels = ["red", "blue"] * 3
@@ -378,6 +396,8 @@ RAGGED = [[1.0, 2.0], [1.0]] * 6
         ((FEATURES, LABELS, TEXTS), {}, "a tuple of 3: give a pair"),
         (FEATURES, {}, "cannot audit a ndarray: give a pandas DataFrame, a pair"),
         ({"x": FEATURES}, {}, "cannot audit a dict"),
+        (TEXTS, {}, "cannot audit a list"),
+        (pyarrow.table({"x": [1]}), {}, r"give its DataFrame, \.to_pandas\(\)"),
         (3, {}, "cannot audit a int"),
         ("nowhere.csv", {}, "there is no file or folder .*nowhere.csv"),
     ],
@@ -437,6 +457,8 @@ def test_a_selection_of_a_dataset_keeps_its_order(tmp_path: Path) -> None:
     assert corrected["text"][:] == [TEXTS[row] for row in (3, 7, 1, 0, 2)]
     path = source.save_corrected(Corrections({0: "cow"}), tmp_path / "saved")
     assert datasets.load_from_disk(path)["label"][0] == "cow"
+    with pytest.raises(SourceError, match="saved to a folder"):
+        source.save_corrected(Corrections(), tmp_path / "saved.csv")
 
 
 def test_images_and_splits_of_a_dataset_in_memory() -> None:
@@ -540,6 +562,21 @@ class Stream(IterableDataset[Any]):
 def test_datasets_that_cannot_be_audited(data: Any, options: Any, sentence: str) -> None:
     with pytest.raises(SourceError, match=sentence):
         opened(data, **options)
+
+
+def test_a_list_of_items_is_a_dataset() -> None:
+    source = opened(list(zip(TEXTS, NAMES.tolist(), strict=True)))
+    assert (source.kind, names(source)) == ("text", NAMES.tolist())
+
+
+def test_sentences_name_arguments_of_python() -> None:
+    for sentence, expected in (
+        ("pass --text 'a--b' or --image", "pass text='a--b' or image="),
+        ("the labels, --label COLUMN: a", "the labels, label=: a"),
+        ("no column 'x--label' (--id)", "no column 'x--label' (id=)"),
+        ("--no-regression makes", "regression=False makes"),
+    ):
+        assert in_python(sentence) == expected
 
 
 def test_a_path_is_opened_as_before(tmp_path: Path) -> None:

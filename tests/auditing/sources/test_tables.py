@@ -133,7 +133,7 @@ def test_whole_numbers_are_classes_and_others_are_regressed_on(tmp_path):
         ({}, {"label": "labels"}, "did you mean 'label'"),
         ({}, {"label": "label", "id": "name"}, "no column 'name' \\(--id\\)"),
         ({}, {"label": "key", "id": "key"}, "name the same column"),
-        ({}, {"id": "colour"}, "rows 1 and 2 of table.csv .* same name 'white'"),
+        ({}, {"id": "colour"}, "rows 1 and 2 of table.csv .* same id 'white'"),
         ({"key": [None] + ["x"] * 59}, {"id": "key"}, "row 0 of table.csv .* has nothing"),
         ({"label": "one"}, {}, "all labels are 'one'"),
         ({"label": None}, {}, "all 60 labels are missing"),

@@ -203,12 +203,12 @@ def bars_view(rows: list[Spec], names: Sequence[str], x: str, marks: bool = Fals
         "title": None,
         "axis": {"labelExpr": f"{json.dumps(list(names))}[datum.value]", "grid": False},
     }
-    told = tooltip(("name", "", ""), ("value", x, ".4~g"), ("count", "samples", ","))
+    hover = tooltip(("name", "", ""), ("value", x, ".4~g"), ("count", "samples", ","))
     incorrect, wrong = colour_of("incorrect"), colour_of("truly wrong")
     layers: list[Spec] = [
         {
             "mark": {"type": "bar", "color": incorrect, "fillOpacity": 0.55, "stroke": incorrect},
-            "encoding": {"x": number("value", x), "y": y, "tooltip": told},
+            "encoding": {"x": number("value", x), "y": y, "tooltip": hover},
         }
     ]
     if marks:
@@ -250,7 +250,7 @@ def scatter_view(
             {"x": point[0], "y": point[1], "group": style.label, "name": short(names[row])}
             for row, *point in zip(chosen, rounded(x[chosen]), rounded(y[chosen]), strict=True)
         ]
-    told = tooltip(("name", "", ""), ("x", titles[0], ".3~g"), ("y", titles[1], ".3~g"))
+    hover = tooltip(("name", "", ""), ("x", titles[0], ".3~g"), ("y", titles[1], ".3~g"))
     styles = list(shown.values())
     points: Spec = {
         "mark": {"type": "point", "filled": True, "size": 30, "opacity": 0.6},
@@ -258,7 +258,7 @@ def scatter_view(
             "x": number("x", titles[0], scale={"zero": False}),
             "y": number("y", titles[1], scale={"zero": False}),
             **grouped(styles, "shape"),
-            "tooltip": told,
+            "tooltip": hover,
         },
     }
     spec = points

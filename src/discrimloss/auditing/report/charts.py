@@ -181,7 +181,7 @@ def _confusion_matrix(matrix: Any, class_names: Sequence[str]) -> ChartView:
 
     angle = 0 if max(map(len, names)) <= 2 else -90
     place = {"x": places("column", "suggested", labelAngle=angle), "y": places("row", "given")}
-    told = tooltip(
+    hover = tooltip(
         ("given", "given", ""), ("suggested", "suggested", ""), ("count", "samples", ",")
     )
     opacity = {
@@ -193,7 +193,7 @@ def _confusion_matrix(matrix: Any, class_names: Sequence[str]) -> ChartView:
     layers: list[dict[str, Any]] = [
         {
             "mark": {"type": "rect", "color": colour_of("incorrect")},
-            "encoding": {**place, "fillOpacity": opacity, "tooltip": told},
+            "encoding": {**place, "fillOpacity": opacity, "tooltip": hover},
         }
     ]
     if len(names) <= 12:

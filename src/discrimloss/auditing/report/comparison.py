@@ -21,13 +21,13 @@ from discrimloss.auditing.report.colours import RUN_COLOURS, RUN_DASHES
 from discrimloss.auditing.report.contents import ReportRun
 from discrimloss.training.evaluation import is_better
 
-UNTOLD = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
-"""Settings that make no other method: how and where it ran, and what has a column of its own."""
+IGNORED = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
+"""Settings by which methods do not differ: how and where a run ran."""
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that are the same but for the seed."""
+    """Runs that differ in the seed only."""
 
     label: str
     runs: tuple[ReportRun, ...]
@@ -42,23 +42,25 @@ class ComparisonTable:
 
 
 def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
-    """Runs that share all but the seed together, in the order in which they were named."""
+    """Group runs that differ in the seed only, in the order in which they were given."""
     grouped: dict[str, list[ReportRun]] = {}
     for run in runs:
-        grouped.setdefault(repr(sorted(_telling(run).items())), []).append(run)
+        grouped.setdefault(repr(sorted(_settings_of(run).items())), []).append(run)
     members = list(grouped.values())
-    told = [{"method": _method(group[0]), **_telling(group[0])} for group in members]
-    names = sorted({name for settings in told for name in settings})
-    differing = [name for name in names if len({repr(settings.get(name)) for settings in told}) > 1]
+    found = [{"method": _method(group[0]), **_settings_of(group[0])} for group in members]
+    names = sorted({name for settings in found for name in settings})
+    differing = [
+        name for name in names if len({repr(settings.get(name)) for settings in found}) > 1
+    ]
     groups = []
-    for settings, group in zip(told, members, strict=True):
+    for settings, group in zip(found, members, strict=True):
         details = [
             f"{name}={settings[name]}"
             for name in differing
             # Options of different methods differ anyway.
             if name in settings and name != "method" and not name.startswith("options.")
         ]
-        same_method = [other for other in told if other["method"] == settings["method"]]
+        same_method = [other for other in found if other["method"] == settings["method"]]
         details += [
             f"{name}={settings[name]}"
             for name in differing
@@ -70,12 +72,12 @@ def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
     return groups
 
 
-def _telling(run: ReportRun) -> dict[str, Any]:
-    """The settings by which methods differ; a run without any is like no other."""
+def _settings_of(run: ReportRun) -> dict[str, Any]:
+    """The settings by which methods differ; a run without settings has a group of its own."""
     if not run.settings:
         return {"name": run.name}
     return {"method": _method(run)} | {
-        name: value for name, value in run.settings.items() if name not in UNTOLD
+        name: value for name, value in run.settings.items() if name not in IGNORED
     }
 
 
@@ -119,7 +121,7 @@ def comparison_table(groups: Sequence[RunGroup]) -> ComparisonTable:
                 count,
                 mean_and_spread([last for last, _ in tests], unit),
                 mean_and_spread([best for _, best in tests], unit),
-                *(_figure(group, name, 100.0, " %") for name in SHARES),
+                *(_figure(group, name, 100.0, " %") for name in FRACTIONS),
                 _figure(group, "auroc", 1.0, "", 3),
             )
         )
@@ -134,7 +136,7 @@ def comparison_table(groups: Sequence[RunGroup]) -> ComparisonTable:
     )
 
 
-SHARES = ("noise_estimated", "noise_true", "precision", "recall")
+FRACTIONS = ("noise_estimated", "noise_true", "precision", "recall")
 
 
 def _figure(group: RunGroup, name: str, scale: float, unit: str, digits: int = 1) -> str:

@@ -25,7 +25,7 @@ GALLERY_SIZE = 24
 """Samples on each side of a gallery."""
 
 ALL_SAMPLES = "all samples"
-"""What samples without verdicts are called: those of an unfinished run, for instance."""
+"""The group of samples without verdicts, such as those of an unfinished run."""
 
 
 class ReportError(DiscrimLossError):
@@ -34,7 +34,7 @@ class ReportError(DiscrimLossError):
 
 @dataclass(frozen=True)
 class GalleryEntry:
-    """One sample, as a person is shown it."""
+    """One sample of a gallery."""
 
     id: str
     given: str
@@ -50,11 +50,11 @@ class Gallery:
     """Samples to look at."""
 
     worst: tuple[GalleryEntry, ...]
-    """Those that are most likely incorrect, worst first."""
+    """The samples that are most likely incorrect, worst first."""
     hardest: tuple[GalleryEntry, ...]
-    """Those that count as correct and were the hardest to learn, hardest first."""
+    """The samples that count as correct and were the hardest to learn, hardest first."""
     note: str = ""
-    """What a person should know of it: how to get pictures."""
+    """What the reader should know, such as how to get pictures."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,22 @@ class ReportRun:
 
     Args:
         name: what to call it.
-        summary: its figures, as in ``summary.json``; may be empty.
+        summary: its metrics, as in ``summary.json``; may be empty.
         history: a row per epoch.
         samples: a row per sample, in the order of the sample index, with the columns ``id``,
             ``given``, ``suggested``, ``verdict``, ``p_incorrect``, ``weight``, ``average_loss``
-            and, where the truth is known, ``is_wrong``; where somebody ranked them, ``rank`` (0 is
-            the worst). Labels are names of classes, or numbers; ``suggested`` may be missing (None,
-            NaN). None where there are no verdicts.
-        traces: what became of samples from epoch to epoch, where it was kept.
+            and, where the truth is known, ``is_wrong``; where samples are ranked, ``rank`` (0 is
+            the worst). Labels are names of classes, or regression targets; ``suggested`` may be
+            missing (None, NaN). None where there are no verdicts.
+        traces: losses, weights and predictions of samples in each epoch, where they were kept.
         traced: which rows of `samples` the columns of `traces` belong to; None for all of them.
-        num_samples: how many there are; None where nobody knows.
+        num_samples: their number; None where it is not known.
         class_names: empty for a regression.
-        is_regression: whether labels are numbers.
+        is_regression: whether labels are regression targets.
         is_finished: whether the run has ended.
         settings: every setting by its dotted name, e.g. ``noise.rate``.
         gallery: samples to look at.
-        notes: what a person should know.
+        notes: what the reader should know.
     """
 
     name: str
@@ -97,7 +97,7 @@ class ReportRun:
 
     @property
     def metric(self) -> str:
-        """What predictions are judged by: ``mae`` or ``accuracy``."""
+        """The metric of predictions: ``mae`` or ``accuracy``."""
         return "mae" if self.is_regression else "accuracy"
 
     def traced_column(self, name: str) -> Any:
@@ -146,9 +146,9 @@ def choose_gallery(
 
     Args:
         samples: as in `ReportRun`.
-        view: what a person is shown of a sample, by its row; None for no more than numbers.
-        size: how many of each.
-        note: what a person should know of the gallery.
+        view: shows a sample, given its row; None to show its values only.
+        size: the number of samples on each side.
+        note: what the reader should know of the gallery.
     """
     verdict = samples["verdict"].to_numpy().astype(str)
     loss = samples["average_loss"].to_numpy(dtype=np.float64)
@@ -183,17 +183,17 @@ def _entry(samples: pandas.DataFrame, row: int, view: View | None) -> GalleryEnt
 
 
 def is_missing(label: Any) -> bool:
-    """Whether there is no label here: None, NaN, or what pandas has for it."""
+    """Whether there is no label here: None, NaN, or the missing value of pandas."""
     return label is None or (not isinstance(label, str) and bool(label != label))
 
 
 def label_text(label: Any) -> str:
-    """A label as a person reads it."""
-    return label if isinstance(label, str) else number_text(float(label), 4)
+    """A label for the page: a name, or a formatted regression target."""
+    return label if isinstance(label, str) else format_number(float(label), 4)
 
 
-def number_text(value: float, digits: int = 3) -> str:
-    """A number as a person reads it: ``4,960`` and ``0.0312``."""
+def format_number(value: float, digits: int = 3) -> str:
+    """A rounded number for the page: ``4,960`` and ``0.0312``."""
     if 1000 <= abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from discrimloss._version import __version__
 from discrimloss.auditing.report.chart import Chart
 from discrimloss.auditing.report.charts import run_charts
@@ -16,24 +18,36 @@ from discrimloss.auditing.report.comparison import (
     comparison_curves,
     comparison_table,
     group_runs,
+    last_and_best,
 )
 from discrimloss.auditing.report.contents import (
     GalleryEntry,
     ReportContents,
     ReportRun,
-    number_text,
+    format_number,
 )
-from discrimloss.auditing.report.headline import Headline, duration, headlines, percent
 from discrimloss.auditing.report.thumbnails import Thumbnail, shortened, thumbnail
 from discrimloss.files.atomic_write import atomic_write
 
 ID_LENGTH = 120
 LABEL_LENGTH = 60
+UNIT = "\N{NO-BREAK SPACE}%"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number at the top of the page, with its name and a small line below it."""
+
+    word: str
+    number: str
+    detail: str = ""
+    verdict: str = ""
+    """The verdict whose colour it has, if any."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one run."""
+    """The section of the page about one run."""
 
     anchor: str
     run: ReportRun
@@ -64,7 +78,7 @@ def render(contents: ReportContents) -> str:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = percent
-    environment.filters["number"] = number_text
+    environment.filters["number"] = format_number
     environment.filters["shortened"] = shortened
     sections = [_section(f"run{number}", run) for number, run in enumerate(contents.runs)]
     is_comparison = len(sections) > 1 and not contents.is_audit
@@ -129,7 +143,7 @@ def _section(anchor: str, run: ReportRun) -> Section:
 
 
 def _facts(run: ReportRun) -> list[tuple[str, str]]:
-    """How the run was made, for who wants to make it again."""
+    """How the run was made, so that it can be repeated."""
     summary, settings = run.summary, run.settings
     versions = summary.get("versions") or {}
     facts = {
@@ -144,3 +158,77 @@ def _facts(run: ReportRun) -> list[tuple[str, str]]:
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
     }
     return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+
+
+def headlines(run: ReportRun) -> list[Headline]:
+    """The most important numbers of a run."""
+    found = []
+    if run.num_samples is not None:
+        classes = "" if run.is_regression else _counted(len(run.class_names), "class", "classes")
+        found.append(Headline("samples", f"{run.num_samples:,}", classes))
+    if run.samples is not None:
+        found += _verdict_headlines(run.samples)
+    found += _test_headline(run)
+    found += _detection_headlines(run.summary)
+    ended = int(run.history[-1]["epoch"]) if run.history else 0
+    wanted = run.settings.get("epochs") or run.summary.get("epochs") or ended
+    seconds = run.summary.get("seconds") or (run.history[-1].get("seconds") if ended else None)
+    detail = "" if seconds is None else f"in {duration(float(seconds))}"
+    if run.is_finished:
+        found.append(Headline("epochs", f"{ended or wanted:,}", detail))
+    else:
+        found.append(Headline("epochs so far", f"{ended:,} of {wanted:,}", detail))
+    return found
+
+
+def _verdict_headlines(samples: Any) -> list[Headline]:
+    verdict = samples["verdict"].to_numpy().astype(str)
+    seen = verdict != "unseen"
+    found = []
+    if seen.any():
+        estimated = float(np.mean(samples["p_incorrect"].to_numpy(dtype=np.float64)[seen]))
+        true = ""
+        if "is_wrong" in samples:
+            true = f"truly {percent(float(samples['is_wrong'].mean()))}"
+        found.append(Headline("wrong labels, estimated", percent(estimated), true))
+    for name in ("incorrect", "hard", "easy", "unseen"):
+        number = int((verdict == name).sum())
+        if number or name != "unseen":
+            fraction = percent(number / max(len(verdict), 1))
+            found.append(Headline(name, f"{number:,}", fraction, name))
+    return found
+
+
+def _test_headline(run: ReportRun) -> list[Headline]:
+    test = last_and_best(run)
+    if test is None:
+        return []
+    last, best = test
+    if run.is_regression:
+        return [Headline("test error, last epoch", f"{last:.3g}", f"best {best:.3g}")]
+    return [Headline("test accuracy, last epoch", f"{last:.1f}{UNIT}", f"best {best:.1f}{UNIT}")]
+
+
+def _detection_headlines(summary: dict[str, Any]) -> list[Headline]:
+    if summary.get("precision") is None or summary.get("recall") is None:
+        return []
+    auroc = f"AUROC {summary['auroc']:.3f}" if summary.get("auroc") is not None else ""
+    numbers = f"{percent(summary['precision'])} / {percent(summary['recall'])}"
+    return [Headline("precision / recall", numbers, auroc)]
+
+
+def percent(fraction: float) -> str:
+    """``12.3 %``; ``0 %`` and ``100 %`` without a decimal."""
+    digits = 1 if 0.0 < fraction < 1.0 else 0
+    return f"{100 * fraction:.{digits}f}{UNIT}"
+
+
+def duration(seconds: float) -> str:
+    """``11 s``, ``4 min``, ``2.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}" if number else ""

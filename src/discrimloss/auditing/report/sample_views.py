@@ -1,4 +1,4 @@
-"""What a person is shown of a training sample: pictures, texts or numbers of the dataset."""
+"""Views of training samples for a gallery: pictures, texts or values of the dataset."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
         ReportError: the dataset is not there, or it is another one.
     """
     from discrimloss.training.config import read_config
-    from discrimloss.training.noisy_validation import split_rows
-    from discrimloss.training.run import load_data
+    from discrimloss.training.labels import split_rows
+    from discrimloss.training.local_data import load_data
     from discrimloss.training.seeds import derived_generator
 
     try:

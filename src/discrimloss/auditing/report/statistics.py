@@ -19,9 +19,9 @@ Rows = npt.NDArray[np.int64]
 
 LOSS_BINS = 48
 LOSS_DECADES = 4
-"""A histogram of losses spans at most so many powers of ten: what is lower is learned."""
-FLUCTUATION_SHARE = 0.1
-"""A jump is a change by more than this share of the spread of all weights."""
+"""Powers of ten that a histogram of losses spans at most: samples with lower losses are learned."""
+FLUCTUATION_FRACTION = 0.1
+"""A jump is a change by more than this fraction of the spread of all weights."""
 
 
 def chosen_epochs(number: int, most: int) -> list[int]:
@@ -35,8 +35,8 @@ def chosen_epochs(number: int, most: int) -> list[int]:
 def loss_bin_edges(loss: npt.NDArray[Any], bins: int = LOSS_BINS) -> Numbers:
     """Edges of bins on a log scale, the same for all epochs: powers of ten, shape (bins + 1,).
 
-    One huge loss must not push all others into one bin, so the scale ends where all but a
-    thousandth of the losses are; the outermost bins hold what lies beyond them.
+    The scale ends at the quantile 0.999, so that one huge loss does not push all others into one
+    bin; the outermost bins hold everything beyond them.
     """
     values = loss[np.isfinite(loss) & (loss > 0)]
     if not len(values):
@@ -58,7 +58,7 @@ def loss_histogram(loss: npt.NDArray[Any], edges: Numbers) -> Counts:
 
 
 def fluctuation_threshold(weight: npt.NDArray[Any]) -> float:
-    """What counts as a jump: a share of the spread (5 to 95 %) of all weights of all epochs.
+    """The smallest change that is a jump: a fraction of the spread (5 to 95 %) of all weights.
 
     The paper's ``T_fluc`` is a number for one method's weights; methods differ in their scale.
     """
@@ -66,7 +66,7 @@ def fluctuation_threshold(weight: npt.NDArray[Any]) -> float:
     if not len(values):
         return 0.0
     low, high = np.quantile(values, [0.05, 0.95])
-    return float(FLUCTUATION_SHARE * (high - low))
+    return float(FLUCTUATION_FRACTION * (high - low))
 
 
 def fluctuations(weight: npt.NDArray[Any], threshold: float) -> Counts:
@@ -79,7 +79,7 @@ def fluctuations(weight: npt.NDArray[Any], threshold: float) -> Counts:
 
 @dataclass(frozen=True)
 class Box:
-    """A box plot in five numbers; the fences are the lowest and the highest value within reach."""
+    """The five numbers of a box plot."""
 
     low: float
     first_quartile: float
@@ -122,14 +122,14 @@ def sampled(rows: Rows, most: int, generator: np.random.Generator) -> Rows:
 
 @dataclass(frozen=True)
 class Confusion:
-    """What incorrect labels were given, and what is suggested instead."""
+    """Pairs of given and suggested classes among the incorrect samples."""
 
     counts: Counts
     """Shape (pairs,), most frequent first."""
     given: list[str]
     suggested: list[str]
     without_suggestion: int
-    """Incorrect samples for which nothing else than the given label is suggested."""
+    """Incorrect samples without another suggestion than the given label."""
 
     def matrix(self, class_names: Sequence[str]) -> Counts:
         """Shape (given, suggested)."""
@@ -158,20 +158,20 @@ def confusion(samples: pandas.DataFrame) -> Confusion:
 
 @dataclass(frozen=True)
 class GroupNoise:
-    """Estimated noise of a class, or of a range of numbers."""
+    """Estimated noise of a class, or of a range of the target."""
 
     name: str
     count: int
     estimated: float
     """Mean of the probabilities that labels are incorrect."""
     true: float | None
-    """Share of wrong labels, where it is known."""
+    """Fraction of wrong labels, where it is known."""
 
 
 def class_noise(
     samples: pandas.DataFrame, is_regression: bool, ranges: int = 10
 ) -> list[GroupNoise]:
-    """Noise by given class, or by tenths of the given numbers; the noisiest class first."""
+    """Noise by given class, the noisiest first; or by ranges of the target with a tenth each."""
     seen = samples[samples["verdict"].astype(str) != "unseen"]
     if not len(seen):
         return []
@@ -190,7 +190,7 @@ def class_noise(
 
 
 def _ranges(values: Numbers, number: int) -> npt.NDArray[np.object_]:
-    """The name of the range that each number is in; ranges hold about equally many."""
+    """The range that each target is in; ranges hold about the same number of samples."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, number + 1)))
     place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]

@@ -224,7 +224,7 @@ def _box_view(name: str, jumps: Any, groups: Any) -> ChartView:
     axis = {"labelAngle": 0, "grid": False}
     x = {"field": "group", "type": "nominal", "title": None, "sort": order, "axis": axis}
     y = "epochs with a jump"
-    told = tooltip(
+    hover = tooltip(
         ("group", "", ""),
         ("high", "highest", ".3~g"),
         ("third", "upper quartile", ".3~g"),
@@ -238,7 +238,7 @@ def _box_view(name: str, jumps: Any, groups: Any) -> ChartView:
         return {"mark": mark, "encoding": {"y": number(low, y), **upper}}
 
     spec = {
-        "encoding": {"x": x, "color": colour, "tooltip": told},
+        "encoding": {"x": x, "color": colour, "tooltip": hover},
         "layer": [
             layer({"type": "rule"}, "low", "first"),
             layer({"type": "rule"}, "third", "high"),

@@ -109,14 +109,14 @@ class ArrayFile(Store):
             return super().ids()
         if ids.shape != (len(self),):
             raise SourceError(
-                f"there must be one name per sample, but --id has the shape {ids.shape} "
+                f"there must be one id per sample, but --id has the shape {ids.shape} "
                 f"for {len(self):,} samples"
             )
         names = [n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in ids]
         seen: set[str] = set()
         for name in names:
             if name in seen:
-                raise SourceError(f"two samples are called {name!r} (--id): give each its own name")
+                raise SourceError(f"two samples have the id {name!r} (--id): give each its own")
             seen.add(name)
         return names
 

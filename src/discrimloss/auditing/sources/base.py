@@ -14,7 +14,6 @@ the labels and lists the files; `AuditSource.task` does the expensive work.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -176,19 +175,16 @@ class Store(ABC):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
             written = self.write(Path(unfinished), new_labels, dropped)
-            endings = [file.suffix.lower() for file in written]
-            if endings != [path.suffix.lower()]:
-                raise SourceError(
-                    f"cannot write {path}: the corrected data of {self.name} is "
-                    + (f"a {endings[0]} file" if endings[0] else "a folder")
-                    if len(endings) == 1
-                    else f"cannot write {path}: the corrected data of {self.name} has "
-                    f"{len(endings)} files; name a directory"
-                )
-            if path.is_dir():
-                raise SourceError(f"cannot write {path}: a folder of this name exists")
-            shutil.move(written[0], path)
-        return path
+            if len(written) > 1:
+                what = f"{len(written)} files: name a directory"
+            elif written[0].suffix.lower() != path.suffix.lower():
+                what = f"a {written[0].suffix} file" if written[0].suffix else "a folder"
+            elif path.is_dir():
+                what = "a folder, and one of this name exists"
+            else:
+                written[0].replace(path)
+                return path
+        raise SourceError(f"cannot write {path}: the corrected data of {self.name} is {what}")
 
     def new_ids(
         self, new_labels: Mapping[int, Label], dropped: Collection[int]

@@ -166,6 +166,8 @@ class DatasetRows(Rows):
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
         """Save the dataset once more: all splits, the same features. A new class is added."""
+        if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".npz"):
+            raise SourceError(f"cannot write {path}: a dataset is saved to a folder")
         corrected = self.corrected(new_labels, column, dropped)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(path.name + ".unfinished")

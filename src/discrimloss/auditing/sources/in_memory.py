@@ -78,7 +78,12 @@ def open_in_memory(data: Any, options: SourceOptions, cache: Path | None = None)
                 f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
             )
         return open_pair(data[0], data[1], options)
-    if isinstance(data, (dict, list, np.ndarray, Tensor)) or not hasattr(data, "__getitem__"):
+    if hasattr(data, "to_pandas"):
+        raise SourceError(f"cannot audit a {type(data).__name__}: give its DataFrame, .to_pandas()")
+    is_dataset = hasattr(data, "__getitem__") and not isinstance(data, (dict, np.ndarray, Tensor))
+    if isinstance(data, list):
+        is_dataset = all(isinstance(item, (tuple, dict)) for item in data[:1])
+    if not is_dataset:
         raise SourceError(f"cannot audit a {type(data).__name__}: give {KINDS}")
     from discrimloss.auditing.sources.torch_dataset import open_torch_dataset
 
@@ -118,7 +123,8 @@ def open_inputs(options: SourceOptions, store: Store, inputs: Array | list[Any])
     array = require_numbers(inputs, "the array of inputs")
     unusable = not_finite(array)
     if array.ndim == 4 and array.dtype.kind == "f" and channels_last(array) is not None:
-        array = _as_bytes(array)
+        finite = np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0) if unusable else array
+        array = _as_bytes(finite)
     return array_source(options, store, array, unusable)
 
 
@@ -217,11 +223,13 @@ class Pair(Store):
 
 def _as_bytes(images: Array) -> Array:
     """Floats as uint8: from 0 to 1, from 0 to 255, or else from the smallest to the largest."""
-    finite = np.nan_to_num(images.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
-    low, high = float(finite.min()), float(finite.max())
+    low, high = float(images.min()), float(images.max())
     if low >= 0.0 and high <= 255.0:
         low, high = 0.0, 1.0 if high <= 1.0 else 255.0
-    pixels: Array = ((finite - low) * (255.0 / max(high - low, 1e-12))).round().astype(np.uint8)
+    scale = 255.0 / max(high - low, 1e-12)
+    pixels = np.empty(images.shape, np.uint8)
+    for row, image in enumerate(images):
+        pixels[row] = ((image - low) * scale).round()
     return pixels
 
 
@@ -262,7 +270,8 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
         values = [value.detach().cpu().numpy() for value in values]
     try:
         array = np.asarray(values)
-    except ValueError:
+        array = array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError):  # ragged, or neither numbers nor missing
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise SourceError(

@@ -207,8 +207,8 @@ def _numbers(
     if bool(numbers.min() == numbers.max()):
         raise SourceError(f"all labels are {kinds[0]!r}: there is nothing to tell apart")
     note = (
-        f"labels are read as numbers ({len(kinds):,} different ones, from {numbers.min():g} "
-        f"to {numbers.max():g}); --no-regression makes them classes"
+        f"labels are read as regression targets ({len(kinds):,} different ones, "
+        f"from {numbers.min():g} to {numbers.max():g}); --no-regression makes them classes"
     )
     return ReadLabels(numbers[codes], (), is_missing, () if was_given else (note,))
 
@@ -248,7 +248,7 @@ def _classes(
     notes = class_notes(target, class_names)
     if not was_given and all(_is_number(value) for value in kinds):
         count = len(class_names)
-        note = f"labels are read as {count} classes; --regression makes them numbers"
+        note = f"labels are read as {count} classes; --regression makes them regression targets"
         notes = (note, *notes)
     return ReadLabels(target, class_names, is_missing, notes)
 

@@ -69,6 +69,13 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
     Raises:
         SourceError: the data cannot be audited. The sentence names options as arguments of Python.
     """
+    options = replace(
+        options,
+        label=_name(options.label),
+        text=_name(options.text),
+        image=_name(options.image),
+        id=_name(options.id),
+    )
     try:
         if isinstance(data, (str, Path)):
             path = str(Path(data).expanduser().absolute())
@@ -83,12 +90,21 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
     return source
 
 
+def _name(column: Any) -> str | None:
+    """The name of a column; those of a DataFrame may be numbers."""
+    return None if column is None else str(column)
+
+
 def in_python(sentence: str) -> str:
-    """Rewrite options of the command line as arguments: ``--no-regression``, ``--label COLUMN``."""
-    sentence = sentence.replace("--no-regression", "regression=False")
-    sentence = sentence.replace("--regression", "regression=True")
-    sentence = re.sub(r"--(\w+) '", r"\1='", sentence)
-    return re.sub(r"--(\w+)( [A-Z]+\b)?", r"\1=", sentence)
+    """Rewrite options of the command line as arguments of Python: ``--label X`` as ``label=``."""
+    for option, argument in (
+        (r"--no-regression", "regression=False"),
+        (r"--regression", "regression=True"),
+        (r"--(label|text|image|id|encoder) '", r"\1='"),
+        (r"--(label|text|image|id|encoder|out)( [A-Z]+)?\b", r"\1="),
+    ):
+        sentence = re.sub(rf"(?<![\w-]){option}", argument, sentence)
+    return sentence
 
 
 def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) -> AuditSource:

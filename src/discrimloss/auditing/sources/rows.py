@@ -225,12 +225,12 @@ def _unique_ids(rows: Rows, column: str) -> list[str]:
         if text is None:
             raise SourceError(
                 f"row {number} of {rows.name} (from 0) has nothing in the column {column!r}: "
-                "every row needs a name, or leave --id away"
+                "every row needs an id, or leave out --id"
             )
         if text in first_row:
             raise SourceError(
-                f"rows {first_row[text]} and {number} of {rows.name} (from 0) have the same name "
-                f"{text!r} in the column {column!r}: names must differ, or leave --id away"
+                f"rows {first_row[text]} and {number} of {rows.name} (from 0) have the same id "
+                f"{text!r} in the column {column!r}: ids must differ, or leave out --id"
             )
         first_row[text] = number
     return list(first_row)

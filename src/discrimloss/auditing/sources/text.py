@@ -189,21 +189,14 @@ def _counted(
 
 
 def _weighted(counts: Any) -> Any:
-    """Logarithmic counts by inverse document frequency, of length 1 for each text."""
-    num_texts = counts.shape[0]
-    in_texts = np.bincount(counts.indices, minlength=counts.shape[1])
-    rarity = (np.log((1 + num_texts) / (1 + in_texts)) + 1.0).astype(np.float32)
-    if num_texts > 2:
-        rarity[in_texts < 2] = 0.0
-    counts.data = (1.0 + np.log(counts.data)) * rarity[counts.indices]
-    counts.eliminate_zeros()
-    squares = np.add.reduceat(
-        np.append(counts.data**2, 0.0), np.minimum(counts.indptr[:-1], counts.nnz)
-    )
-    sizes = np.diff(counts.indptr)
-    lengths = np.where(sizes > 0, np.sqrt(squares), 1.0).astype(np.float32)
-    counts.data /= np.repeat(lengths, sizes)
-    return counts
+    """Tf-idf with logarithmic counts, of length 1 for each text."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    if counts.shape[0] > 2:
+        in_texts = np.bincount(counts.indices, minlength=counts.shape[1])
+        counts.data[in_texts[counts.indices] < 2] = 0.0
+        counts.eliminate_zeros()
+    return TfidfTransformer(sublinear_tf=True).fit_transform(counts)
 
 
 def _heaviest(matrix: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,7 +21,7 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     Store,
 )
-from discrimloss.auditing.sources.features import array_checksum, require_memory
+from discrimloss.auditing.sources.features import Array, array_checksum, require_memory
 from discrimloss.auditing.sources.images import PictureRows
 from discrimloss.auditing.sources.in_memory import open_inputs
 from discrimloss.auditing.sources.labels import Spelling, read_samples
@@ -44,7 +45,8 @@ def open_torch_dataset(dataset: Any, options: SourceOptions) -> AuditSource:
     """Open a dataset with a length, whose items are ``(input, label)`` or dictionaries.
 
     An input is a tensor or an array of features, an image as a tensor or of Pillow, or a text. All
-    items are read once; images of Pillow are read again when they are needed.
+    items are read once; images of Pillow are read again when they are needed. The dataset should
+    not augment its items at random.
 
     Args:
         dataset: is not changed.
@@ -57,8 +59,8 @@ def open_torch_dataset(dataset: Any, options: SourceOptions) -> AuditSource:
         )
     options.refuse(("id",), because="a torch dataset has no ids")
     store = TorchItems(dataset, options)
-    if store.inputs[0] is not None:
-        return open_inputs(options, store, store.readable)
+    if store.inputs is not None:
+        return open_inputs(options, store, store.inputs)
     pictures = PictureRows(store.picture, [str(row) for row in range(len(store))], None)
     return pictures.source(options, store, read_samples(store, options, pictures.unusable))
 
@@ -78,19 +80,18 @@ class TorchItems(Store):
         self._lock = Lock()  # datasets need not be safe for threads
         if len(dataset) == 0:
             raise SourceError("the dataset is empty: there is nothing to audit")
-        self.inputs: list[Any] = []
-        """Texts or arrays; None for images of Pillow, which are not kept."""
-        given: list[Any] = []
+        self._given: list[Any] = []
+        inputs: list[Any] = []
         for row in range(len(dataset)):
-            inputs, label = self._item(row)
-            self._require_like_first(row, inputs)
-            self.inputs.append(None if is_a(inputs, "PIL.Image", "Image") else inputs)
-            given.append(label)
-        is_array = isinstance(self.inputs[0], np.ndarray)
-        self.readable = np.stack(self.inputs) if is_array else self.inputs
-        """One array, or the list of `inputs`."""
-        self._given = given
-        self._names = _class_names(dataset, given)
+            one, label = self._item(row)
+            self._require_like_first(row, one)
+            inputs.append(None if is_a(one, "PIL.Image", "Image") else one)
+            self._given.append(label)
+        self.inputs: Array | list[str] | None = inputs
+        """One array, or texts; None for images of Pillow, which are not kept."""
+        if not isinstance(self._first, str):
+            self.inputs = np.stack(inputs) if isinstance(self._first, np.ndarray) else None
+        self._names = _class_names(dataset, self._given)
 
     def __len__(self) -> int:
         return len(self._given)
@@ -104,7 +105,7 @@ class TorchItems(Store):
     def checksum(self) -> str:
         """Covers labels and texts, and some of the features."""
         digest = hashlib.sha256(repr(self.labels()).encode())
-        inputs = self.readable
+        inputs = self.inputs
         text = array_checksum(inputs) if isinstance(inputs, np.ndarray) else repr(inputs)
         digest.update(text.encode())
         return digest.hexdigest()
@@ -137,12 +138,16 @@ class TorchItems(Store):
 
     def _spelled(self, label: Label) -> Any:
         if self._names is None:
-            return Spelling(self._given, where="the labels of the dataset")(label)
+            return self._spelling(label)
         if label not in self._names:
             raise SourceError(
                 f"the dataset has no class {label!r}: choose one of {', '.join(self._names)}"
             )
         return self._names.index(str(label))
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self._given, where="the labels of the dataset")
 
     def _item(self, row: int) -> tuple[Any, Any]:
         try:
@@ -192,7 +197,7 @@ class TorchItems(Store):
                 f"the input of item {row} is a {type(inputs).__name__}: it must be a tensor, an "
                 "image or a text"
             )
-        if not self.inputs:
+        if row == 0:
             if isinstance(inputs, np.ndarray):
                 size = float(inputs.nbytes) * len(self._dataset)
                 require_memory(size, f"reading the {len(self._dataset):,} items of the dataset")

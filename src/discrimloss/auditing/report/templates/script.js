@@ -45,7 +45,7 @@ class Chart {
     const view = this.views[this.chosen];
     const width = this.plot.clientWidth;
     const options = {
-      mode: "vega-lite", renderer: "svg", actions: false,
+      mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark.matches ? "dark" : "light" },
       ast: true, // expressions are interpreted, not compiled: the page forbids eval
       config: style(width, view.spec.usermeta.longest),
     };

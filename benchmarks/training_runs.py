@@ -1,18 +1,21 @@
-"""Runs of `discrimloss train` for a table: each in its own directory, made once, then read."""
+"""Training runs of a benchmark: each is made once, in its own directory, then read for a table."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import shlex
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from discrimloss.recipes import load_recipe
+from discrimloss.training.grid import JobResult, train_runs
+from discrimloss.training.interruption import Interrupted
+from discrimloss.training.run import RunRequest
 
 RESULTS = Path(__file__).parent / "results"
 Summary = dict[str, Any]
@@ -21,7 +24,7 @@ Summary = dict[str, Any]
 @dataclass(frozen=True)
 class Run:
     group: str
-    """Runs that differ in the seed only are one group: a row of the table."""
+    """Runs that differ only in the seed are one group: a row of the table."""
     recipe: str
     settings: tuple[str, ...]
     seed: int
@@ -32,7 +35,7 @@ class Run:
 
 
 def place_parser(about: str) -> argparse.ArgumentParser:
-    """Where data and runs are, and how many run at once: what every such program takes."""
+    """Options that all programs have: where data and runs are, and how many run at once."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -46,35 +49,36 @@ def place_parser(about: str) -> argparse.ArgumentParser:
 
 
 def argument_parser(about: str, experiments: Iterable[str]) -> argparse.ArgumentParser:
-    """Those, and which experiments."""
+    """The same options, and a choice of experiments."""
     parser = place_parser(about)
     parser.add_argument("--only", nargs="+", choices=list(experiments))
     return parser
 
 
-def train(run: Run, data: Path, runs: Path) -> None:
-    """A `discrimloss train` on one thread: not again if it is finished, further if it is not."""
-    out = runs / run.folder
-    if (out / "summary.json").exists():
-        return
-    command = [sys.executable, "-m", "discrimloss.cli", "train", run.recipe, *run.settings]
-    command += [f"seed={run.seed}", "threads=1", "tensorboard=false"]
-    command += ["--data", str(data), "--out", str(out), "--resume"]
-    finished = subprocess.run(
-        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True
-    )
-    if finished.returncode != 0:
-        raise SystemExit(f"{run.folder}: {finished.stderr.strip()}")
-    print(f"{run.folder}: done", flush=True)
-
-
 def train_all(chosen: Iterable[Run], data: Path, runs: Path, jobs: int) -> None:
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda run: train(run, data, runs), chosen))
+    """Train on one thread each: finished runs not again, stopped ones from their checkpoint."""
+    requests = []
+    for run in chosen:
+        settings = (*run.settings, f"seed={run.seed}", "threads=1", "tensorboard=false")
+        command = shlex.join(["discrimloss", "train", run.recipe, *settings])
+        config, out = load_recipe(run.recipe, settings), runs / run.folder
+        requests.append(RunRequest(config, data, out, resume=True, command=command))
+    try:
+        results = train_runs(requests, jobs, print_end)
+    except Interrupted as stopped:
+        raise SystemExit(f"stopped {stopped}; the same command continues") from None
+    if any(result.error for result in results):
+        raise SystemExit("some runs failed, see above: the same command tries them again")
+
+
+def print_end(result: JobResult) -> None:
+    """Print what became of a job."""
+    how = "done" if result.error is None else f"failed ({result.error})"
+    print(f"{result.job.name}: {how} after {result.seconds:.0f} s", flush=True)
 
 
 def collect(made: Iterable[Run], runs: Path) -> dict[str, list[Summary]]:
-    """The summaries of what is finished, by group."""
+    """The summaries of finished runs, by group."""
     results: dict[str, list[Summary]] = {}
     for run in made:
         summary = runs / run.folder / "summary.json"
@@ -84,14 +88,14 @@ def collect(made: Iterable[Run], runs: Path) -> dict[str, list[Summary]]:
 
 
 def write(name: str, report: str, results: dict[str, list[Summary]]) -> None:
-    """A table, and all that it is made from."""
+    """Write a page, and the summaries that it is made from."""
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(report)
     print(report)
 
 
 def spread(values: Iterable[float | None], digits: int = 2, factor: float = 1.0) -> str:
-    """``mean ± standard deviation`` of what is there."""
+    """``mean ± standard deviation`` of the values that exist."""
     numbers = [factor * value for value in values if value is not None]
     if not numbers:
         return "–"
@@ -109,7 +113,7 @@ def table(titles: list[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def versions(results: dict[str, list[Summary]]) -> list[str]:
-    """What the runs were made with, a line for each set of versions."""
+    """A line for each set of versions that runs were made with."""
     found = {json.dumps(s["versions"]) for group in results.values() for s in group}
     return [
         "Made with " + ", ".join(f"{k} {v}" for k, v in json.loads(text).items()) + "."

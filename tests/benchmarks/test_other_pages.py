@@ -1,0 +1,43 @@
+"""The other benchmarks: their pages are those of the stored results, and their runs are made."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from benchmarks import audit_quality, defaults, methods, recipes, training_runs
+from benchmarks.training_runs import RESULTS, Run
+
+
+@pytest.mark.parametrize("program", [methods, recipes, audit_quality], ids=lambda p: p.__name__)
+def test_a_page_is_that_of_its_results(program: ModuleType) -> None:
+    name = program.__name__.rpartition(".")[2]
+    results = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    assert program.render(results) == (RESULTS / f"{name}.md").read_text("utf-8")
+
+
+def test_the_page_of_the_defaults_is_that_of_its_results() -> None:
+    results = json.loads((RESULTS / "defaults.json").read_text("utf-8"))
+    page = (RESULTS / "defaults.md").read_text("utf-8")
+    assert defaults.render(results, "defaults", "test") == page
+
+
+def test_runs_are_made_once_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ("epochs=1", "train_size=100", "method=plain")
+    runs = [Run("digits/plain", "digits", settings, seed) for seed in (1, 2)]
+    training_runs.train_all(runs, tmp_path, tmp_path, jobs=2)
+    assert capsys.readouterr().out.count(": done after ") == 2
+    training_runs.train_all(runs, tmp_path, tmp_path, jobs=2)
+    assert capsys.readouterr().out == ""
+    found = training_runs.collect(runs, tmp_path)
+    assert [summary["seed"] for summary in found["digits/plain"]] == [1, 2]
+    assert found["digits/plain"][0]["command"].startswith("discrimloss train digits epochs=1")
+
+
+def test_a_run_that_fails_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[Any]) -> None:
+    run = Run("mnist/plain", "mnist", ("epochs=1",), 1)
+    with pytest.raises(SystemExit, match="some runs failed"):
+        training_runs.train_all([run], tmp_path, tmp_path / "runs", jobs=1)
+    assert "mnist/plain-1: failed (no mnist data" in capsys.readouterr().out
