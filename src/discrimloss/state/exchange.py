@@ -8,7 +8,8 @@ process keeps only some of the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,7 +19,8 @@ HEADER_ROWS = 2
 INT32 = torch.iinfo(torch.int32)
 
 
-class Batch(NamedTuple):
+@dataclass
+class Batch:
     """The rows of all processes in one step, in order of rank, and where their state is."""
 
     losses: Tensor
