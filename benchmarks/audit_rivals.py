@@ -23,8 +23,8 @@ from torch import Tensor
 
 from benchmarks.audit_figures import Finding
 from benchmarks.audit_sets import SOURCE, TRUTH
-from discrimloss.auditing.directory import RUNS, AuditDirectory
-from discrimloss.auditing.run import AuditRequest, run_audit
+from discrimloss.auditing.directory import RUNS
+from discrimloss.auditing.run import AuditSettings, run_audit
 from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
@@ -107,19 +107,23 @@ class CpuClock:
 def _audit(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
     """The audit as a user runs it."""
     out = job.cell / AUDIT
-    request = AuditRequest(
-        options, out, seed=job.seed, epochs=job.epochs, threads=1, overwrite=out.exists()
+    result = run_audit(
+        lambda cache: open_source(options, cache),
+        options,
+        AuditSettings(epochs=job.epochs, seed=job.seed, threads=1),
+        out=out,
+        overwrite=out.exists(),
+        progress=lambda number, epochs: clock,
     )
-    summary = run_audit(request, lambda number, epochs: clock)
-    frame = AuditDirectory(out).verdicts().reset_index(drop=True)
-    frame["suspicion"] = -frame.index.to_numpy(np.float64)  # the worst come first
-    frame = frame.sort_values("index")
+    summary, verdicts = result.summary, result.verdicts
+    suspicion = np.empty(len(verdicts))
+    suspicion[verdicts.order] = -np.arange(len(verdicts), dtype=np.float64)  # the worst come first
     if summary["left_out"]:
         raise SystemExit(f"{job.cell.name}: the audit left out {summary['left_out']} samples")
     return {
-        "flagged": (frame["verdict"] == "incorrect").to_numpy(),
-        "suspicion": frame["suspicion"].to_numpy(),
-        "p_incorrect": frame["p_incorrect"].to_numpy(np.float64),
+        "flagged": verdicts.verdict == "incorrect",
+        "suspicion": suspicion,
+        "p_incorrect": verdicts.p_incorrect.astype(np.float64),
         "meta": {
             "noise_estimate": summary["noise_estimated"],
             "versions": summary["versions"],

@@ -28,6 +28,9 @@ LAYERS = (
 )
 """From the bottom up. The core is what lies beside the packages: functional, loss and so on."""
 
+AUDITING = (("sources",), ("report", "review"), ("auditing",))
+"""Within `auditing`, from the bottom up; the last are the modules beside the packages."""
+
 FACADE = ("__init__.py", "_moved.py")
 """They know every package by its address, and import none before it is used."""
 
@@ -88,6 +91,30 @@ def test_imports_point_down() -> None:
         if importer != imported and level[imported] >= level[importer]
     }
     assert upward == set()
+
+
+def test_imports_within_auditing_point_down() -> None:
+    level = {name: number for number, layer in enumerate(AUDITING) for name in layer}
+    folder = ROOT / "auditing"
+    upward = set()
+    for path in sorted(folder.rglob("*.py")):
+        inside = path.relative_to(folder).parts
+        importer = inside[0] if len(inside) > 1 else "auditing"
+        for name in imported_modules(ast.parse(path.read_text(encoding="utf-8"))):
+            if not name.startswith("discrimloss.auditing."):
+                continue
+            part = name.split(".")[2]
+            imported = part if part in level else "auditing"
+            if importer != imported and level[imported] >= level[importer]:
+                upward.add((importer, name, str(path)))
+    assert upward == set()
+
+
+def test_corrected_data_needs_decisions_and_not_the_review_server() -> None:
+    tree = ast.parse((ROOT / "auditing" / "apply.py").read_text(encoding="utf-8"))
+    prefix = "discrimloss.auditing.review."
+    imported = {name for name in imported_modules(tree) if name.startswith(prefix)}
+    assert imported == {"discrimloss.auditing.review.decisions"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from discrimloss import _moved
 from discrimloss._version import __version__
 
 if TYPE_CHECKING:
+    from discrimloss.auditing.audit import audit
+    from discrimloss.auditing.result import AuditResult
     from discrimloss.errors import DiscrimLossError
     from discrimloss.indexed_dataset import IndexedDataset
     from discrimloss.judging.criterion import judge_criterion as judge_criterion
@@ -18,16 +20,20 @@ if TYPE_CHECKING:
     from discrimloss.state.sample_ids import SampleIds
 
 __all__ = [
+    "AuditResult",
     "DiscrimLoss",
     "DiscrimLossError",
     "IndexedDataset",
     "SampleIds",
     "Verdicts",
     "__version__",
+    "audit",
     "find_label_errors",
 ]
 
 _MODULES = {
+    "AuditResult": "auditing.result",
+    "audit": "auditing.audit",
     "DiscrimLoss": "loss",
     "DiscrimLossError": "errors",
     "IndexedDataset": "indexed_dataset",

@@ -67,7 +67,7 @@ def test_what_was_decided_is_written_and_logged(
     }
     assert "noon" in (audit.path / "corrected" / CHANGES).read_text("utf-8")
     printed = capsys.readouterr().out
-    assert "2 relabelled, 1 dropped, 2 looked at and kept." in printed
+    assert "2 relabelled, 1 dropped, 2 reviewed and kept." in printed
     assert "called incorrect" not in printed  # all four are decided on
     assert str(audit.path / "corrected" / RESULT) in printed
     assert str(audit.path / "corrected" / CHANGES) in printed
@@ -136,7 +136,7 @@ def test_an_earlier_result_is_replaced_only_if_told(
     assert main(["apply", str(audit.path)]) == 0
     capsys.readouterr()
     before = snapshot(audit.path)
-    assert "--overwrite replaces it" in refused(capsys, "apply", str(audit.path))
+    assert "--overwrite (overwrite=True) replaces it" in refused(capsys, "apply", str(audit.path))
     assert snapshot(audit.path) == before
     decide(audit, (*DECISIONS, ("drop", 7, None)))
     assert main(["apply", str(audit.path), "--overwrite"]) == 0

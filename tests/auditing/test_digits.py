@@ -1,4 +1,4 @@
-"""Real data with known noise: scikit-learn's digits, with the settings that a person gets."""
+"""Real data with known noise: scikit-learn's digits, with the default settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from audit_runs import audited
+from audit_runs import audited, frame_of
 from judged_labels import calibration_error, f1_score
 from sklearn.datasets import load_digits
 
@@ -44,7 +44,7 @@ def test_noise_is_estimated_and_found(rate: float, tmp_path: Path) -> None:
     noisy = symmetric(true, rate, torch.Generator().manual_seed(1), 10)
     np.savez(tmp_path / "a.npz", x=digits.data.astype(np.float32), y=noisy.target.numpy())
     audit = audited(tmp_path / "a.npz", tmp_path / "out", epochs=None)
-    frame = audit.verdicts().sort_values("index")
+    frame = frame_of(audit).sort_values("index")
     actual = float(noisy.is_wrong.double().mean())
     assert audit.summary()["noise_estimated"] == pytest.approx(actual, abs=0.03)
     called = torch.from_numpy((frame["verdict"] == "incorrect").to_numpy())

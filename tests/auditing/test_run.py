@@ -15,19 +15,29 @@ from audit_runs import (
     WRONG,
     PressesCtrlC,
     audited,
-    request_for,
+    frame_of,
+    run_audit,
     write_blobs,
     write_numbers,
 )
 from command_line import snapshot
 from judged_labels import f1_score
 
-from discrimloss.auditing.directory import COLUMNS, AuditDirectory
-from discrimloss.auditing.predictions import Judgement, read_judgement
-from discrimloss.auditing.run import combined, run_audit
-from discrimloss.auditing.sources.base import SourceError
-from discrimloss.judging.verdicts import EASY, HARD, INCORRECT
+from discrimloss import DiscrimLossError, Verdicts
+from discrimloss.auditing.directory import AuditDirectory
 from discrimloss.training.interruption import Interrupted
+
+COLUMNS = (
+    "id",
+    "given_label",
+    "suggested_label",
+    "verdict",
+    "p_incorrect",
+    "score",
+    "average_loss",
+    "weight",
+    "index",
+)
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 
@@ -65,9 +75,13 @@ def test_the_files(audit: AuditDirectory) -> None:
         "verdicts.csv",
         "verdicts.parquet",
     }
-    frame = audit.verdicts()
-    assert tuple(frame.columns) == COLUMNS
+    frame = frame_of(audit)
     assert sorted(frame["index"]) == list(range(SAMPLES))
+    kept = pd.read_parquet(audit / "verdicts.parquet")
+    assert tuple(kept.columns) == COLUMNS[:-1]
+    assert Verdicts.from_parquet(audit / "verdicts.parquet").noise_rate == pytest.approx(
+        audit.summary()["noise_estimated"]
+    )
     as_text = pd.read_csv(audit / "verdicts.csv", dtype={"id": str})
     assert tuple(as_text.columns) == COLUMNS
     for column in COLUMNS:
@@ -79,10 +93,18 @@ def test_the_files(audit: AuditDirectory) -> None:
     assert "cow" in page
 
 
+def test_there_is_one_file_of_verdicts(audit: AuditDirectory) -> None:
+    named = [path.relative_to(audit.path).as_posix() for path in audit.path.rglob("*verdicts*")]
+    assert sorted(named) == ["verdicts.csv", "verdicts.parquet"]
+
+
 def test_wrong_labels_come_first_with_the_right_ones_beside_them(audit: AuditDirectory) -> None:
-    frame = audit.verdicts()
+    frame = frame_of(audit)
     assert frame["p_incorrect"].is_monotonic_decreasing
-    np.testing.assert_allclose(frame["label_score"], 1 - frame["p_incorrect"])
+    assert frame["score"].is_monotonic_decreasing
+    np.testing.assert_allclose(
+        frame["p_incorrect"], 1 / (1 + np.exp(-frame["score"].astype(float))), atol=1e-6
+    )
     assert is_wrong(frame)[:WRONG].double().mean() > 0.95
     assert not is_wrong(frame)[torch.from_numpy((frame["verdict"] == "easy").to_numpy())].any()
     called = torch.from_numpy((frame["verdict"] == "incorrect").to_numpy())
@@ -95,7 +117,7 @@ def test_wrong_labels_come_first_with_the_right_ones_beside_them(audit: AuditDir
 
 
 def test_what_to_keep_is_in_the_order_of_the_source(audit: AuditDirectory) -> None:
-    frame = audit.verdicts().sort_values("index")
+    frame = frame_of(audit).sort_values("index")
     kept = frame[frame["verdict"] != "incorrect"]
     rows = rows_of(audit / "cleaned.csv")
     assert [row["id"] for row in rows] == kept["id"].tolist()
@@ -103,7 +125,7 @@ def test_what_to_keep_is_in_the_order_of_the_source(audit: AuditDirectory) -> No
 
 
 def test_the_summary_says_what_the_frame_says(audit: AuditDirectory) -> None:
-    summary, frame = audit.summary(), audit.verdicts()
+    summary, frame = audit.summary(), frame_of(audit)
     assert summary["samples"] == len(frame)
     assert summary["noise_estimated"] == pytest.approx(frame["p_incorrect"].astype(float).mean())
     assert summary["noise_estimated"] == pytest.approx(WRONG / SAMPLES, abs=0.03)
@@ -131,7 +153,7 @@ def test_rows_without_a_label_are_left_out_and_told(tmp_path: Path) -> None:
         {"id": "8", "reason": "no label"},
     ]
     assert audit.summary()["left_out_why"] == {"no label": 2, "a feature is NaN or infinite": 1}
-    assert len(audit.verdicts()) == 37
+    assert len(frame_of(audit)) == 37
 
 
 # Interrupted and resumed.
@@ -141,16 +163,15 @@ def test_rows_without_a_label_are_left_out_and_told(tmp_path: Path) -> None:
 def test_an_audit_that_was_stopped_ends_as_one_that_was_not(
     place: tuple[int, int], blobs: Path, audit: AuditDirectory, tmp_path: Path
 ) -> None:
-    request = request_for(blobs, tmp_path / "out")
     with pytest.raises(Interrupted):
-        run_audit(request, PressesCtrlC(*place))
-    stopped = AuditDirectory(request.out)
+        run_audit(blobs, tmp_path / "out", observe=PressesCtrlC(*place))
+    stopped = AuditDirectory(tmp_path / "out")
     assert not stopped.is_finished
     assert not (stopped / "verdicts.csv").exists()
-    with pytest.raises(SourceError, match="--resume"):
-        run_audit(request)
+    with pytest.raises(DiscrimLossError, match="resume=True"):
+        run_audit(blobs, tmp_path / "out")
     resumed = audited(blobs, tmp_path / "out", resume=True)
-    pd.testing.assert_frame_equal(resumed.verdicts(), audit.verdicts(), check_exact=True)
+    pd.testing.assert_frame_equal(frame_of(resumed), frame_of(audit), check_exact=True)
     for name in ("verdicts.csv", "cleaned.csv"):
         assert (resumed / name).read_bytes() == (audit / name).read_bytes()
     traces = [snapshot(one / "runs" / "1" / "samples") for one in (resumed, audit)]
@@ -160,7 +181,7 @@ def test_an_audit_that_was_stopped_ends_as_one_that_was_not(
 
 def test_a_finished_audit_is_resumed_to_itself(audit: AuditDirectory, blobs: Path) -> None:
     before = snapshot(audit.path)
-    assert run_audit(request_for(blobs, audit.path, resume=True)) == audit.summary()
+    assert run_audit(blobs, audit.path, resume=True).summary == audit.summary()
     assert snapshot(audit.path) == before
 
 
@@ -168,44 +189,16 @@ def test_a_finished_audit_is_resumed_to_itself(audit: AuditDirectory, blobs: Pat
 
 
 def test_several_runs_are_combined(blobs: Path, audit: AuditDirectory, tmp_path: Path) -> None:
-    request = request_for(blobs, tmp_path / "out", runs=2)
     with pytest.raises(Interrupted):
-        run_audit(request, PressesCtrlC(3, 2, run=2))
-    several = audited(blobs, tmp_path / "out", runs=2, resume=True)
-    first, second = (read_judgement(several / "runs" / number) for number in "12")
-    alone = audit.verdicts().sort_values("index")["p_incorrect"].to_numpy()
+        run_audit(blobs, tmp_path / "out", runs=2, observe=PressesCtrlC(3, 2, run=2))
+    several = run_audit(blobs, tmp_path / "out", runs=2, resume=True)
+    first, second = (run_audit(blobs, None, seed=seed).verdicts for seed in (0, 1))
+    alone = audit.verdicts().p_incorrect
     assert np.array_equal(first.p_incorrect, alone)  # the first run is the one of a single audit
     assert not np.array_equal(first.p_incorrect, second.p_incorrect)
-    found = several.verdicts().sort_values("index")["p_incorrect"].to_numpy()
     mean = (first.p_incorrect.astype(float) + second.p_incorrect) / 2
-    np.testing.assert_allclose(found, mean, rtol=1e-6)
-    assert several.summary()["runs"] == 2
-
-
-def test_how_runs_are_combined() -> None:
-    def judgement(p: list[float], suggested: list[int], code: list[int]) -> Judgement:
-        column = np.array(p, np.float32)
-        codes = np.array(code, np.int8)
-        return Judgement(column, 4 * column, np.array(suggested), codes, 2 * column, column)
-
-    together = combined(
-        [
-            judgement([0.9, 0.1, 0.6], [1, 0, 2], [INCORRECT, EASY, INCORRECT]),
-            judgement([0.8, 0.2, 0.1], [1, 0, 0], [INCORRECT, HARD, HARD]),
-            judgement([0.4, 0.3, 0.2], [0, 1, 0], [EASY, EASY, HARD]),
-        ]
-    )
-    np.testing.assert_allclose(together.p_incorrect, [0.7, 0.2, 0.3], rtol=1e-6)
-    np.testing.assert_allclose(together.score, [2.8, 0.8, 1.2], rtol=1e-6)
-    assert together.suggested.tolist() == [1, 0, 0]
-    assert together.code.tolist() == [INCORRECT, EASY, HARD]
-
-    # The label is 0: the run that trusts it has no say in what is right instead.
-    pair = [
-        judgement([0.95], [3], [INCORRECT]),
-        judgement([0.3], [0], [EASY]),
-    ]
-    assert combined(pair).suggested.tolist() == [3]
+    np.testing.assert_allclose(several.verdicts.p_incorrect, mean, rtol=1e-6)
+    assert several.summary["runs"] == 2
 
 
 # What is refused.
@@ -213,21 +206,21 @@ def test_how_runs_are_combined() -> None:
 
 def test_a_finished_audit_is_not_overwritten(audit: AuditDirectory, blobs: Path) -> None:
     before = snapshot(audit.path)
-    with pytest.raises(SourceError, match="--overwrite"):
-        run_audit(request_for(blobs, audit.path))
+    with pytest.raises(DiscrimLossError, match="overwrite=True"):
+        run_audit(blobs, audit.path)
     for change in ({"epochs": 9}, {"runs": 2}, {"seed": 1}):
-        with pytest.raises(SourceError, match=f"{next(iter(change))} was"):
-            run_audit(request_for(blobs, audit.path, resume=True, **change))
+        with pytest.raises(DiscrimLossError, match=f"{next(iter(change))} was"):
+            run_audit(blobs, audit.path, resume=True, **change)
     assert snapshot(audit.path) == before
 
 
 def test_a_changed_source_is_not_gone_on_with(tmp_path: Path) -> None:
     source = write_blobs(tmp_path / "blobs.npz")
     with pytest.raises(Interrupted):
-        run_audit(request_for(source, tmp_path / "out"), PressesCtrlC(1, 1))
+        run_audit(source, tmp_path / "out", observe=PressesCtrlC(1, 1))
     write_blobs(source, y=np.array(["ant", "bee", "cow"])[np.arange(SAMPLES) % 3])
-    with pytest.raises(SourceError, match="has changed since the audit began"):
-        run_audit(request_for(source, tmp_path / "out", resume=True))
+    with pytest.raises(DiscrimLossError, match="has changed since the audit began"):
+        run_audit(source, tmp_path / "out", resume=True)
     again = audited(source, tmp_path / "out", overwrite=True, epochs=2)
     assert again.is_finished
 
@@ -238,8 +231,8 @@ def test_decisions_are_not_overwritten(tmp_path: Path) -> None:
     (audit / "decisions.jsonl").write_text('{"action": "keep"}\n')
     (audit / "mine.txt").write_text("kept")
     before = snapshot(audit.path)
-    with pytest.raises(SourceError, match="decisions of a review"):
-        run_audit(request_for(source, audit.path, overwrite=True))
+    with pytest.raises(DiscrimLossError, match="decisions of a review"):
+        run_audit(source, audit.path, overwrite=True)
     assert snapshot(audit.path) == before
     (audit / "decisions.jsonl").rename(tmp_path / "elsewhere.jsonl")
     (audit / "changes.csv").write_text("of the audit before")
@@ -252,21 +245,21 @@ def test_decisions_are_not_overwritten(tmp_path: Path) -> None:
 def test_places_that_cannot_be_used(blobs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     (folder / "cat").mkdir(parents=True)
-    with pytest.raises(SourceError, match="lies in the audited folder"):
-        run_audit(request_for(folder, folder / "out"))
+    with pytest.raises(DiscrimLossError, match="lies in the audited folder"):
+        run_audit(folder, folder / "out")
     (tmp_path / "file").write_text("")
-    with pytest.raises(SourceError, match="not a directory"):
-        run_audit(request_for(blobs, tmp_path / "file" / "out"))
-    with pytest.raises(SourceError, match="holds other files"):
-        run_audit(request_for(blobs, tmp_path))
+    with pytest.raises(DiscrimLossError, match="not a directory"):
+        run_audit(blobs, tmp_path / "file" / "out")
+    with pytest.raises(DiscrimLossError, match="holds other files"):
+        run_audit(blobs, tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["cat", "file", "images"]
 
 
 def test_one_class_is_refused_and_nothing_begins(tmp_path: Path) -> None:
     source = tmp_path / "one.npz"
     np.savez(source, x=np.eye(6, dtype=np.float32), y=np.array(["a"] * 6))
-    with pytest.raises(SourceError, match="class"):
-        run_audit(request_for(source, tmp_path / "out"))
+    with pytest.raises(DiscrimLossError, match="class"):
+        run_audit(source, tmp_path / "out")
     assert not AuditDirectory(tmp_path / "out").holds_audit
 
 
@@ -279,14 +272,14 @@ def test_very_little_data(labels: list[str], tmp_path: Path) -> None:
     points = np.random.default_rng(0).normal(size=(len(labels), 3)).astype(np.float32)
     np.savez(source, x=points, y=np.array(labels))
     audit = audited(source, tmp_path / "out", epochs=2)
-    frame = audit.verdicts()
+    frame = frame_of(audit)
     assert len(frame) == len(labels)
     assert frame["p_incorrect"].between(0, 1).all()
 
 
 def test_numbers_are_suggested_in_the_unit_of_the_labels(tmp_path: Path) -> None:
     audit = audited(write_numbers(tmp_path / "years.npz"), tmp_path / "out", epochs=None)
-    frame = audit.verdicts()
+    frame = frame_of(audit)
     assert audit.summary()["classes"] == []
     assert frame["given_label"].between(1880, 2040).all()
     right = frame[~is_wrong(frame).numpy()]

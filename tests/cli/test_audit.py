@@ -14,8 +14,9 @@ from audit_runs import write_blobs
 from command_line import refused
 from PIL import Image
 
+from discrimloss.auditing.progress import BarObserver
 from discrimloss.cli import main
-from discrimloss.cli.audit_display import AuditDisplay, print_audit
+from discrimloss.cli.audit_display import print_audit
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 
@@ -62,7 +63,7 @@ def test_an_image_that_cannot_be_read_is_reported(
     out = tmp_path / "out"
     assert main(["audit", str(tmp_path / "images"), "--out", str(out), "--epochs", "2"]) == 0
     said = capsys.readouterr().out
-    assert "1 were not judged" in said
+    assert "1 could not be audited" in said
     assert str(out / "left_out.csv") in said
     assert "cat/broken.png" in (out / "left_out.csv").read_text()
 
@@ -109,15 +110,12 @@ def test_stopped_and_resumed(
 ) -> None:
     source, out = write_blobs(tmp_path / "blobs.npz", samples=60), tmp_path / "out"
     arguments = ["audit", str(source), "--out", str(out), "--epochs", "3", "--no-regression"]
-    observe = AuditDisplay.observe
 
-    def with_ctrl_c(display: AuditDisplay, run: int, epochs: int) -> Any:
-        observer = observe(display, run, epochs)
-        observer.on_epoch = lambda row: os.kill(os.getpid(), signal.SIGINT)  # type: ignore
-        return observer
+    def press_ctrl_c(observer: BarObserver, row: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(AuditDisplay, "observe", with_ctrl_c)
+        patch.setattr(BarObserver, "on_epoch", press_ctrl_c)
         said = refused(capsys, *arguments, code=130)
     assert said.startswith("stopped after epoch 1; go on with: discrimloss audit ")
     assert said.endswith("--epochs 3 --no-regression --resume")

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from command_line import refused, snapshot
@@ -161,14 +162,14 @@ def write_audit(directory: Path, run: Path) -> None:
             "suggested_label": [str((target + 1) % 10) for target in verdicts["target"]],
             "verdict": ["incorrect"] * 3 + ["hard"] * (len(verdicts) - 3),
             "p_incorrect": 0.9,
-            "label_score": 0.1,
+            "score": np.arange(len(verdicts)) / 1000,
             "average_loss": verdicts["average_loss"],
             "weight": verdicts["weight"],
             "index": range(len(verdicts)),
         }
     )
     shutil.copytree(run, directory / "runs" / "1")
-    frame.iloc[::-1].to_parquet(directory / "verdicts.parquet")
+    frame.to_parquet(directory / "verdicts.parquet")
     settings = {"source": {"path": "/somewhere/pictures.npz"}, "fingerprint": ""}
     (directory / "audit.json").write_text(json.dumps(settings), "utf-8")
     (directory / "summary.json").write_text(json.dumps({"seconds": 5.0}), "utf-8")

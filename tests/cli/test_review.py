@@ -12,9 +12,8 @@ import pytest
 from audit_fixtures import MadeAudit, made_audit
 from command_line import refused
 
-from discrimloss.auditing.review.address import last_address, serve_at
 from discrimloss.auditing.review.server import TOKEN_HEADER, ReviewServer
-from discrimloss.auditing.review.session import ReviewSession
+from discrimloss.auditing.review.serving import last_address, serve_at
 from discrimloss.cli import main
 
 
@@ -43,7 +42,7 @@ def test_a_log_of_another_audit(audit: MadeAudit, capsys: pytest.CaptureFixture[
 
 
 def test_one_review_at_a_time(audit: MadeAudit, capsys: pytest.CaptureFixture[str]) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     with serve_at(session, None) as server:
         sentence = refused(capsys, "review", str(audit.path))
     session.close()
@@ -52,7 +51,7 @@ def test_one_review_at_a_time(audit: MadeAudit, capsys: pytest.CaptureFixture[st
 
 
 def test_a_taken_port(audit: MadeAudit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serve_at(ReviewSession(audit.directory), None) as server:
+    with serve_at(audit.session(), None) as server:
         server.session.close()
         sentence = refused(capsys, "review", str(audit.path), "--port", str(server.server_port))
     assert f"cannot listen at port {server.server_port}" in sentence
@@ -79,14 +78,14 @@ def test_a_review_ends_with_what_to_do_next(
     monkeypatch.setattr(ReviewServer, "serve_forever", one_decision_then_ctrl_c)
     assert main(["review", str(audit.path), "--open"]) == 0
     printed = capsys.readouterr().out
-    address = last_address(audit.directory)
+    address = last_address(audit.path)
     assert address is not None
     assert opened == [address.url]
     assert address.url in printed
     assert "4 suspicious samples, 0 of them reviewed" in printed
     assert f"Decisions are in {audit.path / 'decisions.jsonl'}" in printed
     assert f"discrimloss apply {audit.path}" in printed
-    ReviewSession(audit.directory).close()  # the lock is gone
+    audit.session().close()  # the lock is gone
 
 
 SERVE = """

@@ -18,6 +18,8 @@ from PIL import Image
 
 import discrimloss.auditing.directory as audit_directory
 from discrimloss.auditing.directory import AUDIT, SUMMARY, VERDICTS, AuditDirectory
+from discrimloss.auditing.result import AuditResult
+from discrimloss.auditing.review.session import ReviewSession
 from discrimloss.auditing.sources.base import (
     AuditSource,
     Corrections,
@@ -63,6 +65,12 @@ class MadeSource(AuditSource):
     def view(self, index: int) -> SampleView:
         return self.views[index]
 
+    def close_view(self, index: int) -> SampleView:
+        return self.view(index)
+
+    def require_class(self, name: str) -> None:
+        pass
+
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
         labels = {
             name: corrections.labels.get(index, label)
@@ -99,6 +107,9 @@ class MadeAudit:
     def path(self) -> Path:
         return self.directory.path
 
+    def session(self) -> ReviewSession:
+        return AuditResult.load(self.path).review_session()
+
 
 def verdict_frame(
     source: AuditSource, suggested: Sequence[Any], p: Sequence[float]
@@ -115,7 +126,7 @@ def verdict_frame(
             "suggested_label": list(suggested),
             "verdict": np.where(p_incorrect > 0.7, "incorrect", not_incorrect),
             "p_incorrect": p_incorrect,
-            "label_score": 1 - p_incorrect,
+            "score": np.log(p_incorrect) - np.log1p(-p_incorrect),
             "average_loss": 3 * p_incorrect,
             "weight": 1 + p_incorrect,
             "index": np.arange(len(source)),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from discrimloss import AuditResult, audit
 from discrimloss.auditing.directory import AuditDirectory
-from discrimloss.auditing.run import AuditRequest, run_audit
-from discrimloss.auditing.sources.base import SourceOptions
 
 SAMPLES, CLASSES, WRONG = 300, 3, 30
 
@@ -38,16 +37,23 @@ def write_numbers(path: Path, samples: int = SAMPLES) -> Path:
     return path
 
 
-def request_for(source: Path, out: Path, epochs: int | None = 8, **changes: Any) -> AuditRequest:
+def run_audit(
+    source: Path, out: Path | None, epochs: int | None = 8, observe: Any = None, **changes: Any
+) -> AuditResult:
     """An audit of a few epochs."""
-    options = SourceOptions(str(source.absolute()))
-    return replace(AuditRequest(options, out, epochs=epochs), **changes)
+    return audit(source, out=out, epochs=epochs, progress=observe or False, **changes)
 
 
 def audited(source: Path, out: Path, **changes: Any) -> AuditDirectory:
     """The directory of an audit that ended."""
-    run_audit(request_for(source, out, **changes))
+    run_audit(source, out, **changes)
     return AuditDirectory(out)
+
+
+def frame_of(audit: AuditDirectory) -> pd.DataFrame:
+    """The verdicts of an audit, worst first, with the position of each sample as ``index``."""
+    frame = AuditResult.load(audit.path).to_pandas()
+    return frame.rename_axis("index").reset_index()
 
 
 class PressesCtrlC:

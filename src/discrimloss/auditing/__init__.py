@@ -1,1 +1,1 @@
-"""Which labels are wrong: from a source of labelled samples to a ranked list, and back again."""
+"""Audits: which labels of a data set are wrong, a report, a review, and corrected data."""

@@ -1,4 +1,4 @@
-"""From what was decided to corrected data, with a log of every change."""
+"""From decisions to corrected data, with a log of every change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from discrimloss.auditing.directory import CHANGES, CORRECTED, DECISIONS, AuditDirectory
+from discrimloss.auditing.directory import CHANGES
+from discrimloss.auditing.outputs import plain_label
 from discrimloss.auditing.review.decisions import (
     DROP,
     KEEP,
     RELABEL,
     SKIP,
     Decisions,
-    number_label,
-    read_decisions,
-    require_same_samples,
+    regression_label,
 )
-from discrimloss.auditing.review.sample_table import OPEN, Filter, SampleTable, read_samples
-from discrimloss.auditing.sources.base import AuditSource, Corrections, Label, SourceError
+from discrimloss.auditing.sources.base import AuditSource, Corrections, Label
+from discrimloss.errors import DiscrimLossError
+from discrimloss.judging.verdicts import INCORRECT, LABELS, Verdicts
 
 RELABELLED, DROPPED, KEPT = "relabelled", "dropped", "kept"
 BY_REVIEW, BY_SUGGESTION, BY_VERDICT = "review", "accepted suggestion", "dropped as incorrect"
@@ -46,11 +46,11 @@ CHANGE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of one sample, and why."""
+    """What happens to one sample, and why."""
 
     index: int
     change: str
-    """`RELABELLED`, `DROPPED`, or `KEPT`: looked at and found right."""
+    """`RELABELLED`, `DROPPED`, or `KEPT`: reviewed and found right."""
     after: Label | None
     decided_by: str
     decided_at: str
@@ -58,107 +58,153 @@ class Change:
 
 @dataclass(frozen=True)
 class Applied:
-    """What was written."""
+    """Corrected data that was written."""
 
-    directory: Path
     written: tuple[Path, ...]
-    """Files or folders below `directory`."""
+    """Files or folders."""
     relabelled: int
     dropped: int
     kept: int
     undecided: int
-    """Labels that are called incorrect and stay as they are, for nobody decided."""
+    """Labels that are called incorrect and stay as they are, because nothing was decided."""
     note: str | None
-    """What a person should know of the result."""
-
-    @property
-    def log(self) -> Path:
-        """The list of all changes."""
-        return self.directory / CHANGES
+    """What the user should know of the corrected data."""
+    log: Path | None = None
+    """The list of all changes; None where the data was written to a file of its own."""
 
 
 @dataclass(frozen=True)
 class Automatic:
-    """What is done to samples that no person looked at.
+    """What happens to samples that were not reviewed.
 
-    A sample that was skipped was looked at: it stays as it is.
+    A skipped sample was reviewed: it stays as it is.
     """
 
     accept_from: float | None = None
-    """Take the suggested label where ``p_incorrect`` is at least this."""
+    """Accept the suggested label where ``p_incorrect`` is at least this."""
     drop_incorrect: bool = False
-    """Drop what is still called incorrect."""
+    """Drop samples that are called incorrect."""
+
+    def __post_init__(self) -> None:
+        if self.accept_from is not None and not 0 <= self.accept_from <= 1:
+            raise ValueError(
+                f"accept_suggestions must be a probability from 0 to 1, not {self.accept_from}"
+            )
 
     @property
     def does_something(self) -> bool:
-        """Whether anything is done without a person."""
+        """Whether anything changes without a review."""
         return self.accept_from is not None or self.drop_incorrect
 
 
-def apply_decisions(
-    audit: AuditDirectory,
-    out: Path | None = None,
-    automatic: Automatic | None = None,
+def find_changes(
+    verdicts: Verdicts, decisions: Decisions, automatic: Automatic, is_regression: bool
+) -> list[Change]:
+    """All changes: those of the reviewer, then those that are automatic.
+
+    Raises:
+        DiscrimLossError: every sample would be dropped, or a decision has no valid label.
+    """
+    changes = _reviewed(decisions, verdicts, is_regression)
+    changes += _automatic(automatic, verdicts, set(decisions.all_current()))
+    if sum(change.change == DROPPED for change in changes) == len(verdicts):
+        raise DiscrimLossError("these decisions drop every sample: keep at least one")
+    return changes
+
+
+def corrections_of(changes: list[Change]) -> Corrections:
+    """The changes as a source applies them."""
+    labels = {
+        change.index: change.after
+        for change in changes
+        if change.change == RELABELLED and change.after is not None
+    }
+    return Corrections(labels, frozenset(c.index for c in changes if c.change == DROPPED))
+
+
+def write_directory(
+    source: AuditSource,
+    verdicts: Verdicts,
+    changes: list[Change],
+    place: Path,
+    audit: Path | None = None,
     *,
     overwrite: bool = False,
 ) -> Applied:
-    """Write the source of an audit once more, with all that was decided.
+    """Write the source once more with all changes, and a log of them beside it.
 
     Args:
-        audit: a finished one.
-        out: a new directory; by default ``corrected`` in that of the audit.
-        automatic: what is done without a person; by default nothing.
+        source: what was audited.
+        verdicts: of the audit.
+        changes: see `find_changes`.
+        place: a new directory.
+        audit: the directory of the audit, which must not be replaced.
         overwrite: whether an earlier result may be replaced.
 
     Raises:
-        SourceError: nothing was decided, or the result cannot be written. Then nothing is.
+        DiscrimLossError: the result cannot be written. Then nothing is.
     """
-    automatic = automatic or Automatic()
-    audit.require_finished()
-    source = audit.source()
-    table = read_samples(audit, source)
-    decisions, _ = read_decisions(audit / DECISIONS)
-    require_same_samples(decisions, source.ids, audit / DECISIONS)
-    changes = _reviewed(decisions, table, audit / DECISIONS)
-    if not changes and not automatic.does_something:
-        raise SourceError(
-            f"nothing is decided in {audit.path}: review it first, `discrimloss review "
-            f"{audit.path}`, or take suggestions with --accept-suggestions 0.9"
-        )
-    changes += _automatic(automatic, table)
-    if sum(change.change == DROPPED for change in changes) == len(table):
-        raise SourceError("these decisions drop every sample: keep at least one")
-    place = audit / CORRECTED if out is None else out
-    with _staged(place, source, audit, overwrite) as staging:
-        corrections = _corrections(changes)
+    _check_place(place, source, audit, overwrite)
+    with _staged(place) as staging:
+        corrections = corrections_of(changes)
         written = source.write_corrected(corrections, staging)
         if (staging / CHANGES).exists():
-            raise SourceError(f"the source itself holds a {CHANGES}: give it another name")
-        _write_log(staging / CHANGES, changes, table, source.corrected_ids(corrections))
+            raise DiscrimLossError(f"the source itself holds a {CHANGES}: give it another name")
+        _write_log(staging / CHANGES, changes, verdicts, source, corrections)
         relative = [path.relative_to(staging) for path in written]
+    paths = tuple(place / path for path in relative)
+    return _applied(source, verdicts, changes, paths, place / CHANGES)
+
+
+def write_file(
+    source: AuditSource,
+    verdicts: Verdicts,
+    changes: list[Change],
+    path: Path,
+    *,
+    overwrite: bool = False,
+) -> Applied:
+    """Write the source once more with all changes, to one file or folder of this name.
+
+    Raises:
+        DiscrimLossError: it cannot be written. Then nothing is.
+    """
+    if source.options.path and path.resolve() == Path(source.options.path).resolve():
+        raise DiscrimLossError(f"{path} is the source itself: name another file")
+    if path.exists() and not overwrite:
+        raise DiscrimLossError(f"{path} exists: overwrite=True replaces it")
+    with _writing(path):
+        written = source.save_corrected(corrections_of(changes), path)
+    return _applied(source, verdicts, changes, (written,), None)
+
+
+def _applied(
+    source: AuditSource,
+    verdicts: Verdicts,
+    changes: list[Change],
+    written: tuple[Path, ...],
+    log: Path | None,
+) -> Applied:
     counts = Counter(change.change for change in changes)
     settled = {change.index for change in changes}
-    incorrect = table.index[table.ranks(Filter("incorrect"))]
+    incorrect = np.flatnonzero(verdicts.code == INCORRECT).tolist()
     return Applied(
-        place,
-        tuple(place / path for path in relative),
+        written,
         counts[RELABELLED],
         counts[DROPPED],
         counts[KEPT],
-        sum(int(index) not in settled for index in incorrect),
+        sum(index not in settled for index in incorrect),
         source.note_on_corrected(),
+        log,
     )
 
 
-def _reviewed(decisions: Decisions, table: SampleTable, path: Path) -> list[Change]:
-    """What people decided; marks in `table` what they looked at."""
+def _reviewed(decisions: Decisions, verdicts: Verdicts, is_regression: bool) -> list[Change]:
     changes = []
     for index, event in decisions.all_current().items():
-        table.set_state(index, event)
-        given = table.label(table.given, int(table.rank_of[index]))
-        label = given
+        given = label = plain_label(verdicts.given_label, index)
         if event.action == RELABEL:
-            label = _label(event.label, table, path)
+            label = _label(event.label, is_regression)
         if event.action == DROP:
             changes.append(Change(index, DROPPED, None, BY_REVIEW, event.time))
         elif event.action == KEEP or (event.action == RELABEL and label == given):
@@ -168,94 +214,97 @@ def _reviewed(decisions: Decisions, table: SampleTable, path: Path) -> list[Chan
     return changes
 
 
-def _label(label: Label | None, table: SampleTable, path: Path) -> Label:
-    if not table.is_regression:
+def _label(label: Label | None, is_regression: bool) -> Label:
+    if not is_regression:
         return str(label)
     try:
-        return number_label(label)
+        return regression_label(label)
     except ValueError as error:
-        raise SourceError(f"{path} has the label {label!r}: it must be a number") from error
+        raise DiscrimLossError(
+            f"the decisions have the label {label!r}: it must be a number"
+        ) from error
 
 
-def _automatic(automatic: Automatic, table: SampleTable) -> list[Change]:
+def _automatic(automatic: Automatic, verdicts: Verdicts, reviewed: set[int]) -> list[Change]:
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    changes = []
+    changes: list[Change] = []
     if automatic.accept_from is not None:
-        is_sure = np.nan_to_num(table.p_incorrect, nan=-1.0) >= automatic.accept_from
-        for rank in np.flatnonzero(is_sure & (table.state == OPEN)):
-            label = table.label(table.suggested, int(rank))
-            if label is not None and label != table.label(table.given, int(rank)):
-                changes.append(
-                    Change(int(table.index[rank]), RELABELLED, label, BY_SUGGESTION, now)
-                )
+        is_sure = np.nan_to_num(verdicts.p_incorrect, nan=-1.0) >= automatic.accept_from
+        for index in np.flatnonzero(is_sure).tolist():
+            label = plain_label(verdicts.suggested_label, index)
+            is_other = label is not None and label != plain_label(verdicts.given_label, index)
+            if is_other and index not in reviewed:
+                changes.append(Change(index, RELABELLED, label, BY_SUGGESTION, now))
     if automatic.drop_incorrect:
-        taken = {change.index for change in changes}
-        ranks = table.ranks(Filter("incorrect", state="open"))
-        left = [int(index) for index in table.index[ranks] if int(index) not in taken]
-        changes += [Change(index, DROPPED, None, BY_VERDICT, now) for index in left]
+        taken = reviewed | {change.index for change in changes}
+        incorrect = np.flatnonzero(verdicts.code == INCORRECT).tolist()
+        changes += [
+            Change(index, DROPPED, None, BY_VERDICT, now)
+            for index in incorrect
+            if index not in taken
+        ]
     return changes
 
 
-def _corrections(changes: list[Change]) -> Corrections:
-    return Corrections(
-        {
-            change.index: change.after
-            for change in changes
-            if change.change == RELABELLED and change.after is not None
-        },
-        frozenset(change.index for change in changes if change.change == DROPPED),
-    )
-
-
 def _write_log(
-    path: Path, changes: list[Change], table: SampleTable, new_ids: Mapping[int, str]
+    path: Path,
+    changes: list[Change],
+    verdicts: Verdicts,
+    source: AuditSource,
+    corrections: Corrections,
 ) -> None:
-    """Every change, in the order of the source."""
+    """Write every change, in the order of the source."""
+    new_ids = source.corrected_ids(corrections)
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(CHANGE_COLUMNS)
         for change in sorted(changes, key=lambda change: change.index):
-            row = table.row(int(table.rank_of[change.index]), None)
+            index, name = change.index, source.ids[change.index]
+            p = float(verdicts.p_incorrect[index])
             writer.writerow(
                 [
-                    row["id"],
-                    change.index,
+                    name,
+                    index,
                     change.change,
-                    row["given"],
+                    plain_label(verdicts.given_label, index),
                     change.after,
                     change.decided_by,
                     change.decided_at,
-                    row["verdict"],
-                    row["p_incorrect"],
-                    "" if change.change == DROPPED else new_ids.get(change.index, row["id"]),
+                    LABELS[verdicts.code[index]],
+                    None if p != p else p,
+                    "" if change.change == DROPPED else new_ids.get(index, name),
                 ]
             )
 
 
 @contextmanager
-def _staged(
-    place: Path, source: AuditSource, audit: AuditDirectory, overwrite: bool
-) -> Iterator[Path]:
+def _staged(place: Path) -> Iterator[Path]:
     """A directory to write into, which becomes `place` if the block ends well."""
-    _check_place(place, source, audit, overwrite)
     staging = place.with_name(f".{place.name}.unfinished-{uuid.uuid4().hex}")
     try:
-        staging.mkdir()
-        yield staging
-        _move(staging, place)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        about = f" of {error.filename}" if error.filename else ""
-        raise SourceError(
-            f"cannot write {place} ({reason}{about}): nothing was written; make room, or name "
-            "another place with --out"
-        ) from error
+        with _writing(place):
+            staging.mkdir()
+            yield staging
+            _move(staging, place)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+@contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        about = f" of {error.filename}" if error.filename else ""
+        raise DiscrimLossError(
+            f"cannot write {place} ({reason}{about}): nothing was written; make room, or name "
+            "another place"
+        ) from error
+
+
 def _move(staging: Path, place: Path) -> None:
-    """Put a directory in its place. What was there stays until this has worked."""
+    """Put a directory in its place. An earlier one stays until this has worked."""
     if not place.exists():
         staging.rename(place)
         return
@@ -269,24 +318,27 @@ def _move(staging: Path, place: Path) -> None:
     shutil.rmtree(earlier, ignore_errors=True)
 
 
-def _check_place(place: Path, source: AuditSource, audit: AuditDirectory, overwrite: bool) -> None:
+def _check_place(place: Path, source: AuditSource, audit: Path | None, overwrite: bool) -> None:
     target = place.resolve()
-    origin = Path(source.options.path).resolve()
-    if target == audit.path.resolve():
-        raise SourceError(f"{place} is the audit itself: name another place with --out")
-    if target.is_relative_to(origin) or origin.is_relative_to(target):
-        raise SourceError(f"{place} is where the source is: name another place with --out")
+    if audit is not None and target == audit.resolve():
+        raise DiscrimLossError(f"{place} is the audit itself: name another place")
+    if source.options.path:
+        origin = Path(source.options.path).resolve()
+        if target.is_relative_to(origin) or origin.is_relative_to(target):
+            raise DiscrimLossError(f"{place} is where the source is: name another place")
     if not place.parent.is_dir():
-        raise SourceError(f"there is no directory {place.parent}: make it first")
+        raise DiscrimLossError(f"there is no directory {place.parent}: make it first")
     if not place.exists():
         return
     if not place.is_dir():
-        raise SourceError(f"{place} is not a directory: name another place with --out")
+        raise DiscrimLossError(f"{place} is not a directory: name another place")
     if not any(place.iterdir()):
         return
     if not (place / CHANGES).is_file():
-        raise SourceError(
-            f"{place} holds other things than an earlier result: name another place with --out"
+        raise DiscrimLossError(
+            f"{place} holds other things than an earlier result: name another place"
         )
     if not overwrite:
-        raise SourceError(f"{place} holds an earlier result: --overwrite replaces it")
+        raise DiscrimLossError(
+            f"{place} holds an earlier result: --overwrite (overwrite=True) replaces it"
+        )

@@ -1,18 +1,23 @@
-"""The directory of an audit: what is in it, and how it is opened again."""
+"""The directory of an audit: its files, whether an audit may start there, and opening it again."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from discrimloss.auditing.review.session import DECISIONS
 from discrimloss.auditing.sources.base import AuditSource, SourceError, SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
+from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
-from discrimloss.judging.verdicts import import_pandas
-
-if TYPE_CHECKING:
-    import pandas
+from discrimloss.files.locks import exclusive_lock
+from discrimloss.judging.verdicts import Verdicts
+from discrimloss.training.run_directory import CONFIG, LOCK, why_unusable
 
 AUDIT = "audit.json"
 SUMMARY = "summary.json"
@@ -23,27 +28,12 @@ LEFT_OUT = "left_out.csv"
 REPORT = "report.html"
 RUNS = "runs"
 CACHE = "cache"
-DECISIONS = "decisions.jsonl"
 CORRECTED = "corrected"
 CHANGES = "changes.csv"
 
-COLUMNS = (
-    "id",
-    "given_label",
-    "suggested_label",
-    "verdict",
-    "p_incorrect",
-    "label_score",
-    "average_loss",
-    "weight",
-    "index",
-)
-"""Of the verdicts, which are sorted with the worst first. ``index`` is the position in the source's
-`ids`. Labels are names of classes, or numbers in a regression."""
-
 
 class AuditDirectory:
-    """Where an audit keeps what it makes. Every file is complete or not there."""
+    """Where an audit keeps its files. Every file is complete or absent."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,51 +52,180 @@ class AuditDirectory:
         return self.holds_audit and (self / SUMMARY).is_file()
 
     def require_finished(self) -> None:
-        """Raise a `SourceError` unless an audit ended here."""
+        """Raise a `DiscrimLossError` unless an audit ended here."""
         if not self.path.is_dir():
-            raise SourceError(f"there is no directory {self.path}: name one that an audit wrote")
+            raise DiscrimLossError(
+                f"there is no directory {self.path}: name one that an audit wrote"
+            )
         if not self.holds_audit:
-            raise SourceError(
+            raise DiscrimLossError(
                 f"{self.path} holds no audit: name the --out directory of `discrimloss audit`"
             )
         if not self.is_finished:
-            raise SourceError(
+            raise DiscrimLossError(
                 f"the audit in {self.path} is not finished: go on with it, "
                 "`discrimloss audit … --resume`"
             )
+
+    # -- reading ----------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
         """What was audited and how: ``source`` (options), ``fingerprint`` and more."""
         return self._read_json(AUDIT)
 
     def summary(self) -> dict[str, Any]:
-        """The figures of a finished audit."""
+        """The summary of a finished audit."""
         return self._read_json(SUMMARY)
 
     def source(self) -> AuditSource:
-        """The audited source, opened again, or a `SourceError` if it is another one by now."""
-        settings = self.settings()
-        source = open_source(SourceOptions(**settings["source"]), self / CACHE)
-        if source.fingerprint() != settings["fingerprint"]:
+        """Open the audited source again.
+
+        Raises:
+            SourceError: it was in memory, cannot be opened, or has changed.
+        """
+        options = SourceOptions(**self.settings()["source"])
+        if not options.path:
             raise SourceError(
-                f"{source.options.path} has changed since it was audited: audit it again, "
-                "or put it back as it was"
+                f"the audit in {self.path} is of data in memory: pass the data, "
+                "AuditResult.load(directory, data)"
+            )
+        return self.require_unchanged(open_source(options, self / CACHE))
+
+    def require_unchanged(self, source: AuditSource) -> AuditSource:
+        """The source, or a `SourceError` if it is not what was audited."""
+        if source.fingerprint() != self.settings()["fingerprint"]:
+            raise SourceError(
+                f"{source.options.path or 'the data'} has changed since it was audited: audit it "
+                "again, or put it back as it was"
             )
         return source
 
-    def verdicts(self) -> pandas.DataFrame:
-        """One row per sample, worst first, with `COLUMNS`."""
-        frame: pandas.DataFrame = import_pandas().read_parquet(self / VERDICTS)
-        return frame
+    def verdicts(self) -> Verdicts:
+        """The verdicts on all samples, in the order of the source."""
+        path = self / VERDICTS
+        try:
+            return Verdicts.from_parquet(path)
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise DiscrimLossError(f"cannot read {path} ({reason}): audit it again") from error
+
+    def runs(self) -> list[Path]:
+        """The directories of the training runs, in order."""
+        folder = self / RUNS
+        found = [run.parent for run in folder.glob(f"*/{CONFIG}")] if folder.is_dir() else []
+        return sorted(found, key=lambda run: [int(n) for n in re.findall(r"\d+", run.name)])
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        try:
+            content: dict[str, Any] = json.loads((self / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DiscrimLossError(f"cannot read {self / name}: {error}") from error
+        return content
+
+    # -- writing ----------------------------------------------------------------------------------
 
     def write(self, name: str, text: str) -> None:
         """Write a file, all of it or nothing."""
         with atomic_write(self / name) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
-    def _read_json(self, name: str) -> dict[str, Any]:
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON file, all of it or nothing."""
+        self.write(name, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def write_settings(self, settings: dict[str, Any]) -> None:
+        """Write what is audited and how, unless the source has changed since the audit began."""
+        if self.holds_audit and self.settings()["fingerprint"] != settings["fingerprint"]:
+            raise SourceError(
+                f"{settings['source']['path'] or 'the data'} has changed since the audit began: "
+                "start anew with --overwrite, or put it back as it was"
+            )
+        self.write_json(AUDIT, settings)
+
+    @contextmanager
+    def opened(
+        self, settings: dict[str, Any], resume: bool = False, overwrite: bool = False
+    ) -> Iterator[None]:
+        """Keep other audits out while the block writes an audit.
+
+        Args:
+            settings: what is requested: ``asked`` (options of the source) and how to train.
+            resume: whether to go on with an audit that was stopped.
+            overwrite: whether to replace an earlier audit.
+
+        Raises:
+            DiscrimLossError: an audit cannot start, or go on, here.
+        """
+        self._check(settings, resume, overwrite)
+        is_new = not self.path.exists()
+        refusal = f"another audit is at work in {self.path}: wait for it, or name another directory"
         try:
-            content: dict[str, Any] = json.loads((self / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SourceError(f"cannot read {self / name}: {error}") from error
-        return content
+            self.path.mkdir(parents=True, exist_ok=True)
+            with exclusive_lock(self / LOCK, refusal):
+                self._check(settings, resume, overwrite)  # again: another audit may have ended
+                if overwrite:
+                    self.clear()
+                yield
+        except BaseException:
+            if is_new and not self.holds_audit:  # nothing has begun: leave nothing
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
+
+    def _check(self, settings: dict[str, Any], resume: bool, overwrite: bool) -> None:
+        if objection := why_unusable(self.path):
+            raise DiscrimLossError(objection)
+        source = settings["asked"]["path"]
+        if Path(source or "-").is_dir() and self.path.absolute().is_relative_to(source):
+            raise DiscrimLossError(f"{self.path} lies in the audited folder: name another place")
+        if not self.path.exists():
+            return
+        if not self.holds_audit:
+            if any(entry.name not in (LOCK, CACHE, RUNS) for entry in self.path.iterdir()):
+                raise DiscrimLossError(
+                    f"{self.path} holds other files: name a new or an empty directory"
+                )
+        elif resume:
+            self._require_same(settings)
+        elif overwrite:
+            self._refuse_to_lose_decisions()
+        elif self.is_finished:
+            raise DiscrimLossError(
+                f"{self.path} holds a finished audit: "
+                "pass --overwrite to replace it, or name another directory"
+            )
+        else:
+            raise DiscrimLossError(
+                f"{self.path} holds an unfinished audit: pass --resume to go "
+                "on with it, or --overwrite to start anew"
+            )
+
+    def _require_same(self, wanted: dict[str, Any]) -> None:
+        saved = self.settings()
+        changed = [
+            f"{name} was {saved.get(name)!r}, now {wanted[name]!r}"
+            for name in wanted
+            if saved.get(name) != wanted[name]
+        ]
+        if changed:
+            raise DiscrimLossError(
+                f"cannot resume with other settings ({', '.join(changed)}): "
+                "give the same ones, or name another directory"
+            )
+
+    def _refuse_to_lose_decisions(self) -> None:
+        decisions = self / DECISIONS
+        if decisions.is_file() and decisions.stat().st_size:
+            raise DiscrimLossError(
+                f"{self.path} holds decisions of a review, which --overwrite would lose: "
+                f"move {decisions} elsewhere first, or name another directory"
+            )
+
+    def clear(self) -> None:
+        """Remove the files of an earlier audit, and nothing else; features are kept."""
+        # The summary goes first and the settings last: if this is interrupted, the rest looks like
+        # an unfinished audit.
+        outputs = (SUMMARY, VERDICTS, VERDICTS_CSV, CLEANED, LEFT_OUT, REPORT, CHANGES, DECISIONS)
+        for folder in (RUNS, CORRECTED):
+            shutil.rmtree(self / folder, ignore_errors=True)
+        for name in (*outputs, AUDIT):
+            (self / name).unlink(missing_ok=True)

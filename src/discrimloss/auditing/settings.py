@@ -1,7 +1,7 @@
-"""How an audit trains: nobody is asked for hyperparameters, so they follow from the data.
+"""How an audit trains: all hyperparameters follow from the data.
 
-An audit wants predictions that do not know the labels they are compared with. So models are small,
-hampered in memorising, and trained for long enough to know the task, but not by heart.
+An audit compares labels with predictions, so the model must not have memorised the labels. Models
+are small and regularised, and trained long enough to learn the task, but not the single labels.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from discrimloss.training.config import (
 )
 
 RECIPE = "audit"
-FEWEST_STEPS = 16  # in an epoch: small data gets small batches
+FEWEST_STEPS = 16  # of an epoch: small data gets small batches
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
-HELD_OUT = 0.2  # of the samples: looked at, not learned from
+HELD_OUT = 0.2  # fraction of the samples that are predicted but not learned from
 ENOUGH_HELD_OUT = 4000
 MANY_IMAGES = 20_000  # more of them train a wider network
 
@@ -34,7 +34,7 @@ class _Training:
 
     batch_size: int
     visits: int
-    """Of all samples together, as far as the bounds on epochs allow."""
+    """Sample visits of the whole run, within the bounds on epochs."""
     epochs: tuple[int, int]
     """Fewest and most."""
     optimizer: OptimizerConfig
@@ -48,7 +48,7 @@ _IMAGES = _Training(
     optimizer=OptimizerConfig(learning_rate=0.15, nesterov=True, weight_decay=5e-4),
     schedule=ScheduleConfig("linear", warmup_epochs=1.0),
 )
-_IMAGE_NUMBERS = _Training(
+_IMAGE_REGRESSION = _Training(
     batch_size=128,
     visits=80_000,
     epochs=(12, 40),
@@ -62,7 +62,7 @@ _FEATURES = _Training(
     optimizer=OptimizerConfig(learning_rate=0.05, nesterov=True, weight_decay=1e-3),
     schedule=ScheduleConfig("cosine"),
 )
-_FEATURE_NUMBERS = _Training(
+_FEATURE_REGRESSION = _Training(
     batch_size=64,
     visits=600_000,
     epochs=(12, 30),
@@ -92,8 +92,8 @@ def audit_config(
         source: what is audited.
         task: its `AuditSource.task`.
         seed: of this run.
-        epochs: by default what the number of samples suggests.
-        method: other ones are for comparisons.
+        epochs: by default it follows from the number of samples.
+        method: another one is for comparisons.
     """
     model = audit_model(task)
     training = _training(model.name, task.is_regression)
@@ -117,14 +117,14 @@ def audit_config(
         epochs=epochs,
         batch_size=batch_size,
         noise=NoiseConfig(),
-        optimizer=_with_steps_of(batch_size / training.batch_size, training.optimizer),
+        optimizer=_scaled_steps(batch_size / training.batch_size, training.optimizer),
         schedule=training.schedule,
         tensorboard=False,
     )
 
 
 def _held_out(samples: int) -> float:
-    """A fifth, of much data less: noise is told from some thousands of samples."""
+    """A fifth, or less of much data: some thousands of samples suffice to estimate the noise."""
     return min(HELD_OUT, max(ENOUGH_HELD_OUT / samples, 0.05))
 
 
@@ -144,19 +144,19 @@ def _training(model: str, is_regression: bool) -> _Training:
     if model == "ngram_text":
         return _TEXTS
     if model == "mlp":
-        return _FEATURE_NUMBERS if is_regression else _FEATURES
-    return _IMAGE_NUMBERS if is_regression else _IMAGES
+        return _FEATURE_REGRESSION if is_regression else _FEATURES
+    return _IMAGE_REGRESSION if is_regression else _IMAGES
 
 
-def _with_steps_of(share: float, optimizer: OptimizerConfig) -> OptimizerConfig:
-    """Smaller steps for smaller batches, whose gradients are noisier; never larger ones."""
-    if share >= 1.0 or optimizer.kind != "sgd":
+def _scaled_steps(factor: float, optimizer: OptimizerConfig) -> OptimizerConfig:
+    """Smaller steps for smaller batches, whose gradients are noisier; never larger steps."""
+    if factor >= 1.0 or optimizer.kind != "sgd":
         return optimizer
-    return replace(optimizer, learning_rate=optimizer.learning_rate * share)
+    return replace(optimizer, learning_rate=optimizer.learning_rate * factor)
 
 
 def _batch_size(usual: int, samples: int) -> int:
-    """Smaller for little data, larger for much: powers of two."""
+    """A power of two: smaller for little data, larger for much."""
     size = usual
     while size > SMALLEST_BATCH and samples / size < FEWEST_STEPS:
         size //= 2

@@ -1,4 +1,4 @@
-"""A source as it is trained on: inputs and numbers in units that one learning rate fits."""
+"""A source as training data, scaled so that one learning rate fits every source."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from torch import Tensor
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.data.base import Split, TaskData
 
-ROW_LENGTH = 2.0  # of a sample's features, on average: shorter ones are memorised more slowly
+ROW_LENGTH = 2.0  # mean norm of the features: shorter rows are memorised more slowly
 ROWS_MEASURED = 10_000
-FARTHEST = 10.0  # numbers farther from the middle than so many spreads count as so far
+FARTHEST = 10.0  # regression targets are clipped at this many spreads from the median
 
 
 @dataclass(frozen=True)
 class TargetScale:
-    """The unit that numbers are trained in."""
+    """How regression targets are scaled for training."""
 
     middle: float = 0.0
     spread: float = 1.0
     is_regression: bool = False
 
     def back(self, suggested: Any) -> Any:
-        """Suggestions in the unit of the labels; classes as they are."""
+        """Predicted targets in the unit of the labels; classes are unchanged."""
         if not self.is_regression:
             return suggested
         return suggested.astype(np.float64) * self.spread + self.middle
@@ -36,7 +36,7 @@ class TargetScale:
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """Multiplies features, batch by batch."""
+    """Multiplies the features of each batch."""
 
     factor: float
 
@@ -45,24 +45,29 @@ class ScaledRows:
         return inputs * self.factor
 
 
-def audit_task(source: AuditSource, cache: Path) -> tuple[TaskData, TargetScale]:
-    """What an audit trains on, and how its numbers come back to the unit of the labels."""
+def audit_task(source: AuditSource, cache: Path | None) -> tuple[TaskData, TargetScale]:
+    """The training data of an audit, and the scale of its regression targets.
+
+    Args:
+        source: what is audited.
+        cache: see `AuditSource.task`.
+    """
     task = source.task(cache)
     if len(task.input_shape) == 1:
         task = replace(task, prepare=_scaled_rows(task.train))
     if not task.is_regression:
         return task, TargetScale()
-    target, scale = _scaled_numbers(task.train.target)
+    target, scale = _scaled_targets(task.train.target)
     return replace(task, train=Split(task.train.inputs, target)), scale
 
 
-def _scaled_rows(part: Split) -> ScaledRows:
-    rows = torch.linspace(0, len(part) - 1, min(len(part), ROWS_MEASURED)).long()
-    length = math.sqrt(float(part.inputs.rows(rows).double().square().sum(1).mean()))
+def _scaled_rows(split: Split) -> ScaledRows:
+    rows = torch.linspace(0, len(split) - 1, min(len(split), ROWS_MEASURED)).long()
+    length = math.sqrt(float(split.inputs.rows(rows).double().square().sum(1).mean()))
     return ScaledRows(ROW_LENGTH / length if length else 1.0)
 
 
-def _scaled_numbers(target: Tensor) -> tuple[Tensor, TargetScale]:
+def _scaled_targets(target: Tensor) -> tuple[Tensor, TargetScale]:
     numbers = target.double()
     low, middle, high = np.quantile(numbers.numpy(), (0.25, 0.5, 0.75))
     spread = float(high - low) / 1.349 or float(numbers.std()) or 1.0

@@ -7,73 +7,77 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from discrimloss.cli.errors import CommandError
-from discrimloss.cli.opened_audit import AuditArgument, told_in_a_sentence
+from discrimloss.cli.failures import if_stopped
+from discrimloss.cli.review import AuditArgument
+from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.auditing.apply import Applied
 
 
+@needs_extra("audit", "corrected data")
 def apply(
     directory: AuditArgument,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the result goes. [default: DIR/corrected]"),
+        typer.Option(
+            metavar="PATH",
+            help="A new directory, or a file that ends like the source. [default: DIR/corrected]",
+        ),
     ] = None,
     accept_suggestions: Annotated[
         float | None,
         typer.Option(
             metavar="MIN_P",
-            help="Also take the suggested label where p_incorrect is at least this, and nobody "
-            "looked.",
+            help="Also accept the suggested label of samples that were not reviewed, where "
+            "p_incorrect is at least this.",
         ),
     ] = None,
     drop_incorrect: Annotated[
         bool,
         typer.Option(
-            "--drop-incorrect", help="Also drop what is called incorrect, where nobody looked."
+            "--drop-incorrect", help="Also drop samples called incorrect that were not reviewed."
         ),
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier result.")
     ] = False,
 ) -> None:
-    """Write the audited data once more, with all that was decided in the review.
+    """Write the audited data once more, with all decisions of the review.
 
-    The result has the format of the source, which is never touched; changes.csv beside it lists
-    every change: what, from which label to which, who decided, and when. It is written whole or
-    not at all.
+    The result has the format of the source, which does not change; changes.csv beside it lists
+    every change with its labels, its reason and its time. Everything is written, or nothing.
     """
-    if accept_suggestions is not None and not 0 <= accept_suggestions <= 1:
-        raise CommandError(
-            f"--accept-suggestions must be a probability from 0 to 1, not {accept_suggestions}"
-        )
-    with told_in_a_sentence():
-        from discrimloss.auditing.apply import Automatic, apply_decisions
-        from discrimloss.auditing.directory import AuditDirectory
+    from discrimloss.auditing.apply import Automatic
+    from discrimloss.auditing.result import AuditResult
 
-        automatic = Automatic(accept_suggestions, drop_incorrect)
-        try:
-            applied = apply_decisions(
-                AuditDirectory(directory), out, automatic, overwrite=overwrite
-            )
-        except KeyboardInterrupt:
-            raise CommandError("stopped; nothing was written", exit_code=130) from None
+    try:
+        Automatic(accept_suggestions, drop_incorrect)
+    except ValueError as error:
+        raise DiscrimLossError(f"--{error}".replace("_", "-", 1)) from error
+    with if_stopped(lambda stopped: f"{stopped}; nothing was written"):
+        applied = AuditResult.load(directory).apply(
+            out,
+            accept_suggestions=accept_suggestions,
+            drop_incorrect=drop_incorrect,
+            overwrite=overwrite,
+        )
     _print(applied)
 
 
 def _print(applied: Applied) -> None:
     typer.echo(
-        f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} looked at and "
+        f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} reviewed and "
         "kept."
     )
     if applied.undecided:
         typer.echo(
-            f"{applied.undecided} more are called incorrect; nobody decided on them: they are as "
-            "they were."
+            f"{applied.undecided} more are called incorrect and not decided on: they stay as they "
+            "were."
         )
     for path in applied.written:
         typer.echo(f"Corrected data: {path}")
     if applied.note:
         typer.echo(applied.note)
-    typer.echo(f"Every change:   {applied.log}")
+    if applied.log:
+        typer.echo(f"Every change:   {applied.log}")

@@ -106,14 +106,14 @@ def _print(experiment: Experiment, directory: Path) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
+@needs_extra("audit", "the audit of the demo")
 def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
-    from discrimloss.cli.audit_display import AuditDisplay, print_audit
+    from discrimloss.cli.audit_display import print_audit
     from discrimloss.demo.experiment import AUDIT, audit_digits
 
     unfinished = f"stopped; the results of the demo are in {directory}, its audit is not finished"
-    display = AuditDisplay(1)
-    with if_stopped(lambda _: unfinished), display:
-        summary = audit_digits(digits, directory, overwrite, display.observe)
+    with if_stopped(lambda _: unfinished):
+        summary = audit_digits(digits, directory, overwrite)
     print_audit(summary, directory / AUDIT)
 
 

@@ -19,7 +19,6 @@ from discrimloss.cli.failures import writing
 from discrimloss.errors import DiscrimLossError, needs_extra
 
 if TYPE_CHECKING:
-    from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.report.chart import Chart
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
 
@@ -148,9 +147,11 @@ def _check_free(paths: list[Path], overwrite: bool) -> None:
 def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> ReportContents:
     from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.report.contents import GALLERY_SIZE, ReportContents
+    from discrimloss.auditing.result import AuditResult
 
     if AuditDirectory(runs[0]).holds_audit:
-        return _audit_contents(AuditDirectory(runs[0]), gallery)
+        with needs_extra("audit", "the report of an audit"):
+            return AuditResult.load(runs[0]).report_contents(gallery)
     size = GALLERY_SIZE if len(runs) == 1 else GALLERY_SIZE // 3
     reported = tuple(_read(path, data, size if gallery else 0) for path in runs)
     if len(reported) > 1:
@@ -185,17 +186,3 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
             )
         raise
     return with_gallery(run, views, gallery_size)
-
-
-@needs_extra("audit", "the report of an audit")
-def _audit_contents(directory: AuditDirectory, gallery: bool) -> ReportContents:
-    from discrimloss.auditing.report.read_audit import audit_contents
-    from discrimloss.auditing.sources.base import SourceError
-
-    if not gallery:
-        return audit_contents(directory, None)
-    try:
-        source = directory.source()
-    except SourceError as error:
-        return audit_contents(directory, None, f"Samples are not shown: {error}.")
-    return audit_contents(directory, source)

@@ -18,8 +18,7 @@ import numpy.typing as npt
 import torch
 
 from discrimloss import Verdicts
-from discrimloss.auditing.run import AuditRequest, ObserverOfRun, run_audit
-from discrimloss.auditing.sources.base import SourceOptions
+from discrimloss.auditing.audit import audit
 from discrimloss.data.base import TaskData
 from discrimloss.data.digits import SIDES, split_rows
 from discrimloss.data.noise import NoisyLabels
@@ -212,9 +211,7 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
     )
 
 
-def audit_digits(
-    digits: NoisyDigits, directory: Path, overwrite: bool, observe: ObserverOfRun
-) -> dict[str, Any]:
+def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> dict[str, Any]:
     """Write the digits as a user has them, images with labels, and audit them.
 
     Returns:
@@ -228,11 +225,5 @@ def audit_digits(
             labels=digits.labels.target.numpy(),
             ids=np.array([f"digit {row}" for row in digits.rows]),
         )
-    request = AuditRequest(
-        SourceOptions(path=str(source.absolute()), id="ids", label="labels"),
-        directory / AUDIT,
-        threads=1,
-        overwrite=overwrite,
-        command=f"discrimloss audit {source} --out {directory / AUDIT} --label labels --id ids",
-    )
-    return run_audit(request, observe)
+    out = directory / AUDIT
+    return audit(source, "labels", id="ids", threads=1, out=out, overwrite=overwrite).summary

@@ -7,25 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from discrimloss.auditing.review.decision_log import (
-    AlreadyOpenError,
-    DecisionLog,
-    LogWriteError,
-    NothingToUndoError,
-)
+from discrimloss.auditing.review.decision_log import DecisionLog
 from discrimloss.auditing.review.decisions import (
     Decisions,
     Event,
-    number_label,
     read_decisions,
+    regression_label,
     require_same_samples,
 )
-from discrimloss.auditing.sources.base import SourceError
+from discrimloss.errors import DiscrimLossError
+from discrimloss.files.locks import LockedError
 
 
 def decide(log: DecisionLog, name: str, index: int, action: str = "keep", tab: str = "a") -> Event:
     label = "dog" if action == "relabel" else None
     return log.decide(name, tab, action, index, f"s{index}", label)
+
+
+def undone(log: DecisionLog, name: str, tab: str) -> str | None:
+    event = log.undo(name, tab)
+    assert event is not None
+    return event.undoes
 
 
 def current(log: DecisionLog) -> dict[int, str]:
@@ -65,17 +67,16 @@ def test_an_undo_goes_back_step_by_step_in_its_own_tab(path: Path) -> None:
         decide(log, "e1", 1, "keep", tab="a")
         decide(log, "e2", 1, "drop", tab="b")
         decide(log, "e3", 2, "relabel", tab="a")
-        assert log.undo("u1", "a").index == 2
+        assert undone(log, "u1", "a") == "e3"
         assert current(log) == {1: "drop"}
         # The one before is of sample 1, on which another tab decided since: that stays.
-        assert log.undo("u2", "a").undoes == "e1"
+        assert undone(log, "u2", "a") == "e1"
         assert current(log) == {1: "drop"}
-        with pytest.raises(NothingToUndoError):
-            log.undo("u3", "a")
-        assert log.undo("u4", "b").undoes == "e2"
+        assert log.undo("u3", "a") is None
+        assert undone(log, "u4", "b") == "e2"
         assert current(log) == {}
         decide(log, "e4", 2, "skip", tab="a")
-        assert log.undo("u5", "a").undoes == "e4"
+        assert undone(log, "u5", "a") == "e4"
     assert current_of(path) == {}
 
 
@@ -97,11 +98,11 @@ def test_what_is_sent_twice_counts_once(path: Path) -> None:
         first = decide(log, "e1", 1)
         decide(log, "e2", 2)
         assert decide(log, "e1", 1, "drop") == first
-        undone = log.undo("u1", "a")
-        assert log.undo("u1", "a") == undone
+        event = log.undo("u1", "a")
+        assert log.undo("u1", "a") == event
         assert current(log) == {1: "keep"}
     with DecisionLog(path) as again:  # also after a restart
-        assert again.undo("u1", "a") == undone
+        assert again.undo("u1", "a") == event
         assert again.decisions.version == 3
 
 
@@ -138,7 +139,7 @@ def test_a_line_that_is_no_decision_is_told_and_kept(path: Path, line: bytes) ->
         decide(log, "e1", 1)
     path.write_bytes(path.read_bytes() + line + b"\n")
     before = path.read_bytes()
-    with pytest.raises(SourceError, match=r"line 2 of .* is no decision"):
+    with pytest.raises(DiscrimLossError, match=r"line 2 of .* is no decision"):
         DecisionLog(path)
     assert path.read_bytes() == before
     path.write_bytes(before[: before.index(b"\n") + 1])
@@ -147,7 +148,7 @@ def test_a_line_that_is_no_decision_is_told_and_kept(path: Path, line: bytes) ->
 
 def test_there_is_one_writer(path: Path) -> None:
     with DecisionLog(path) as log:
-        with pytest.raises(AlreadyOpenError, match="is being reviewed already"):
+        with pytest.raises(LockedError, match="is being reviewed already"):
             DecisionLog(path)
         decide(log, "e1", 1)
     with DecisionLog(path) as log:
@@ -167,7 +168,7 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", full)
-            with pytest.raises(LogWriteError, match="No space left"):
+            with pytest.raises(DiscrimLossError, match="No space left"):
                 decide(log, "e2", 2)
         assert path.read_bytes() == before
         assert current(log) == {1: "keep"}
@@ -178,7 +179,7 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(
 def test_a_decision_after_the_end_is_not_said_to_be_saved(path: Path) -> None:
     with DecisionLog(path) as log:
         decide(log, "e1", 1)
-    with pytest.raises(LogWriteError, match="has ended"):
+    with pytest.raises(DiscrimLossError, match="has ended"):
         decide(log, "e2", 2)
     assert current(log) == {1: "keep"} == current_of(path)
 
@@ -215,12 +216,12 @@ def test_decisions_on_other_samples_are_refused(path: Path) -> None:
     decisions = Decisions([Event("e1", "a", "keep", 1, "s1", "t")])
     require_same_samples(decisions, ("s0", "s1"), path)
     for ids in (("s0",), ("s1", "s0")):
-        with pytest.raises(SourceError, match="'s1', which is not a sample of this audit"):
+        with pytest.raises(DiscrimLossError, match="'s1', which is not a sample of this audit"):
             require_same_samples(decisions, ids, path)
 
 
 def test_numbers_as_labels() -> None:
-    assert [number_label(label) for label in (2, 2.5, "1e3", " 4 ")] == [2.0, 2.5, 1000.0, 4.0]
+    assert [regression_label(label) for label in (2, 2.5, "1e3", " 4 ")] == [2.0, 2.5, 1000.0, 4.0]
     for label in ("cat", "", "nan", "inf", None, True, [1], float("nan")):
         with pytest.raises(ValueError, match="no finite number"):
-            number_label(label)
+            regression_label(label)

@@ -13,9 +13,8 @@ import pytest
 from audit_fixtures import RESULT, MadeAudit, made_audit
 from browser import open_browser
 
-from discrimloss.auditing.review.address import serve_at
 from discrimloss.auditing.review.server import ReviewServer
-from discrimloss.auditing.review.session import ReviewSession
+from discrimloss.auditing.review.serving import serve_at
 from discrimloss.cli import main
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ PATIENCE = 20  # seconds until a wait is given up
 
 @contextmanager
 def served(audit: MadeAudit) -> Iterator[ReviewServer]:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     try:
         with serve_at(session, None) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.02,))

@@ -13,7 +13,8 @@ from PIL import Image
 from tiny_images import picture, write_colours
 
 from discrimloss.auditing.directory import AuditDirectory
-from discrimloss.auditing.review.session import RequestError, ReviewSession
+from discrimloss.auditing.result import AuditResult
+from discrimloss.auditing.review.session import RequestError
 from discrimloss.auditing.sources.base import SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.cli import main
@@ -34,7 +35,7 @@ def audit_of(path: Path, directory: Path, **options: Any) -> AuditDirectory:
 
 def review(audit: AuditDirectory, **decisions: Any) -> None:
     """Relabel samples by their names; None drops one."""
-    session = ReviewSession(audit)
+    session = AuditResult.load(audit.path).review_session()
     try:
         for name, label in decisions.items():
             request = {
@@ -57,7 +58,7 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     review(
         audit, **{"red/0.png": "blue", "red/1.png": "violet", "green/2.png": None}
     )  # 0.png is taken in blue; violet is new
-    session = ReviewSession(audit)
+    session = AuditResult.load(audit.path).review_session()
     large = session.source.ids.index("blue/large.jpg")
     content, media_type = session.image(large)
     assert media_type == "image/jpeg"

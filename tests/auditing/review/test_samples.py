@@ -1,4 +1,4 @@
-"""Which samples a review shows, against plain loops over the table of verdicts."""
+"""Which samples a review shows, against plain loops over the verdicts."""
 
 from itertools import product
 from pathlib import Path
@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 from audit_fixtures import MadeAudit, MadeSource, made_audit, verdict_frame, write_audit
 
-from discrimloss.auditing.review.sample_table import Filter, SampleTable, read_samples
+from discrimloss.auditing.review.queue import Filter, ReviewQueue
 from discrimloss.auditing.review.session import RequestError, ReviewSession
 from discrimloss.auditing.sources.base import SampleView, SourceError
+from discrimloss.errors import DiscrimLossError
+from discrimloss.judging.verdicts import Verdicts
 
 STATES = {"keep": "decided", "relabel": "decided", "drop": "decided", "skip": "skipped"}
 
@@ -31,7 +33,7 @@ def decide(session: ReviewSession, index: int, action: str, name: str = "") -> d
 
 
 def test_filters_against_a_loop(audit: MadeAudit) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     actions = {index: tuple(STATES)[index % 4] for index in range(0, 60, 2)}
     for index, action in actions.items():
         decide(session, index, action)
@@ -55,7 +57,7 @@ def test_filters_against_a_loop(audit: MadeAudit) -> None:
 
 
 def test_rows_say_what_the_table_says(audit: MadeAudit) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     answer = session.samples(Filter(), 0, None, 60)
     for rank, (row, known) in enumerate(
         zip(answer["rows"], audit.frame.to_dict("records"), strict=True)
@@ -69,7 +71,7 @@ def test_rows_say_what_the_table_says(audit: MadeAudit) -> None:
 
 
 def test_what_comes_next(audit: MadeAudit) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     incorrect = audit.frame.query("verdict == 'incorrect'")["index"].tolist()
     wanted = Filter("incorrect")
     assert session.samples(wanted, 0, None, 5)["next"] == incorrect[0]
@@ -92,10 +94,10 @@ def test_what_comes_next(audit: MadeAudit) -> None:
 
 
 def test_choices_begin_with_the_suggestion_and_leave_out_the_given_class(audit: MadeAudit) -> None:
-    table = read_samples(audit.directory, audit.source)
-    for rank in range(len(table)):
-        row = table.row(rank, None)
-        choices = table.choices(rank)
+    queue = ReviewQueue(audit.directory.verdicts(), audit.source)
+    for rank in range(len(queue)):
+        row = queue.row(rank, None)
+        choices = queue.choices(rank)
         assert sorted([*choices, row["given"]]) == ["a", "b", "c", "d"]
         assert choices[0] == row["suggested"]
 
@@ -106,13 +108,13 @@ def test_choices_follow_what_is_suggested_for_the_class(tmp_path: Path) -> None:
     suggested = names[1:] + [names[0]] + [names[20]] * 5 + [names[7]] * 3 + [None]
     source = MadeSource(tmp_path, given, [SampleView(text="")] * len(given), "text")
     frame = verdict_frame(source, suggested, np.full(len(given), 0.9))
-    table = SampleTable(frame, source)
-    first = table.choices(int(table.rank_of[0]))
+    queue = ReviewQueue(Verdicts.from_pandas(frame), source)
+    first = queue.choices(int(queue.rank_of[0]))
     assert first[:3] == [names[1], names[20], names[7]]
     assert len(first) == len(set(first)) == 10
-    nothing_suggested = int(table.rank_of[len(given) - 1])
-    assert table.choices(nothing_suggested)[:2] == [names[20], names[7]]
-    assert table.row(nothing_suggested, None)["suggested"] is None
+    nothing_suggested = int(queue.rank_of[len(given) - 1])
+    assert queue.choices(nothing_suggested)[:2] == [names[20], names[7]]
+    assert queue.row(nothing_suggested, None)["suggested"] is None
 
 
 def test_a_hundred_thousand_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,10 +123,10 @@ def test_a_hundred_thousand_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source = MadeSource(tmp_path / "source", labels, [], "text")
     p = np.random.default_rng(1).random(number)
     frame = verdict_frame(source, labels, p)
-    table = SampleTable(frame, source)
-    last = table.ranks(Filter("incorrect", "class 7"))[-1]
-    assert table.row(int(last), None)["given"] == "class 7"
-    assert len(table.ranks(Filter("incorrect"))) == int((p.astype(np.float32) > 0.7).sum())
+    queue = ReviewQueue(Verdicts.from_pandas(frame), source)
+    last = queue.ranks(Filter("incorrect", "class 7"))[-1]
+    assert queue.row(int(last), None)["given"] == "class 7"
+    assert len(queue.ranks(Filter("incorrect"))) == int((p.astype(np.float32) > 0.7).sum())
 
 
 def test_what_cannot_be_shown_can_still_be_decided_on(
@@ -134,7 +136,7 @@ def test_what_cannot_be_shown_can_still_be_decided_on(
         raise SourceError(f"picture {index} is gone")
 
     monkeypatch.setattr(audit.source, "view", gone)
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     assert session.sample(4)["unreadable"] == "picture 4 is gone"
     with pytest.raises(RequestError, match="picture 4 is gone"):
         session.image(4)
@@ -145,19 +147,20 @@ def test_what_cannot_be_shown_can_still_be_decided_on(
 def test_verdicts_of_another_source_are_refused(audit: MadeAudit) -> None:
     def refuses(frame: pd.DataFrame, sentence: str) -> None:
         write_audit(audit.path, audit.source, frame)
-        with pytest.raises(SourceError, match=sentence):
-            ReviewSession(audit.directory)
+        with pytest.raises(DiscrimLossError, match=sentence):
+            audit.session()
 
-    refuses(audit.frame.head(10), "not those of the 60 samples")
+    fewer = audit.frame.query("index < 10")
+    refuses(fewer, "not those of the 60 samples")
     refuses(audit.frame.assign(given_label="zebra"), "'zebra', which its source does not know")
-    refuses(audit.frame.drop(columns="p_incorrect"), "no column p_incorrect")
+    refuses(audit.frame.drop(columns="p_incorrect"), "lacks the columns p_incorrect")
     (audit.path / "verdicts.parquet").write_bytes(b"no parquet")
-    with pytest.raises(SourceError, match="cannot read"):
-        ReviewSession(audit.directory)
+    with pytest.raises(DiscrimLossError, match="cannot read"):
+        audit.session()
 
 
 def test_conflicts_are_told_and_both_decisions_kept(audit: MadeAudit) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
 
     def send(name: str, tab: str, action: str, seen: str | None) -> dict[str, object]:
         return session.decide(
@@ -209,7 +212,7 @@ def test_conflicts_are_told_and_both_decisions_kept(audit: MadeAudit) -> None:
     ],
 )
 def test_bad_decisions_are_refused(audit: MadeAudit, request_: object, sentence: str) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     with pytest.raises(RequestError, match=sentence):
         session.decide(request_)
     assert session.log.decisions.version == 0
@@ -220,7 +223,7 @@ def test_bad_decisions_are_refused(audit: MadeAudit, request_: object, sentence:
 def test_a_new_class_of_images_is_the_name_of_a_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, label: str
 ) -> None:
-    session = ReviewSession(made_audit(monkeypatch, tmp_path, "images").directory)
+    session = made_audit(monkeypatch, tmp_path, "images").session()
     (tmp_path / "source").mkdir()
     request = {"event": "e", "tab": "t", "action": "relabel", "index": 1}
     with pytest.raises(RequestError, match="name of a folder"):
@@ -230,7 +233,7 @@ def test_a_new_class_of_images_is_the_name_of_a_folder(
 
 
 def test_a_regression_takes_numbers_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    session = ReviewSession(made_audit(monkeypatch, tmp_path, "table", labels=(1.0, 2.0)).directory)
+    session = made_audit(monkeypatch, tmp_path, "table", labels=(1.0, 2.0)).session()
     request = {"event": "e", "tab": "t", "action": "relabel", "index": 1}
     with pytest.raises(RequestError, match="needs a number here"):
         session.decide(request | {"label": "cat"})

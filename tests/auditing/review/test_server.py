@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from audit_fixtures import MadeAudit, made_audit
 
-from discrimloss.auditing.review.address import ADDRESS, last_address, serve_at
 from discrimloss.auditing.review.server import LARGEST_BODY, PAGE_FILES, TOKEN_HEADER, ReviewServer
-from discrimloss.auditing.review.session import ReviewSession
+from discrimloss.auditing.review.serving import ADDRESS, last_address, serve_at
 
 
 class Client:
@@ -66,7 +65,7 @@ def audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MadeAudit:
 
 @pytest.fixture
 def client(audit: MadeAudit) -> Iterator[Client]:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     with serve_at(session, None) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -300,7 +299,7 @@ def test_a_log_that_cannot_be_written_is_told(
 
 def test_after_a_restart_the_open_page_goes_on(audit: MadeAudit) -> None:
     def serve() -> tuple[int, str]:
-        session = ReviewSession(audit.directory)
+        session = audit.session()
         with serve_at(session, None) as server:
             address = server.server_port, server.token
         session.close()
@@ -308,17 +307,17 @@ def test_after_a_restart_the_open_page_goes_on(audit: MadeAudit) -> None:
 
     first = serve()
     assert serve() == first
-    address = last_address(audit.directory)
+    address = last_address(audit.path)
     assert address is not None
     assert (address.port, address.token) == first
     assert (audit.path / ADDRESS).stat().st_mode & 0o077 == 0
     (audit.path / ADDRESS).write_text('{"port": 99999, "token": "<script>"}')
-    assert last_address(audit.directory) is None
+    assert last_address(audit.path) is None
     assert serve()[1] != "<script>"
 
 
 def test_a_taken_port_is_left_to_its_owner(audit: MadeAudit) -> None:
-    session = ReviewSession(audit.directory)
+    session = audit.session()
     with serve_at(session, None) as first:
         with pytest.raises(OSError, match="in use"):
             serve_at(session, first.server_port)

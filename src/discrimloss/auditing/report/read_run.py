@@ -19,10 +19,13 @@ from discrimloss.training.run_directory import (
     RunDirectory,
     flat,
 )
-from discrimloss.training.sample_traces import Traces, read_traces
+from discrimloss.training.sample_traces import Traces, read_traces, stack_traces
 
 if TYPE_CHECKING:
     import pandas
+
+    from discrimloss.training.config import RunConfig
+    from discrimloss.training.run import TrainedRun
 
 MOST_TRACED = 100_000
 """Of larger sets the traces of so many samples are read, drawn at random: a chart shows no more."""
@@ -69,6 +72,35 @@ def read_run(directory: Path) -> ReportRun:
         is_finished=run.is_finished,
         settings=settings,
         notes=tuple(summary.get("notes") or ()),
+    )
+
+
+def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
+    """A training run that was not written to disk.
+
+    Args:
+        name: of the run.
+        config: its settings.
+        run: what it ended with.
+    """
+    traces = chosen = num_samples = None
+    if run.traces is not None and run.traces.epochs:
+        num_samples = len(next(iter(run.traces.epochs.values()))["loss"])
+        chosen = _some_of(num_samples)
+        traces = stack_traces(run.traces.epochs.items(), chosen)
+    is_regression = config.loss != "cross_entropy"
+    return ReportRun(
+        name=name,
+        summary=run.summary,
+        history=run.history,
+        samples=None,
+        traces=traces,
+        traced=chosen,
+        num_samples=num_samples,
+        class_names=() if is_regression else tuple(run.summary.get("class_names") or ()),
+        is_regression=is_regression,
+        settings=dict(flat(config.as_dict())),
+        notes=tuple(run.summary.get("notes") or ()),
     )
 
 
@@ -178,10 +210,7 @@ def _read_traces(
         if newest is None:
             return None, None, None
         num_samples = newest.loss.shape[1]
-    chosen = None
-    if num_samples > MOST_TRACED:
-        drawn = np.random.default_rng(0).choice(num_samples, MOST_TRACED, replace=False)
-        chosen = np.sort(drawn).astype(np.int64)
+    chosen = _some_of(num_samples)
     traces = _traces_or_error(run, chosen, None)
     if traces is not None and chosen is None and traces.loss.shape[1] != num_samples:
         raise ReportError(
@@ -189,6 +218,14 @@ def _read_traces(
             f"{num_samples:,}: its files are of different runs, run it again"
         )
     return traces, chosen, num_samples
+
+
+def _some_of(num_samples: int) -> Rows | None:
+    """Which samples' traces to read; None for all of them."""
+    if num_samples <= MOST_TRACED:
+        return None
+    drawn = np.random.default_rng(0).choice(num_samples, MOST_TRACED, replace=False)
+    return np.sort(drawn).astype(np.int64)
 
 
 def _traces_or_error(run: Path, chosen: Rows | None, last: int | None) -> Traces | None:

@@ -1,1 +1,1 @@
-"""A page on this machine to go through the suspicious samples, and what was decided there."""
+"""The review of an audit: a page in a browser, and the decisions that are made there."""

@@ -1,7 +1,7 @@
-"""What people decided on samples: events, and what they come to.
+"""Decisions on samples: events, and the state that follows from them.
 
-Decisions are kept as events, one line of JSON each, and are only ever added: what holds now follows
-from all of them in their order. An undo is an event too.
+Decisions are kept as events, one line of JSON each. Events are only ever added, and an undo is an
+event too: the current state follows from all events in their order.
 """
 
 from __future__ import annotations
@@ -9,59 +9,60 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from discrimloss.auditing.sources.base import Label, SourceError
+from discrimloss.auditing.sources.base import Label
+from discrimloss.errors import DiscrimLossError
 
 KEEP, RELABEL, DROP, SKIP, REOPEN = "keep", "relabel", "drop", "skip", "reopen"
 UNDO = "undo"
 ACTIONS = (KEEP, RELABEL, DROP, SKIP, REOPEN)
 DECIDED = (KEEP, RELABEL, DROP)
-"""What settles a sample. `SKIP` puts it off, `REOPEN` takes back whatever was decided."""
+"""Actions that settle a sample. `SKIP` postpones it, `REOPEN` takes back an earlier decision."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""How the names of events and of tabs look."""
+"""The pattern of the names of events and tabs."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that a person did."""
+    """One action of a reviewer."""
 
     event: str
-    """Its name. The page makes it, so that what is sent twice counts once."""
+    """Its name. The page makes it, so that an event that is sent twice counts once."""
     tab: str
-    """The name of the browser tab it was done in."""
+    """The name of the browser tab."""
     action: str
     index: int
     """The position of the sample in the source's `ids`."""
     id: str
-    """The name of the sample."""
+    """The id of the sample."""
     time: str
-    """In UTC, as ISO 8601 has it."""
+    """UTC, in ISO 8601."""
     label: Label | None = None
     """The new label, if it is a `RELABEL`."""
     undoes: str | None = None
     """The event that is taken back, if it is an `UNDO`."""
 
     def as_line(self) -> bytes:
-        """A line of the log."""
+        """The event as a line of the log."""
         known = {name: value for name, value in asdict(self).items() if value is not None}
         try:
             return json.dumps(known, ensure_ascii=False).encode() + b"\n"
-        except UnicodeEncodeError:  # the name of a file that is not in UTF-8
+        except UnicodeEncodeError:  # a file name that is not UTF-8
             return json.dumps(known).encode() + b"\n"
 
 
 def event_of_line(line: bytes) -> Event:
-    """The event of a line of the log, or a `ValueError`."""
-    table = json.loads(line.decode())
-    if not isinstance(table, dict):
+    """Parse a line of the log; a `ValueError` if it is not an event."""
+    content = json.loads(line.decode())
+    if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
     try:
-        event = Event(**table)
+        event = Event(**content)
     except TypeError as error:
         raise ValueError("it has other keys than a decision") from error
     _check(event)
@@ -84,10 +85,10 @@ def _check(event: Event) -> None:
 
 
 class Decisions:
-    """What holds after a number of events.
+    """The state that follows from a number of events.
 
-    The last event of a sample that was not taken back is the one that counts, whichever tab it came
-    from. An undo takes back the last event of its own tab, and again the one before.
+    For each sample its last event that was not taken back counts, from whichever tab. An undo takes
+    back the last event of its own tab; the next undo takes back the one before.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -100,7 +101,7 @@ class Decisions:
 
     @property
     def version(self) -> int:
-        """How many events there were."""
+        """The number of events."""
         return len(self.events)
 
     def find(self, name: str) -> Event | None:
@@ -108,14 +109,9 @@ class Decisions:
         return self._by_name.get(name)
 
     def current(self, index: int) -> Event | None:
-        """The event that counts for a sample; None, also after a `REOPEN`: it is open."""
-        event = self.latest(index)
-        return None if event is None or event.action == REOPEN else event
-
-    def latest(self, index: int) -> Event | None:
-        """The last event of a sample that was not taken back."""
+        """The event that counts for a sample; None if the sample is open."""
         events = self._of_sample.get(index)
-        return events[-1] if events else None
+        return None if not events or events[-1].action == REOPEN else events[-1]
 
     def all_current(self) -> dict[int, Event]:
         """The event that counts, for each sample that has one."""
@@ -123,18 +119,18 @@ class Decisions:
         return {index: event for index, event in every.items() if event is not None}
 
     def last_of_tab(self, tab: str) -> Event | None:
-        """What an undo in this tab would take back."""
+        """The event that an undo in this tab would take back."""
         events = self._of_tab.get(tab)
         return events[-1] if events else None
 
     def add(self, event: Event) -> None:
-        """Take an event into account, or raise a `ValueError` if it cannot be."""
+        """Add an event, or raise a `ValueError` if it contradicts the others."""
         if event.event in self._by_name:
             raise ValueError(f"there is an event {event.event} already")
         if event.undoes is not None:
             undone = self._by_name.get(event.undoes)
             if undone is None or undone not in self._of_tab.get(undone.tab, ()):
-                raise ValueError("it undoes what is not there")
+                raise ValueError("it undoes an event that does not exist")
             self._of_tab[undone.tab].remove(undone)
             self._of_sample[undone.index].remove(undone)
         else:
@@ -145,44 +141,45 @@ class Decisions:
 
 
 def read_decisions(path: Path) -> tuple[Decisions, int]:
-    """All decisions of a log, and the length of the part of the file that holds them.
+    """Read a log; returns its decisions and the number of bytes that hold them.
 
-    What follows the last complete line is the rest of a line that was being written when the
-    machine stopped. Nobody was told that it was saved.
+    Bytes after the last line break are a line that was being written when the machine stopped. No
+    page was told that it was saved, so it is ignored.
 
     Raises:
-        SourceError: a complete line is no event.
+        DiscrimLossError: the file cannot be read, or a complete line is not an event.
     """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return Decisions(), 0
     except OSError as error:
-        raise SourceError(f"cannot read {path} ({_reason(error)})") from error
+        reason = (error.strerror or str(error)).lower()
+        raise DiscrimLossError(f"cannot read {path} ({reason})") from error
     length = content.rfind(b"\n") + 1
     decisions = Decisions()
     for number, line in enumerate(content[:length].split(b"\n")[:-1], 1):
         try:
             decisions.add(event_of_line(line))
         except ValueError as error:
-            raise SourceError(
+            raise DiscrimLossError(
                 f"line {number} of {path} is no decision ({error}): mend or remove that line"
             ) from error
     return decisions, length
 
 
-def require_same_samples(decisions: Decisions, ids: tuple[str, ...], path: Path) -> None:
-    """Raise a `SourceError` if a log speaks of other samples than those of the source."""
+def require_same_samples(decisions: Decisions, ids: Sequence[str], path: Path) -> None:
+    """Raise a `DiscrimLossError` if a decision is about a sample that the source does not have."""
     for event in decisions.events:
         if event.index >= len(ids) or ids[event.index] != event.id:
-            raise SourceError(
+            raise DiscrimLossError(
                 f"{path} holds a decision on {event.id!r}, which is not a sample of this audit: "
                 "move that file away, or review the audit it was made for"
             )
 
 
-def number_label(label: Any) -> float:
-    """A number as a label, from a number or what a person typed; else a `ValueError`."""
+def regression_label(label: Any) -> float:
+    """A regression target from a number or from typed text; a `ValueError` if it is neither."""
     try:
         number = math.nan if isinstance(label, bool) else float(label)
     except (TypeError, ValueError):
@@ -190,20 +187,3 @@ def number_label(label: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{label!r} is no finite number")
     return number
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
-
-
-def summary_of(event: Event | None) -> dict[str, Any] | None:
-    """What a page is told of the event that counts."""
-    if event is None:
-        return None
-    return {
-        "event": event.event,
-        "tab": event.tab,
-        "action": event.action,
-        "label": event.label,
-        "time": event.time,
-    }

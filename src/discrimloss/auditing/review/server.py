@@ -1,9 +1,9 @@
-"""The server of the review page: this machine only, and only who knows the token.
+"""The server of the review page: for this machine only, and only with the token.
 
-A browser runs pages of many owners, and any of them may send requests to this machine. So every
-request must name this very host (a name that another site lets point here will not do) and bring
-the token, and a decision must bring it in a header, which no other site can set. No path of a file
-ever comes from a request: samples are asked for by number.
+A browser runs pages of many sites, and each of them may send requests to this machine. So every
+request must have this host's own address in its `Host` header (a foreign name that resolves to this
+machine is refused) and carry the token. A decision must carry the token in a header, which no other
+site can set. A request never contains a path of a file: samples are requested by number.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from discrimloss.auditing.review.decision_log import LogWriteError
-from discrimloss.auditing.review.sample_table import Filter
+from discrimloss.auditing.review.queue import Filter
 from discrimloss.auditing.review.session import RequestError, ReviewSession
+from discrimloss.errors import DiscrimLossError
 
 HOST = "127.0.0.1"
 TOKEN_HEADER = "X-Review-Token"
@@ -50,7 +50,7 @@ METHODS = {"GET", "POST"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back."""
+    """A response."""
 
     body: bytes
     media_type: str
@@ -64,12 +64,12 @@ def _json(content: Any, status: int = 200, *headers: tuple[str, str]) -> Answer:
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Listens as soon as it is made; `serve_forever` answers.
+    """Listens from the start; `serve_forever` answers requests.
 
     Args:
-        session: what is reviewed.
-        port: to listen at; 0: any that is free.
-        token: who knows it may review.
+        session: the review.
+        port: where to listen; 0 takes any free port.
+        token: every request must carry it.
 
     Raises:
         OSError: the port is taken.
@@ -86,18 +86,18 @@ class ReviewServer(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are."""
+        """Bind without a name lookup."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def server_close(self) -> None:
-        """Listen no more, and answer no more over the connections that are still open."""
+        """Stop listening, and answer no more requests over open connections."""
         self.is_closed = True
         super().server_close()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """How a request may call this server."""
+        """Valid values of the `Host` header."""
         return (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
 
     @property
@@ -111,7 +111,7 @@ class ReviewServer(ThreadingHTTPServer):
         return f"discrimloss-review-{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away; everything else is a bug to be seen."""
+        """Ignore a browser that disconnected; report everything else as a bug."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -134,8 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True  # whatever body there is stays unread
             allow = (("Allow", ", ".join(sorted(METHODS))),) if error.status == 405 else ()
             answer = _json({"error": str(error)}, error.status, *allow)
-        except LogWriteError as error:
-            self.close_connection = True  # the next try may find another server here
+        except DiscrimLossError as error:  # the decision could not be saved
+            self.close_connection = True  # the next attempt may find another server here
             answer = _json({"error": str(error)}, 507)
         self._send(answer)
 
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._check_token()
         if self.command not in METHODS:
             self.close_connection = True
-            raise RequestError(f"{self.command} is not done here", 405)
+            raise RequestError(f"{self.command} is not allowed here", 405)
         is_post = self.command == "POST"
         if (address.path == "/api/decisions") != is_post:
             self.close_connection = is_post
@@ -182,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
             return lambda query: _json(session.sample(index))
         return lambda query: self._image(index, query.get("size") == "small")
 
-    # -- who may ask ------------------------------------------------------------------------------
+    # -- access -----------------------------------------------------------------------------------
 
     def _check_host(self) -> None:
         if self.headers.get("Host", "").lower() not in self.server.hosts:
@@ -215,7 +215,10 @@ class _Handler(BaseHTTPRequestHandler):
         return None if cookie is None else cookie.value
 
     def _exchange_token(self, offered: str) -> Answer:
-        """A cookie for the token, and an address without it: addresses are kept and shown."""
+        """Answer with a cookie, and redirect to an address without the token.
+
+        Browsers keep and show addresses.
+        """
         self._compare(offered)
         cookie = f"{self.server.cookie_name}={self.server.token}; Path=/; HttpOnly; SameSite=Lax"
         return Answer(b"", "text/plain", 303, (("Location", "/"), ("Set-Cookie", cookie)))
@@ -264,7 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError) as error:
             raise RequestError("this is not JSON") from error
 
-    # -- how it is sent ---------------------------------------------------------------------------
+    # -- sending ----------------------------------------------------------------------------------
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
@@ -285,12 +288,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """For what cannot even be read as a request."""
+        """Answer a malformed request."""
         self.close_connection = True
-        self._send(_json({"error": message or "this is no request"}, code))
+        self._send(_json({"error": message or "this is not a request"}, code))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is for the person who reviews."""
+        """Log nothing: the terminal shows the address of the page."""
 
 
 NOT_FOUND = ("there is nothing at this address", 404)

@@ -1,12 +1,12 @@
-"""A review: what can be asked about the samples of an audit, and what can be decided on them.
+"""A review: what the page can ask about the samples of an audit, and decide on them.
 
-Nothing here knows of the web; answers are what JSON can hold.
+This module knows nothing of HTTP; its answers are what JSON can hold.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,23 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.auditing.directory import DECISIONS, AuditDirectory
-from discrimloss.auditing.review.decision_log import DecisionLog, NothingToUndoError
+from discrimloss.auditing.review.decision_log import DecisionLog
 from discrimloss.auditing.review.decisions import (
     ACTIONS,
     NAME,
     RELABEL,
     UNDO,
     Event,
-    number_label,
+    regression_label,
     require_same_samples,
-    summary_of,
 )
-from discrimloss.auditing.review.sample_table import OPEN, STATES, Filter, read_samples
-from discrimloss.auditing.sources.base import Label, SourceError
+from discrimloss.auditing.review.queue import OPEN, STATES, Filter, ReviewQueue, decision_row
+from discrimloss.auditing.sources.base import AuditSource, Label, SourceError
 from discrimloss.errors import DiscrimLossError
-from discrimloss.judging.verdicts import LABELS
+from discrimloss.judging.verdicts import LABELS, Verdicts
 
+DECISIONS = "decisions.jsonl"
 LONGEST_LABEL = 200
 NOT_IN_FOLDER_NAMES = set('/\\:*?"<>|')
 LONGEST_TEXT = 200_000
@@ -39,7 +38,7 @@ MOST_CHANGES = 500
 
 
 class RequestError(DiscrimLossError):
-    """Something was asked for that cannot be answered: a status of HTTP and one sentence."""
+    """A request that cannot be answered: an HTTP status and one sentence."""
 
     def __init__(self, sentence: str, status: int = 400) -> None:
         super().__init__(sentence)
@@ -47,64 +46,80 @@ class RequestError(DiscrimLossError):
 
 
 class ReviewSession:
-    """The samples of an audit and what is decided on them. Safe for many threads.
+    """The samples of an audit and the decisions on them. Safe for many threads.
 
     Args:
-        directory: of a finished audit.
+        verdicts: of the audit.
+        source: what was audited.
+        directory: where decisions are kept.
+        review_command: starts this review again.
+        apply_command: writes the corrected data.
 
     Raises:
-        SourceError: there is no finished audit, its source has changed, or it is being reviewed.
+        LockedError: another process reviews it.
+        DiscrimLossError: verdicts or decisions do not belong to the source.
     """
 
-    def __init__(self, directory: AuditDirectory) -> None:
-        directory.require_finished()
-        self.directory = directory
-        self.source = directory.source()
-        self.table = read_samples(directory, self.source)
+    def __init__(
+        self,
+        verdicts: Verdicts,
+        source: AuditSource,
+        directory: Path,
+        review_command: str = "result.review()",
+        apply_command: str = "result.apply()",
+    ) -> None:
+        self.source, self.directory = source, directory
+        self.review_command, self.apply_command = review_command, apply_command
+        self.queue = ReviewQueue(verdicts, source)
         self.log = DecisionLog(directory / DECISIONS)
         try:
-            require_same_samples(self.log.decisions, self.source.ids, self.log.path)
-        except SourceError:
+            require_same_samples(self.log.decisions, source.ids, self.log.path)
+        except DiscrimLossError:
             self.log.close()
             raise
         for index, event in self.log.decisions.all_current().items():
-            self.table.set_state(index, event)
+            self.queue.set_state(index, event)
         self._reading = Lock()  # sources need not be safe for many threads
 
     def close(self) -> None:
-        """Let others review."""
+        """Let another process review."""
         self.log.close()
 
-    # -- what can be asked ------------------------------------------------------------------------
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the source: a page keeps decisions that are not saved yet under this name."""
+        return self.source.fingerprint()
+
+    # -- questions --------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
         """What does not change during a review."""
-        counts = {label: len(self.table.ranks(Filter(label))) for label in LABELS}
+        queue = self.queue
         return {
-            "name": Path(self.source.options.path).name,
-            "directory": str(self.directory.path),
-            "audit": str(self.directory.settings()["fingerprint"]),
+            "name": Path(self.source.options.path).name or "data in memory",
+            "directory": str(self.directory),
+            "audit": self.fingerprint,
             "kind": self.source.kind,
             "is_regression": self.source.is_regression,
             "class_names": list(self.source.class_names),
             "class_counts": {
-                verdict: self.table.class_counts(None if verdict == "all" else verdict)
+                verdict: queue.class_counts(None if verdict == "all" else verdict)
                 for verdict in ("all", *LABELS)
             },
-            "verdict_counts": {**counts, "all": len(self.table)},
-            "review_command": command("review", self.directory),
-            "apply_command": command("apply", self.directory),
+            "verdict_counts": {**queue.verdicts.counts, "all": len(queue)},
+            "review_command": self.review_command,
+            "apply_command": self.apply_command,
         }
 
     def samples(
         self, wanted: Filter, offset: int | None, near: int | None, limit: int
     ) -> dict[str, Any]:
-        """A stretch of the samples that pass a filter.
+        """Some of the samples that pass a filter.
 
         Args:
-            wanted: which samples.
-            offset: of the first one; None: so that `near` is in the middle.
-            near: a sample, by its index, that need not pass the filter itself.
+            wanted: the filter.
+            offset: position of the first one; None puts `near` in the middle.
+            near: index of a sample, which need not pass the filter itself.
             limit: how many at most.
         """
         if not 1 <= limit <= MOST_ROWS:
@@ -115,8 +130,8 @@ class ReviewSession:
             self._require_sample(near)
         self._check_filter(wanted)
         with self.log.mutex:
-            ranks = self.table.ranks(wanted)
-            rank = 0 if near is None else int(self.table.rank_of[near])
+            ranks = self.queue.ranks(wanted)
+            rank = 0 if near is None else int(self.queue.rank_of[near])
             position = int(np.searchsorted(ranks, rank))
             start = max(position - limit // 2, 0) if offset is None else offset
             chosen = [int(rank) for rank in ranks[start : start + limit]]
@@ -128,37 +143,37 @@ class ReviewSession:
                 "contains": position < len(ranks) and int(ranks[position]) == rank,
                 "next": self._next(ranks, wanted, near),
                 "rows": [self._row(rank) for rank in chosen],
-                "progress": self.table.state_counts(Filter(wanted.verdict, wanted.given)),
+                "progress": self.queue.state_counts(wanted.verdict, wanted.given),
             }
 
     def _next(self, ranks: npt.NDArray[np.intp], wanted: Filter, near: int | None) -> int | None:
-        """What to go on with: the next open sample, or in a view of settled ones just the next.
+        """The next open sample or, in a view of decided samples, the next one.
 
-        After the last one comes the first: those before may have been passed over.
+        After the last one comes the first, because a reviewer may have passed over it.
         """
         if wanted.state in (None, STATES[OPEN]):
-            ranks = ranks[self.table.state[ranks] == OPEN]
-        rank = -1 if near is None else int(self.table.rank_of[near])
+            ranks = ranks[self.queue.state[ranks] == OPEN]
+        rank = -1 if near is None else int(self.queue.rank_of[near])
         ranks = ranks[ranks != rank]
         if not len(ranks):
             return None
         following = ranks[np.searchsorted(ranks, rank) % len(ranks)]
-        return int(self.table.index[following])
+        return int(self.queue.index[following])
 
     def sample(self, index: int) -> dict[str, Any]:
-        """All about one sample but its picture."""
+        """One sample, without its picture."""
         self._require_sample(index)
-        rank = int(self.table.rank_of[index])
+        rank = int(self.queue.rank_of[index])
         with self.log.mutex:
             answer = self._row(rank)
         try:
             with self._reading:
                 view = self.source.view(index)
         except (SourceError, OSError, ValueError) as error:
-            return answer | {"choices": self.table.choices(rank), "unreadable": str(error)}
+            return answer | {"choices": self.queue.choices(rank), "unreadable": str(error)}
         text = None if view.text is None else view.text[:LONGEST_TEXT]
         return answer | {
-            "choices": self.table.choices(rank),
+            "choices": self.queue.choices(rank),
             "has_image": view.image is not None,
             "text": text,
             "text_left_out": 0 if text is None else len(view.text or "") - len(text),
@@ -178,11 +193,11 @@ class ReviewSession:
         return view.image, view.image_type
 
     def state(self, since: int) -> dict[str, Any]:
-        """What was decided since a version, by any tab."""
+        """Decisions of all tabs since a version."""
         with self.log.mutex:
             decisions = self.log.decisions
             if since < 0 or since > decisions.version:
-                since = 0  # a page that talked to another log
+                since = 0  # the page has seen another log
             events = decisions.events[since:]
             indices = sorted({event.index for event in events})
             return {
@@ -192,20 +207,20 @@ class ReviewSession:
                 "changes": [
                     {
                         "index": index,
-                        "state": STATES[self.table.state[self.table.rank_of[index]]],
-                        "decision": summary_of(decisions.current(index)),
+                        "state": STATES[self.queue.state[self.queue.rank_of[index]]],
+                        "decision": decision_row(decisions.current(index)),
                     }
                     for index in indices[:MOST_CHANGES]
                 ],
             }
 
-    # -- what can be decided ----------------------------------------------------------------------
+    # -- decisions --------------------------------------------------------------------------------
 
     def decide(self, request: Any) -> dict[str, Any]:
-        """Save what a page sent, and answer when it is safe.
+        """Save a decision of a page; returns when it is on disk.
 
-        The answer names, under ``conflict``, a decision on the same sample that the page had not
-        seen when it sent its own.
+        Under ``conflict`` the answer has a decision on the same sample that the page had not seen
+        when it sent its own.
         """
         if not isinstance(request, dict):
             raise RequestError("a decision must be a JSON object")
@@ -231,28 +246,27 @@ class ReviewSession:
 
     def _undo(self, name: str, tab: str) -> dict[str, Any]:
         with self.log.mutex:
-            try:
-                event = self.log.undo(name, tab)
-            except NothingToUndoError as error:
-                raise RequestError("there is nothing to undo in this tab", 409) from error
+            event = self.log.undo(name, tab)
+            if event is None:
+                raise RequestError("there is nothing to undo in this tab", 409)
             return self._saved(event, None)
 
     def _saved(self, event: Event, conflict: Event | None) -> dict[str, Any]:
         current = self.log.decisions.current(event.index)
-        self.table.set_state(event.index, current)
-        rank = int(self.table.rank_of[event.index])
+        self.queue.set_state(event.index, current)
+        rank = int(self.queue.rank_of[event.index])
         return {
             "saved": event.event,
             "action": event.action,
             "version": self.log.decisions.version,
             "row": self._row(rank),
-            "conflict": summary_of(conflict),
+            "conflict": decision_row(conflict),
         }
 
     def _new_label(self, label: Any) -> Label:
         if self.source.is_regression:
             try:
-                return number_label(label)
+                return regression_label(label)
             except ValueError as error:
                 raise RequestError(f"a relabel needs a number here: {error}") from error
         if not isinstance(label, str) or not label.strip():
@@ -278,13 +292,13 @@ class ReviewSession:
         except SourceError as error:
             raise RequestError(str(error)) from error
 
-    # -- of both ----------------------------------------------------------------------------------
+    # -- both -------------------------------------------------------------------------------------
 
     def _row(self, rank: int) -> dict[str, Any]:
-        return self.table.row(rank, self.log.decisions.current(int(self.table.index[rank])))
+        return self.queue.row(rank, self.log.decisions.current(int(self.queue.index[rank])))
 
     def _require_sample(self, index: Any) -> int:
-        if type(index) is not int or not 0 <= index < len(self.table):
+        if type(index) is not int or not 0 <= index < len(self.queue):
             raise RequestError(f"there is no sample {index}", 404)
         return index
 
@@ -293,8 +307,3 @@ class ReviewSession:
             raise RequestError(f"verdict must be one of {', '.join(LABELS)}, or all")
         if wanted.state not in (None, *STATES):
             raise RequestError(f"decision must be one of {', '.join(STATES)}, or all")
-
-
-def command(name: str, directory: AuditDirectory) -> str:
-    """What to type for a command on an audit."""
-    return shlex.join(["discrimloss", name, str(directory.path)])

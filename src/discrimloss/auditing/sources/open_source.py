@@ -99,7 +99,7 @@ def in_python(sentence: str) -> str:
     """Rewrite options of the command line as arguments of Python: ``--label X`` as ``label=``."""
     for option, argument in (
         (r"--no-regression", "regression=False"),
-        (r"--regression", "regression=True"),
+        (r"--(regression|resume|overwrite)", r"\1=True"),
         (r"--(label|text|image|id|encoder) '", r"\1='"),
         (r"--(label|text|image|id|encoder|out)( [A-Z]+)?\b", r"\1="),
     ):

@@ -1,0 +1,98 @@
+"""`discrimloss.audit`: find the wrong labels of data in memory or on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discrimloss.errors import DiscrimLossError, needs_extra
+
+if TYPE_CHECKING:
+    from discrimloss.auditing.progress import ObserverOfRun
+    from discrimloss.auditing.result import AuditResult
+
+
+@needs_extra("audit", "an audit")
+def audit(
+    data: Any,
+    label: str | None = None,
+    *,
+    text: str | None = None,
+    image: str | None = None,
+    id: str | None = None,
+    regression: bool | None = None,
+    encoder: str | None = None,
+    runs: int = 1,
+    epochs: int | None = None,
+    seed: int = 0,
+    threads: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | ObserverOfRun = True,
+) -> AuditResult:
+    """Find the wrong labels of a data set, from one training run.
+
+    It needs no clean labels, no noise rate and no hyperparameters. Nothing is written to disk
+    unless `out` is given.
+
+    Args:
+        data: a pandas DataFrame; a pair ``(X, y)`` of arrays; a ``datasets.Dataset``; a torch
+            ``Dataset`` of inputs and labels; or the path of a folder of images, a table, a file of
+            features or a saved dataset.
+        label: the column with the labels.
+        text: the column with texts to learn from.
+        image: the column with images, or with their paths.
+        id: the column with the ids of the samples. By default they are positions, or paths.
+        regression: whether labels are regression targets. By default it is detected.
+        encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, or a name on
+            the hub.
+        runs: how many training runs to combine.
+        epochs: length of each run. By default it follows from the number of samples.
+        seed: of the first run.
+        threads: CPU threads; 0 leaves the choice to torch.
+        out: a directory for the files of the audit, as the command ``discrimloss audit`` writes
+            them. An audit that is stopped can then be resumed.
+        resume: whether to go on with an audit in `out` that was stopped.
+        overwrite: whether to replace an earlier audit in `out`.
+        progress: whether to show a progress bar, in a terminal or a notebook; or a function that
+            takes the number of a run and its epochs, and returns an observer with the methods
+            ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.
+
+    Returns:
+        Verdicts, the noise rate, a report, a review page and corrected data: see `AuditResult`.
+
+    Raises:
+        ValueError: an argument is out of its range.
+        DiscrimLossError: the data cannot be audited, or `out` cannot be used. The sentence says
+            what to do.
+
+    Example:
+        >>> result = discrimloss.audit(frame, label="topic", text="text")
+        >>> result.to_pandas().head()
+        >>> fixed = result.apply(accept_suggestions=0.95)
+    """
+    from discrimloss.auditing.run import AuditSettings, run_audit
+    from discrimloss.auditing.sources.base import SourceOptions
+    from discrimloss.auditing.sources.open_source import in_python, open_data
+
+    settings = AuditSettings(runs, epochs, seed, threads)
+    if resume and overwrite:
+        raise ValueError("resume goes on and overwrite starts anew: give one of them")
+    if out is None and (resume or overwrite):
+        raise ValueError("resume and overwrite need out, the directory of the audit")
+    path = str(Path(data).expanduser().absolute()) if isinstance(data, (str, Path)) else ""
+    options = SourceOptions(path, label, text, image, id, regression, encoder)
+    try:
+        return run_audit(
+            lambda cache: open_data(data, options, cache),
+            options,
+            settings,
+            out=None if out is None else Path(out),
+            resume=resume,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    except DiscrimLossError as error:
+        error.args = (in_python(str(error)),)  # options of the command line are arguments here
+        raise

@@ -1,0 +1,404 @@
+"""What an audit found, as an object: verdicts, a report, a review, corrected data."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discrimloss.errors import DiscrimLossError
+from discrimloss.judging.verdicts import LABELS, UNSEEN, Verdicts
+
+if TYPE_CHECKING:
+    import pandas
+
+    from discrimloss.auditing.directory import AuditDirectory
+    from discrimloss.auditing.report.contents import ReportContents, ReportRun
+    from discrimloss.auditing.review.session import ReviewSession
+    from discrimloss.auditing.sources.base import AuditSource
+
+ROWS_IN_A_NOTEBOOK = 10
+CLASSES_NAMED = 6
+LONGEST_CELL = 60
+
+
+class AuditResult:
+    """What an audit found. `discrimloss.audit` returns it, `load` opens a finished audit again.
+
+    Args:
+        verdicts: in the order of the samples, with ids, given and suggested labels.
+        summary: as ``summary.json`` has it.
+        record: what was audited and how, as ``audit.json`` has it.
+        source: what was audited; None opens it from `directory` when it is needed.
+        directory: of the audit; None if it is kept in memory.
+        runs: training runs that are kept in memory.
+    """
+
+    def __init__(
+        self,
+        verdicts: Verdicts,
+        summary: dict[str, Any],
+        record: dict[str, Any],
+        *,
+        source: AuditSource | None = None,
+        directory: Path | None = None,
+        runs: Sequence[ReportRun] = (),
+    ) -> None:
+        self.verdicts = verdicts
+        self.summary = summary
+        self.directory = directory
+        self._record = record
+        self._given_source = source
+        self._runs = tuple(runs)
+
+    @classmethod
+    def load(cls, directory: str | Path, data: Any = None) -> AuditResult:
+        """Open the directory of a finished audit again.
+
+        Args:
+            directory: the ``out`` of the audit.
+            data: what was audited, if it was data in memory. Without it the verdicts can be read,
+                but not reviewed or applied.
+
+        Raises:
+            DiscrimLossError: there is no finished audit, or the data is not what was audited.
+        """
+        from discrimloss.auditing.directory import AuditDirectory
+
+        audit = AuditDirectory(Path(directory))
+        audit.require_finished()
+        if data is None:
+            return cls.read(audit)
+        from discrimloss.auditing.sources.base import SourceOptions
+        from discrimloss.auditing.sources.open_source import open_data
+
+        return cls.read(audit, open_data(data, SourceOptions(**audit.settings()["source"])))
+
+    @classmethod
+    def read(cls, audit: AuditDirectory, source: AuditSource | None = None) -> AuditResult:
+        """Read a finished audit, of this source if it is given."""
+        if source is not None:
+            audit.require_unchanged(source)
+        record, summary = audit.settings(), audit.summary()
+        return cls(audit.verdicts(), summary, record, source=source, directory=audit.path)
+
+    # -- what was found ---------------------------------------------------------------------------
+
+    @property
+    def noise_rate(self) -> float | None:
+        """Estimated fraction of wrong labels; None where it cannot be estimated."""
+        return self.verdicts.noise_rate
+
+    @property
+    def noise_interval(self) -> tuple[float, float] | None:
+        """Where the fraction of wrong labels probably lies."""
+        return self.verdicts.noise_interval
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about how the data was read and what limits the verdicts."""
+        return tuple(self.summary.get("notes", ()))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """All classes; empty for a regression."""
+        return tuple(self._record.get("class_names", ()))
+
+    @cached_property
+    def source(self) -> AuditSource:
+        """What was audited.
+
+        Raises:
+            SourceError: it cannot be opened, or has changed since the audit.
+        """
+        from discrimloss.auditing.directory import AuditDirectory
+
+        if self._given_source is not None:
+            return self._given_source
+        assert self.directory is not None
+        return AuditDirectory(self.directory).source()
+
+    def __len__(self) -> int:
+        return len(self.verdicts)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The verdicts as a data frame, worst first; its index is the position in the data."""
+        frame = self.verdicts.to_pandas()
+        worst_first: pandas.DataFrame = frame.iloc[self.verdicts.order]
+        return worst_first
+
+    # -- report -----------------------------------------------------------------------------------
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write a page about the audit: one file that opens without a network.
+
+        Args:
+            path: the file; an existing one is replaced.
+
+        Returns:
+            The path.
+        """
+        from discrimloss.auditing.report.page import write_report
+
+        path = Path(path)
+        write_report(self.report_contents(), path)
+        return path
+
+    def report_contents(self, gallery: bool = True) -> ReportContents:
+        """What the report shows.
+
+        Args:
+            gallery: whether to show samples; if the source cannot be opened, the report says so.
+        """
+        from discrimloss.auditing.directory import AuditDirectory
+        from discrimloss.auditing.report.read_audit import audit_contents
+        from discrimloss.auditing.report.read_run import read_run
+        from discrimloss.auditing.sources.base import SourceError
+
+        source, note = None, ""
+        if gallery:
+            try:
+                source = self.source
+            except SourceError as error:
+                note = f"Samples are not shown: {error}."
+        runs = self._runs
+        if self.directory is not None and not runs:
+            runs = tuple(read_run(run) for run in AuditDirectory(self.directory).runs())
+        path = str(self._record["source"]["path"])
+        return audit_contents(self.verdicts, self.summary, runs, source, path=path, note=note)
+
+    # -- review -----------------------------------------------------------------------------------
+
+    def review(self, port: int | None = None, *, open_browser: bool = True) -> None:
+        """Serve a page to go through the suspicious samples, until Ctrl-C.
+
+        Decisions are saved at once: in the directory of the audit or, without one, in a temporary
+        directory that lasts as long as this object. `apply` uses them.
+
+        Args:
+            port: where to listen on this machine; None takes that of the last time, or any.
+            open_browser: whether to open the page in a browser.
+
+        Raises:
+            DiscrimLossError: the source has changed, or another process reviews this audit.
+        """
+        from discrimloss.auditing.review.serving import serve_review
+
+        serve_review(self.review_session(), port, open_browser)
+
+    def review_session(self) -> ReviewSession:
+        """The review without its page; close it at the end.
+
+        Raises:
+            DiscrimLossError: the source has changed, or another process reviews this audit.
+        """
+        from discrimloss.auditing.review.serving import last_address
+        from discrimloss.auditing.review.session import ReviewSession
+        from discrimloss.files.locks import LockedError
+
+        commands = {}
+        if self.directory is not None and self._record["source"]["path"]:
+            place = str(self.directory)
+            commands = {
+                "review_command": shlex.join(["discrimloss", "review", place]),
+                "apply_command": shlex.join(["discrimloss", "apply", place]),
+            }
+        try:
+            return ReviewSession(self.verdicts, self.source, self.review_place, **commands)
+        except LockedError as error:
+            address = last_address(self.review_place)
+            where = f" (it is at {address.url})" if address else ""
+            raise DiscrimLossError(f"{error}{where}") from error
+
+    @cached_property
+    def review_place(self) -> Path:
+        """The directory that decisions are kept in."""
+        if self.directory is not None:
+            return self.directory
+        place = tempfile.mkdtemp(prefix="discrimloss-review-")
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        return Path(place)
+
+    # -- apply ------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        path: str | Path | None = None,
+        *,
+        accept_suggestions: float | None = None,
+        drop_incorrect: bool = False,
+        overwrite: bool = False,
+    ) -> Any:
+        """Correct the data: all decisions of the review and, if requested, automatic changes.
+
+        The audited data itself is never changed.
+
+        Args:
+            path: where to write. A name that ends like the source's file, such as ``fixed.csv``, is
+                a file; any other name is a new directory that gets the data and ``changes.csv``.
+                By default data in memory is returned, and other data goes to ``corrected`` in the
+                directory of the audit.
+            accept_suggestions: a probability: also accept the suggested label of samples that were
+                not reviewed where ``p_incorrect`` is at least this.
+            drop_incorrect: whether to drop samples that are called incorrect and not reviewed.
+            overwrite: whether an earlier result may be replaced.
+
+        Returns:
+            Corrected data of the type that was audited if it was in memory and `path` is None;
+            otherwise what was written, as `discrimloss.auditing.apply.Applied`.
+
+        Raises:
+            DiscrimLossError: nothing is decided, the source has changed, or the result cannot be
+                written. Then nothing is.
+        """
+        from discrimloss.auditing.apply import (
+            Automatic,
+            corrections_of,
+            find_changes,
+            write_directory,
+            write_file,
+        )
+        from discrimloss.auditing.directory import CORRECTED
+        from discrimloss.auditing.review.decisions import (
+            Decisions,
+            read_decisions,
+            require_same_samples,
+        )
+        from discrimloss.auditing.review.session import DECISIONS
+
+        automatic = Automatic(accept_suggestions, drop_incorrect)
+        source, decisions = self.source, Decisions()
+        if self.directory is not None or "review_place" in self.__dict__:
+            log = self.review_place / DECISIONS
+            decisions, _ = read_decisions(log)
+            require_same_samples(decisions, source.ids, log)
+        changes = find_changes(self.verdicts, decisions, automatic, source.is_regression)
+        if not changes and not automatic.does_something:
+            raise DiscrimLossError(self._nothing_decided())
+        is_in_memory = not source.options.path
+        if path is None and is_in_memory:
+            return source.corrected(corrections_of(changes))
+        if path is None:
+            if self.directory is None:
+                raise DiscrimLossError(
+                    f"name a place for the corrected data of {source.options.path}: "
+                    "result.apply('PATH')"
+                )
+            path = self.directory / CORRECTED
+        place = Path(path)
+        has_ending = place.suffix and (
+            is_in_memory or place.suffix.lower() == Path(source.options.path).suffix.lower()
+        )
+        if has_ending:
+            return write_file(source, self.verdicts, changes, place, overwrite=overwrite)
+        return write_directory(
+            source, self.verdicts, changes, place, self.directory, overwrite=overwrite
+        )
+
+    def _nothing_decided(self) -> str:
+        if self.directory is None:
+            return (
+                "nothing is decided: review the samples first, result.review(), or accept "
+                "suggestions, result.apply(accept_suggestions=0.9)"
+            )
+        return (
+            f"nothing is decided in {self.directory}: review it first, `discrimloss review "
+            f"{self.directory}`, or take suggestions with --accept-suggestions 0.9"
+        )
+
+    # -- save -------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the files of this audit, with the decisions on it, to a new directory.
+
+        `load` and the commands ``discrimloss review`` and ``discrimloss apply`` open it again.
+
+        Returns:
+            The path of the directory.
+        """
+        from discrimloss.auditing.directory import REPORT, SUMMARY, AuditDirectory
+        from discrimloss.auditing.outputs import write_outputs
+        from discrimloss.auditing.review.session import DECISIONS
+
+        audit = AuditDirectory(Path(directory))
+        with audit.opened({"asked": self._record["source"]}):
+            audit.write_settings(self._record)
+            write_outputs(audit, self.source, self.verdicts)
+            if self.directory is not None or "review_place" in self.__dict__:
+                log = self.review_place / DECISIONS
+                if log.is_file():
+                    shutil.copyfile(log, audit / DECISIONS)
+            self.report(audit / REPORT)
+            audit.write_json(SUMMARY, self.summary)  # last: it marks the audit as finished
+        return audit.path
+
+    # -- shown ------------------------------------------------------------------------------------
+
+    def _headline(self) -> str:
+        counts = self.verdicts.counts
+        found = ", ".join(f"{counts[name]:,} {name}" for name in reversed(LABELS[:UNSEEN]))
+        rate = "the fraction of wrong labels is not known"
+        if self.noise_rate is not None:
+            rate = f"about {100 * self.noise_rate:.1f} % wrong labels"
+            if self.noise_interval is not None:
+                low, high = self.noise_interval
+                rate += f" ({100 * low:.1f} to {100 * high:.1f} %)"
+        return f"{rate}; {found}"
+
+    def _subject(self) -> str:
+        names = self.class_names
+        if not names:
+            return f"{len(self):,} samples, regression"
+        more = "" if len(names) <= CLASSES_NAMED else ", …"
+        named = ", ".join(names[:CLASSES_NAMED])
+        return f"{len(self):,} samples, {len(names)} classes: {named}{more}"
+
+    def __repr__(self) -> str:
+        from discrimloss.auditing.outputs import worst_rows
+
+        lines = [f"AuditResult({self._subject()})", f"  {self._headline()}"]
+        for row in worst_rows(self.verdicts, 3):
+            labels = f"{_shown(row['given_label'])} -> {_shown(row['suggested_label'])}"
+            lines.append(f"  {_shown(row['id'])}: {labels} (p {row['p_incorrect']:.3f})")
+        lines += [f"  note: {note}" for note in self.notes]
+        if self.directory is not None:
+            lines.append(f"  in {self.directory}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from discrimloss.auditing.outputs import worst_rows
+
+        heading = ("id", "given label", "suggested label", "verdict", "p incorrect")
+        rows = [
+            (
+                _shown(row["id"]),
+                _shown(row["given_label"]),
+                _shown(row["suggested_label"]),
+                row["verdict"],
+                f"{row['p_incorrect']:.3f}",
+            )
+            for row in worst_rows(self.verdicts, ROWS_IN_A_NOTEBOOK)
+        ]
+        table = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        )
+        head = "".join(f"<th>{name}</th>" for name in heading)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return (
+            f"<div><p><b>Audit</b> of {escape(self._subject())}<br>{escape(self._headline())}</p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{table}</tbody></table>"
+            + (f"<ul>{notes}</ul>" if notes else "")
+            + "</div>"
+        )
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"

@@ -1,0 +1,123 @@
+"""Serve a review until Ctrl-C, at the same address as the last time.
+
+A page that is still open in a browser goes on after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import threading
+import webbrowser
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from discrimloss.auditing.review.server import ReviewServer
+from discrimloss.auditing.review.session import ReviewSession
+from discrimloss.errors import DiscrimLossError
+
+ADDRESS = "review.json"
+HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Address:
+    """The last port and token of a review."""
+
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        """The address to open in a browser."""
+        return f"http://127.0.0.1:{self.port}/?token={self.token}"
+
+
+def serve_review(session: ReviewSession, port: int | None, open_browser: bool) -> None:
+    """Print the address of the page and answer requests until Ctrl-C; closes the session.
+
+    Args:
+        session: the review.
+        port: where to listen; None takes the port of the last time, or else any free one.
+        open_browser: whether to open the page.
+
+    Raises:
+        DiscrimLossError: the port is taken, or the address cannot be saved.
+    """
+    try:
+        with _listen(session, port) as server:
+            counts = session.queue.state_counts("incorrect")
+            suspicious, decided = sum(counts.values()), counts["decided"]
+            print(f"{suspicious} suspicious samples, {decided} of them reviewed. Open this page:")
+            print(f"  {server.url}")
+            print("Ctrl-C ends the review; every decision is saved at once.", flush=True)
+            if open_browser:  # some browsers run in the terminal and return at their end
+                threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print()
+    finally:
+        session.close()
+    if not session.log.decisions.version:
+        print("Nothing was decided.")
+        return
+    print(f"Decisions are in {session.log.path}")
+    print(f"Write the corrected data with: {session.apply_command}")
+
+
+def _listen(session: ReviewSession, port: int | None) -> ReviewServer:
+    try:
+        return serve_at(session, port)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        if error.filename is not None:
+            raise DiscrimLossError(f"cannot write {error.filename} ({reason})") from error
+        raise DiscrimLossError(
+            f"cannot listen at port {port} ({reason}): name another with --port, or none"
+        ) from error
+
+
+def last_address(directory: Path) -> Address | None:
+    """The address of the last review in a directory; None if there is none that can be read."""
+    try:
+        content = json.loads((directory / ADDRESS).read_text(encoding="utf-8"))
+        port, token = content["port"], content["token"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    is_port = type(port) is int and 0 < port <= HIGHEST_PORT
+    is_token = isinstance(token, str) and re.fullmatch(r"[0-9a-f]{32,64}", token)
+    return Address(port, token) if is_port and is_token else None
+
+
+def serve_at(session: ReviewSession, port: int | None) -> ReviewServer:
+    """A server at this port; None takes the port of the last time, or else any free one.
+
+    The token stays the same too. It is kept in a file that only its owner can read, in a directory
+    whose readers see all decisions anyway.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    last = last_address(session.directory)
+    token = last.token if last else secrets.token_hex(24)
+    try:
+        server = ReviewServer(session, (last.port if last else 0) if port is None else port, token)
+    except OSError:
+        if port is not None:
+            raise
+        server = ReviewServer(session, 0, token)
+    _keep(session.directory, Address(server.server_port, token))
+    return server
+
+
+def _keep(directory: Path, address: Address) -> None:
+    place = directory / ADDRESS
+    unfinished = place.with_name(ADDRESS + ".unfinished")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(address), file)
+    unfinished.replace(place)
