@@ -1,13 +1,13 @@
 """What a training step of each method costs, in time and memory, and the table of the methods.
 
-    python -m benchmarks.method_cost            # a few minutes; a quiet machine, please
-    python -m benchmarks.method_cost --quick    # does it run? the figures mean little
+    python -m benchmarks.method_cost            # a few minutes, on a quiet machine
+    python -m benchmarks.method_cost --quick    # checks that it runs; the values mean little
 
 A step is that of the training loop: forward, backward, the optimizer, and what the method does
 around them, with LeNet on batches of 128 of 60,000 samples in 10 classes, past the methods'
-warm-ups. The methods take turns in a random order; the figure is the ratio of the medians to
-`plain`. Memory is what a method keeps beside its networks, per sample: the difference between two
-sizes of data. Writes results/method_cost.json, and the table into docs/methods.md.
+warm-ups. The methods take turns in a random order; the result is the ratio of the medians to
+`plain`. Memory is the state of a method beside its networks, per sample: the difference between
+two sizes of data. Writes results/method_cost.json, and the table into docs/methods.md.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def build(
 
 
 def alternative(name: str, steps: int) -> Alternative:
-    told = {"noise_rate": 0.4} if "noise_rate" in methods.options(name) else {}
-    method = build(name, SAMPLES, **told)
+    rate = {"noise_rate": 0.4} if "noise_rate" in methods.options(name) else {}
+    method = build(name, SAMPLES, **rate)
     method.train()
     method.begin_epoch(EPOCH)  # past the warm-ups
     optimizer = torch.optim.SGD(method.trainable_parameters(), 0.01, momentum=0.9)
@@ -87,11 +87,11 @@ def alternative(name: str, steps: int) -> Alternative:
 
 
 def bytes_per_sample(name: str) -> float:
-    """What grows with the data, if nothing is told: state, also that of no checkpoint."""
+    """State that grows with the data, with default options; also state that is not saved."""
 
     def size(num_samples: int) -> int:
         method = build(name, num_samples, linear)
-        tensors = {id(t): t for t in (*method.buffers(), *method.state_dict().values())}
+        tensors = {t.data_ptr(): t for t in (*method.buffers(), *method.state_dict().values())}
         return sum(t.numel() * t.element_size() for t in tensors.values())
 
     return (size(3000) - size(2000)) / 1000
@@ -103,7 +103,7 @@ def network_count(name: str) -> str:
 
 
 def tasks(name: str) -> str:
-    """What the method accepts: it says so itself when it is built."""
+    """What the method accepts: its constructor refuses the rest."""
     setting = Setting(lambda: nn.Linear(4, 1), mse, 10, None, EPOCHS, torch.zeros(10))
     try:
         methods.get(name)(setting)

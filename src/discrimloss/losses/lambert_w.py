@@ -1,4 +1,4 @@
-"""The Lambert W function in torch, on whatever device its argument is."""
+"""The Lambert W function in torch, on the device of its argument."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 from discrimloss.functional import at_least_float32
 
 BRANCH_POINT = -math.exp(-1.0)
-"""Where the principal branch begins, with ``W = -1``."""
+"""The start of the principal branch, where ``W = -1``."""
 HALLEY_STEPS = 4
-"""Each triples the number of right digits; from the guesses below, four fill a float64."""
+"""Each step triples the number of correct digits; four are enough for a float64."""
 
 _BRANCH_POINT_REST = 1.2428753672788363e-17  # -1/e less its float64
-_NEAR_BRANCH_POINT = 0.03  # in p, below which the series is right to the last digit
-# W = -1 + p - p^2/3 + ..., p = sqrt(2 (e x + 1)): what w exp(w) = x says of the powers of p.
+_NEAR_BRANCH_POINT = 0.03  # in p, below which the series is exact to the last digit
+# W = -1 + p - p^2/3 + ..., p = sqrt(2 (e x + 1)): the series solution of w exp(w) = x.
 _SERIES = (
     -1.0,
     1.0,
@@ -34,8 +34,8 @@ _SERIES = (
 def lambert_w(x: Tensor) -> Tensor:
     """The ``w >= -1`` with ``w exp(w) = x``, elementwise, for ``x >= -1/e``; NaN below.
 
-    Float32 at least. The operations are the same whatever the values are, so no device is waited
-    for. Without a gradient: what is made of it here is held constant.
+    At least float32. The operations do not depend on the values, so the host does not wait for the
+    device. There is no gradient: SuperLoss holds the result constant.
 
     >>> lambert_w(torch.tensor([BRANCH_POINT, 0.0, 1.0, math.e]))
     tensor([-1.0000,  0.0000,  0.5671,  1.0000])
@@ -43,7 +43,7 @@ def lambert_w(x: Tensor) -> Tensor:
     x = at_least_float32(x)
     p = torch.sqrt(2.0 * math.e * _above_branch_point(x))
     series = _polynomial(p.clamp(max=1.5))
-    # Elsewhere a guess and steps: the series again, or log x - log log x where x is large.
+    # Elsewhere a first guess and Halley steps: the series, or log x - log log x where x is large.
     log = torch.log1p(x.clamp(min=0.0))
     w = torch.where(x < 0.5, series, log - torch.log1p(log))
     for _ in range(HALLEY_STEPS):
@@ -57,7 +57,7 @@ def _above_branch_point(x: Tensor) -> Tensor:
     rounded = torch.tensor(BRANCH_POINT, dtype=x.dtype).item()
     rest = (BRANCH_POINT - rounded) + _BRANCH_POINT_REST
     above = (x - rounded) - rest
-    # The number next to -1/e may lie just below it, and means it.
+    # The float next to -1/e may lie just below it, and stands for it.
     return torch.where(x == rounded, above.clamp(min=0.0), above)
 
 

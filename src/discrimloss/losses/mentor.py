@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PERCENTAGES = 100
-"""How far a run is, from 0 to 99: as the mentor is told."""
+"""The progress of the run, an input of the mentor, is a percentage from 0 to 99."""
 LARGEST_LOSS = 30.0
-"""Losses above are cut: where the synthetic cross-entropies of the authors' code end."""
+"""Losses are clipped to it: the largest synthetic cross-entropy of the authors' code."""
 WIDEST_DIFFERENCE = 5.0
-"""Differences to the threshold beyond are cut, as there. The curriculum is constant beyond."""
+"""Differences to the threshold are clipped to it, as there; the curriculum is constant beyond."""
 NARROWEST_DIFFERENCE = 0.01
-"""The scale below which a difference to the threshold is hardly seen."""
+"""The scale below which differences to the threshold are hardly resolved."""
 LABEL_FEATURES, EPOCH_FEATURES, LSTM_UNITS, HIDDEN_UNITS = 2, 5, 4, 20
 TRAINING_SEED, TRAINING_STEPS, TRAINING_BATCH, LEARNING_RATE = 2018, 400, 512, 0.1
 
@@ -25,12 +25,13 @@ TRAINING_SEED, TRAINING_STEPS, TRAINING_BATCH, LEARNING_RATE = 2018, 400, 512, 0
 def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Tensor:
     """Weights in [0, 1] that minimise the weighted loss plus the regulariser G (section 3).
 
-    ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2`` cut to [0, 1].
+    ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2``, clipped to
+    [0, 1].
 
     Args:
         losses: l, shape (batch,).
-        threshold: lambda1, of a shape that fits.
-        ramp: lambda2, of a shape that fits: how far above the threshold the weight reaches 0.
+        threshold: lambda1; broadcasts against `losses`.
+        ramp: lambda2, how far above the threshold the weight reaches 0; broadcasts as well.
     """
     selected = (losses <= threshold).to(losses.dtype)
     is_ramp = ramp > 0
@@ -40,12 +41,12 @@ def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Te
 
 
 def ramp_at(percentage: Tensor, ramp: float, ramp_from: float) -> Tensor:
-    """lambda2 when so much of the run is over: 0 at first, `ramp` from a part of the run on."""
+    """lambda2 at a percentage of the run: 0 at first, `ramp` from the fraction `ramp_from` on."""
     return ramp * (percentage >= ramp_from * PERCENTAGES).float()
 
 
 def compressed(values: Tensor) -> Tensor:
-    """Logarithmic away from 0, odd, 1 at 1: so losses of any scale are told apart."""
+    """Odd, logarithmic away from 0, and 1 at 1, so that losses of any scale are resolved."""
     scaled = torch.log1p(values.abs() / NARROWEST_DIFFERENCE)
     return values.sign() * scaled / math.log1p(1.0 / NARROWEST_DIFFERENCE)
 
@@ -55,10 +56,10 @@ class Mentor(nn.Module):
 
     The sizes are those of the authors' code but for the LSTM, which has four units in each
     direction instead of one, because a few seconds of training then suffice with any number of
-    classes. As in that code its sequence is one step long, the loss and its difference to the
-    threshold: the predefined curriculum does not look at older losses. Ours are: both are cut and
-    compressed; labels are embedded, as in the paper (the code sets them all to 0); and the
-    epochs' embedding is trained, where the code leaves it as it was drawn.
+    classes. As in that code its sequence has one step, the loss and its difference to the
+    threshold: the predefined curriculum does not use older losses. Differences of ours: both inputs
+    are clipped and compressed; labels are embedded, as in the paper (the code sets them all to 0);
+    and the embedding of the epochs is trained, where the code leaves its initial values.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -72,7 +73,7 @@ class Mentor(nn.Module):
     def logits(
         self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor
     ) -> Tensor:
-        """What the sigmoid is taken of, shape (batch,)."""
+        """The argument of the sigmoid, shape (batch,)."""
         difference = (losses - threshold).clamp(-WIDEST_DIFFERENCE, WIDEST_DIFFERENCE)
         pair = torch.stack([losses.clamp(max=LARGEST_LOSS), difference], dim=1)
         _, (last, _) = self.lstm(compressed(pair).unsqueeze(1))
@@ -88,9 +89,9 @@ class Mentor(nn.Module):
 
         Args:
             losses: shape (batch,), float32.
-            threshold: the moving percentile, of a shape that fits.
-            label: shape (batch,): the labels as given.
-            percentage: shape (batch,): how much of the run is over, from 0 to 99.
+            threshold: the moving percentile; broadcasts against `losses`.
+            label: shape (batch,).
+            percentage: shape (batch,): the progress of the run, from 0 to 99.
         """
         return self.logits(losses, threshold, label, percentage).sigmoid()
 
@@ -98,10 +99,10 @@ class Mentor(nn.Module):
 def synthetic_samples(
     count: int, num_classes: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Losses, thresholds, labels and percentages that cover what a run may meet.
+    """Losses, thresholds, labels and percentages that cover what may occur in a run.
 
-    Losses and thresholds are spread evenly, or evenly in their logarithm from 1e-4 on. Half of the
-    losses are drawn by themselves, half by their distance from the threshold.
+    Losses and thresholds are uniform, or uniform in their logarithm from 1e-4 on. Half of the
+    losses are drawn independently, half by their distance from the threshold.
     """
 
     def spread() -> Tensor:
@@ -121,10 +122,10 @@ def synthetic_samples(
 
 
 def trained_mentor(num_classes: int, ramp: float, ramp_from: float) -> Mentor:
-    """A mentor of one's own that imitates the curriculum; it cannot learn any further.
+    """A new copy of a mentor that imitates the curriculum, without gradients.
 
-    Trained once in a process, in about two seconds, always from the same seed: a mentor is a tool,
-    and the seed of a run does not bear on it. The global generator stays as it is.
+    Trained once in a process, in about two seconds, always from the same seed: the mentor does not
+    depend on the seed of a run. The global generator is not used.
     """
     return copy.deepcopy(_train(num_classes, ramp, ramp_from))
 

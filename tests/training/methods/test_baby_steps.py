@@ -167,9 +167,9 @@ def test_the_loss_is_the_task_loss() -> None:
     ("options", "message"),
     [
         ({"most_buckets": 0}, "most_buckets must be 1 or more"),
-        ({"growing": 0.0}, "growing and warmup must be parts"),
-        ({"growing": 1.1}, "growing and warmup must be parts"),
-        ({"warmup": 0.0}, "growing and warmup must be parts"),
+        ({"growing": 0.0}, "growing and warmup must be fractions"),
+        ({"growing": 1.1}, "growing and warmup must be fractions"),
+        ({"warmup": 0.0}, "growing and warmup must be fractions"),
         ({"warmup": 0.6}, "warmup not after growing"),
     ],
 )

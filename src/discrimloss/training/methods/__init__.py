@@ -1,4 +1,4 @@
-"""Ways to learn from labels that cannot be fully trusted, all for the same training loop."""
+"""Methods of the training harness: networks and a training step that the same loop can run."""
 
 from discrimloss.training.methods.base import Batch, Method, Setting, StepResult, methods
 

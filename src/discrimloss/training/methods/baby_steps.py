@@ -1,4 +1,4 @@
-"""Baby steps: the easy samples first, then more and more of the difficult ones."""
+"""Baby steps: the easiest samples first, then more and more of the difficult ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def into_buckets(difficulty: Tensor, most: int) -> Tensor:
     """The bucket of each sample, from 0, the easiest; shape (num_samples,).
 
     Samples of one difficulty share a bucket. There is one for each difficulty, or `most` of about
-    the same size if there were more. NaN is the greatest difficulty of all.
+    the same size if there were more. NaN counts as the greatest difficulty.
 
     >>> into_buckets(torch.tensor([7.0, 3.0, 3.0, 9.0]), most=5)
     tensor([1, 0, 0, 2])
@@ -47,9 +47,9 @@ class BabySteps(Plain):
     """Baby steps: growing buckets by difficulty, the easiest first (Spitkovsky et al. 2010).
 
     Training starts on the easiest bucket; stage by stage the next one joins, the earlier ones stay.
-    The difficulty is the dataset's where it knows one (the length of a sequence, as in Cirik et al.
-    2016 for Digit Sum). Else (ours, "self-taught") it is the sample's average loss after some
-    epochs on all samples; the network goes on from there.
+    The difficulty is that of the dataset if it has one (the length of a sequence, as in Cirik et
+    al. 2016 for Digit Sum). Otherwise (ours, "self-taught") it is the average loss of the sample
+    after some epochs on all samples; the network continues from there.
 
     Where we depart from both papers: they train in each stage until nothing improves, for as many
     epochs as that takes. Here a run has a number of epochs and the stages are equal parts of some
@@ -57,13 +57,13 @@ class BabySteps(Plain):
     again and again until it has brought as many samples as the dataset has.
 
     Args:
-        setting: what may be known of the task.
+        setting: what is known of the task.
         most_buckets: how many at most. One for each difficulty up to this number, as in both papers
             (19 lengths in Digit Sum); 20 where losses are the difficulty is ours.
-        growing: part of the run after which all buckets are in. Half is ours: the papers' last
-            stage is the one on all data, and has to converge too.
-        warmup: part of the run on all samples before their losses are taken for the difficulty;
-            not used if the dataset knows it. Ours: the first at which losses tell something
+        growing: fraction of the run after which all buckets are open. Half is ours: the last stage
+            of the papers uses all data, and has to converge too.
+        warmup: fraction of the run on all samples before their losses are taken as the difficulty;
+            not used if the dataset has one. Ours: the first moment at which losses separate
             (`NoiseRate` begins then, too).
     """
 
@@ -84,8 +84,8 @@ class BabySteps(Plain):
             raise ValueError(f"most_buckets must be 1 or more, not {most_buckets}")
         if not 0.0 < warmup <= growing <= 1.0:
             raise ValueError(
-                "growing and warmup must be parts of the run, above 0 and at most 1, warmup not "
-                f"after growing, not {growing} and {warmup}"
+                "growing and warmup must be fractions of the run, above 0 and at most 1, warmup "
+                f"not after growing, not {growing} and {warmup}"
             )
         super().__init__(setting)
         self.most_buckets = most_buckets
@@ -100,18 +100,18 @@ class BabySteps(Plain):
         self.register_buffer("is_sorted", torch.tensor(not self.is_self_taught))
 
     def begin_epoch(self, epoch: int) -> None:
-        """Sort the samples by their losses, once, when the first epochs are over."""
+        """Sort the samples by their losses, once, after the warm-up."""
         super().begin_epoch(epoch)
         if epoch > self.warmup_epochs and self.history is not None and not bool(self.is_sorted):
             self.bucket.copy_(into_buckets(self.history.average_losses.cpu(), self.most_buckets))
             self.is_sorted.fill_(True)
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """The open buckets, shuffled, pass after pass until it is as many samples as there are.
+        """The open buckets, shuffled, in as many passes as it takes to visit `num_samples` samples.
 
-        Which buckets are open follows from the epoch at work (`begin_epoch`) and not from `epoch`:
-        this is the number of a pass, another thing where a run counts in ``steps_per_epoch``.
-        Every pass has the same length, so passes laid end to end stay where they are.
+        The open buckets follow from the current epoch (`begin_epoch`) and not from `epoch`, which
+        is the number of a pass: the two differ in a run with ``steps_per_epoch``. Every pass has
+        the same length.
         """
         pool = (self.bucket.cpu() < self._open_buckets).nonzero().flatten()
         samples = self.setting.num_samples
@@ -136,6 +136,6 @@ class BabySteps(Plain):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The share of the samples in the open buckets."""
+        """The fraction of samples in the open buckets."""
         is_open = self.bucket < self._open_buckets
         return {"open_share": float(is_open.float().mean())}

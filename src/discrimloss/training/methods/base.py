@@ -1,4 +1,4 @@
-"""What a method is: networks, a training step, and whatever it remembers of the samples."""
+"""The base class of methods: networks, a training step, and state for the samples."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ methods: Registry[Callable[..., Any]] = Registry("method", "discrimloss.training
 
 @dataclass(frozen=True)
 class Batch:
-    """Some training samples, on the training device."""
+    """A batch of training samples, on the training device."""
 
     inputs: Any
-    """What a network takes: a tensor, or a dict of tensors."""
+    """The input of a network: a tensor, or a dict of tensors."""
     target: Tensor
     """Shape (batch,): the labels as given."""
     index: Tensor
-    """Shape (batch,): which training sample each row is."""
+    """Shape (batch,): the position of each row in the training set."""
 
 
 class StepResult(NamedTuple):
-    """What a training step gives back."""
+    """The result of a training step."""
 
     loss: Tensor
-    """A scalar to differentiate. Mean over the batch: processes average their gradients."""
+    """A scalar to differentiate: a mean over the batch, as processes average their gradients."""
     losses: Tensor
     """Shape (batch,), detached: the task loss of each sample, for the records."""
     output: Tensor
-    """Detached: what the first network answered, for the records."""
+    """Detached: the predictions of the first network, for the records."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method may know of the task. Clean labels are not among it."""
+    """What a method may know of the task. Clean labels are not part of it."""
 
     build_network: Callable[[], nn.Module]
-    """A freshly initialised network, a new one at each call."""
+    """Returns a new, freshly initialised network at each call."""
     task_losses: Callable[[Tensor, Tensor], Tensor]
     """``(output, target)`` to the unreduced task loss, shape (batch,)."""
     num_samples: int
@@ -56,7 +56,7 @@ class Setting:
     target: Tensor
     """Shape (num_samples,): all labels, as given."""
     difficulty: Tensor | None = None
-    """Shape (num_samples,): how hard each sample is, where the dataset knows."""
+    """Shape (num_samples,): how hard each sample is, if the dataset has it."""
 
     def require_classes(self, method: str, why: str) -> int:
         """The number of classes, or a `ValueError` that says why `method` needs some."""
@@ -71,18 +71,18 @@ class Setting:
 class Method(nn.Module, ABC):
     """A way to learn from a batch. Keyword-only arguments are the keys of ``[options]``.
 
-    All state is in `state_dict`: parameters, buffers, submodules. A method that fits some tasks
-    only raises a `ValueError` with one sentence in its constructor.
+    All state is in `state_dict`: parameters, buffers, submodules. The constructor raises a
+    `ValueError` with one sentence for a task or an option that does not fit.
 
     Args:
-        setting: what may be known of the task.
+        setting: what is known of the task.
         num_networks: how many networks are trained side by side.
-        keeps_history: whether to look on at the samples' losses, which costs little and tells wrong
-            labels from right ones as far as the losses can.
+        keeps_history: whether to record the average loss of each sample. That costs little, and
+            separates wrong labels from correct ones as far as the losses can.
     """
 
     needs: ClassVar[str] = "nothing"
-    """What must be known in advance beyond the labels as given, for the table of the methods."""
+    """What must be known in advance beyond the labels, for the list of the methods."""
 
     def __init__(
         self, setting: Setting, num_networks: int = 1, *, keeps_history: bool = True
@@ -90,7 +90,7 @@ class Method(nn.Module, ABC):
         super().__init__()
         self.setting = setting
         self.epoch = 1
-        """The epoch at work. Not state: `begin_epoch` sets it, also after a resume."""
+        """The current epoch. Not state: `begin_epoch` sets it, also after a resume."""
         self.networks = nn.ModuleList(setting.build_network() for _ in range(num_networks))
         self.history: DiscrimLoss | None = None
         if keeps_history:
@@ -101,27 +101,27 @@ class Method(nn.Module, ABC):
         """The loss of a batch. The loop differentiates it and moves the parameters."""
 
     def forward(self, batch: Batch) -> StepResult:
-        """The training step: it goes through the module's call, where wrappers hook in."""
+        """The training step, as the call of the module, where wrappers hook in."""
         result = self.training_step(batch)
         if self.history is not None:
             self.history(result.losses, batch.index)
         return result
 
     def begin_epoch(self, epoch: int) -> None:
-        """Called before the first step of an epoch, and again when one is resumed half-way.
+        """Called before the first step of an epoch, and again when one is resumed in its middle.
 
-        What overrides it calls this one first.
+        A method that overrides it calls this one first.
         """
         self.epoch = epoch
         if self.history is not None:
             self.history.set_epoch(epoch)
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """Which samples to visit in an epoch, in which order: all of them, shuffled."""
+        """The samples of an epoch in their order: all of them, shuffled."""
         return torch.randperm(self.setting.num_samples, generator=generator)
 
     def trainable_parameters(self) -> Iterable[nn.Parameter]:
-        """What the optimizer moves: the parameters of the networks."""
+        """The parameters that the optimizer updates: those of the networks."""
         return (p for p in self.networks.parameters() if p.requires_grad)
 
     def after_backward(self) -> None:
@@ -131,19 +131,19 @@ class Method(nn.Module, ABC):
         """Called after the optimizer's step."""
 
     def predict(self, inputs: Any) -> Tensor:
-        """The answer that is evaluated: the first network's."""
+        """The predictions that are evaluated: those of the first network."""
         output: Tensor = self.networks[0](inputs)
         return output
 
     def verdicts(self) -> Verdicts | None:
-        """What to think of each label: from the loss history, if it is kept."""
+        """The verdict on each label, from the loss history if it is kept."""
         return None if self.history is None else self.history.verdicts()
 
     def sample_scores(self) -> Tensor | None:
         """How much the method itself distrusts each label, shape (num_samples,).
 
-        Higher is more suspicious; NaN for a sample that was never in a batch. None for a method
-        that forms no opinion on samples.
+        Higher is more suspicious; NaN for a sample that was in no batch. None for a method that
+        has no such score.
         """
         return None
 
@@ -152,5 +152,5 @@ class Method(nn.Module, ABC):
         return {}
 
     def log_values(self) -> dict[str, float]:
-        """Figures of the current epoch for the history."""
+        """Values of the current epoch for the history."""
         return {}

@@ -13,14 +13,14 @@ from discrimloss.training.methods.base import Setting, methods
 from discrimloss.training.methods.plain import Plain
 
 
-def critical_threshold(importance: Tensor, share: float) -> Tensor:
-    """The smallest importance among the `share` of parameters with the greatest, at least one.
+def critical_threshold(importance: Tensor, fraction: float) -> Tensor:
+    """The smallest importance among the `fraction` of parameters with the greatest, at least one.
 
-    >>> critical_threshold(torch.tensor([3.0, 1.0, 4.0, 2.0]), share=0.5)
+    >>> critical_threshold(torch.tensor([3.0, 1.0, 4.0, 2.0]), fraction=0.5)
     tensor(3.)
     """
     count = importance.numel()
-    critical = min(max(int(share * count), 1), count)
+    critical = min(max(int(fraction * count), 1), count)
     return importance.kthvalue(count - critical + 1).values
 
 
@@ -31,16 +31,16 @@ def keep_critical_gradients(weights: Sequence[Tensor], noise_rate: float) -> Non
     Critical are the ``1 - noise_rate`` with the greatest ``|gradient * value|``. Their gradient is
     multiplied by ``1 - noise_rate``, that of the others by 0.
     """
-    share = 1.0 - noise_rate
+    fraction = 1.0 - noise_rate
     pairs = [(weight.grad, weight) for weight in weights if weight.grad is not None]
-    if not pairs or share == 1.0:
+    if not pairs or fraction == 1.0:
         return
     everything = torch.cat([(gradient * weight).abs().flatten() for gradient, weight in pairs])
-    threshold = critical_threshold(everything, share)
+    threshold = critical_threshold(everything, fraction)
     for gradient, weight in pairs:
-        # Multiplied, not filled in: what overflowed in half precision must stay visible to the
-        # gradient scaler, and 0 times infinity is NaN.
-        gradient.mul_((gradient * weight).abs() >= threshold).mul_(share)
+        # Multiplied, not filled: an overflow in half precision must stay visible to the gradient
+        # scaler, and 0 times infinity is NaN.
+        gradient.mul_((gradient * weight).abs() >= threshold).mul_(fraction)
 
 
 @methods.register("cdr")
@@ -48,23 +48,23 @@ class CDR(Plain):
     """CDR: only the critical parameters follow the gradient (Xia et al. 2021).
 
     In every step the weights are ranked by ``|gradient * value|``, the paper's criterion. The
-    ``1 - tau`` of them that come first are critical, ``tau`` being the noise rate: they follow
-    ``1 - tau`` times the gradient, and decay. The others only decay.
+    first ``1 - tau`` of them are critical, where ``tau`` is the noise rate: they follow ``1 - tau``
+    times the gradient, and decay. The others only decay.
 
-    What is as in the authors' released code where the paper leaves it open or says otherwise:
+    Where the paper leaves something open, or its code differs, we follow the released code:
 
     - All weights of a network are ranked together, not layer by layer. Ranked are tensors of two
       and more dimensions; biases and normalisation follow their gradient as usual.
     - Decay and momentum are the optimizer's: ``optimizer.weight_decay`` pulls in proportion to the
       weight, where the paper's equations have its sign. With momentum, a weight that becomes
-      non-critical still coasts on what it has of earlier steps. AdamW cancels the factor
+      non-critical still moves by the momentum of earlier steps. AdamW cancels the factor
       ``1 - tau``, as it cancels any factor, but not the choice.
 
     The paper stops early, by the accuracy on noisy validation labels, and protects what is learned
-    until then; at the last epoch of a long run there is less to be gained.
+    until then; at the last epoch of a long run there is less to gain.
 
     Args:
-        setting: what may be known of the task.
+        setting: what is known of the task.
         noise_rate: ``tau``; the paper takes it as known or estimated beforehand. None (ours) to
             estimate it during the run; until the first estimate all weights are critical.
     """
@@ -84,14 +84,14 @@ class CDR(Plain):
         self._rate_now = float(self.noise_rate)
 
     def after_backward(self) -> None:
-        """Take the gradient from the non-critical weights; processes hold equal gradients here."""
+        """Set the gradient of the non-critical weights to 0; all processes hold equal gradients."""
         weights = [weight for weight in self.trainable_parameters() if weight.dim() >= 2]
         keep_critical_gradients(weights, self._rate_now)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The noise rate, and where it is from."""
+        """The noise rate and its source."""
         return self.noise_rate.record()
 
     def log_values(self) -> dict[str, float]:
-        """The noise rate: the share of weights that only decay."""
+        """The noise rate: the fraction of weights that only decay."""
         return {"noise_rate": float(self.noise_rate)}

@@ -1,4 +1,4 @@
-"""Co-teaching: two networks that choose each other's samples."""
+"""Co-teaching: two networks that select each other's samples."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from discrimloss.training.methods.small_loss import (
 class CoTeaching(SmallLossMethod):
     """Co-teaching: each network learns from the other's small-loss samples (Han et al. 2018).
 
-    Fits any task loss. Each network picks the ``R(T)`` part of the batch on which its own loss is
-    smallest (Algorithm 1, steps 4 and 5), the other one learns from the mean over these (steps 6
+    Fits any task loss. Each network picks the fraction ``R(T)`` of the batch on which its own loss
+    is smallest (Algorithm 1, steps 4 and 5), the other one learns from the mean over these (steps 6
     and 7). The authors move two optimizers; here one moves both networks by the sum of the two
     losses, which is the same because they share no parameter (only ``clip_norm``, if a recipe sets
     it, sees them together). The first network is the one that is evaluated.
 
     Args:
-        setting: what may be known of the task.
-        noise_rate: tau, the share of labels to forget in the end. The paper takes the true noise
+        setting: what is known of the task.
+        noise_rate: tau, the fraction of labels to forget in the end. The paper takes the true noise
             rate (section 4, tau = epsilon) and refers to estimates where it is not known; None, our
             default, estimates it from the losses. Until there is an estimate nothing is forgotten.
-        gradual_epochs: T_k, epochs until the share has risen to tau. Section 4 takes 10 of 200
-            epochs after trying 5, 10 and 15; None, our default, is 10, but at most a quarter of the
-            run, because our runs are shorter.
+        gradual_epochs: T_k, epochs until the forget rate has risen to tau. Section 4 takes 10 of
+            200 epochs after trying 5, 10 and 15; None, our default, is 10, but at most a quarter of
+            the run, because our runs are shorter.
         exponent: c in ``R(T) = 1 - tau * min(T**c / T_k, 1)``, the paper's study of schedules; 1,
             among the 0.5, 1 and 2 tried there, is the schedule of Algorithm 1.
     """
@@ -54,7 +54,7 @@ class CoTeaching(SmallLossMethod):
 
     def training_step(self, batch: Batch) -> StepResult:
         """The mean loss of each network on what the other kept, summed."""
-        outputs, losses = self.answers(batch)
+        outputs, losses = self.predictions(batch)
         by_first, by_second = self.small_losses(batch, *losses)
         loss = exchanged_loss(losses, (by_first, by_second))
         return StepResult(loss, losses[0].detach(), outputs[0].detach())

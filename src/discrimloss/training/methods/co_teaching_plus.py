@@ -16,15 +16,15 @@ from discrimloss.training.methods.small_loss import (
     risen_forget_rate,
 )
 
-WARMUP_PART = 0.1
+WARMUP_FRACTION = 0.1
 
 
 def rising_forget_rate(
     finished_epochs: int, noise_rate: float, gradual_epochs: int, epochs: int
 ) -> float:
-    """The second of the paper's schedules: up to tau, then on to twice tau at the end of the run.
+    """The second schedule of the paper: up to tau, then to twice tau at the end of the run.
 
-    ``1 - lambda(e) = min(e / E_k, 1 + (e - E_k) / (E_max - E_k)) * tau``, and no more than all.
+    ``1 - lambda(e) = min(e / E_k, 1 + (e - E_k) / (E_max - E_k)) * tau``, and at most 1.
     """
     late = max(finished_epochs - gradual_epochs, 0) / max(epochs - gradual_epochs, 1)
     return min(noise_rate * min(finished_epochs / gradual_epochs, 1.0 + late), 1.0)
@@ -35,24 +35,26 @@ class CoTeachingPlus(SmallLossMethod):
     """Co-teaching+: co-teaching where the networks' predictions disagree (Yu et al. 2019).
 
     After a warm-up of plain co-teaching, a batch shrinks to the rows for which the two networks
-    predict different classes; of these each network learns from the ones with the smallest losses
-    of the other. The paper does not say what to do if no row is left. The authors' code then takes
-    the mean over the whole batch early on and changes nothing later; so do we, and "early" is as
-    long as the forget rate still rises (theirs is a number of steps that comes to about that on
-    MNIST). Their code also puts the softmax through a second softmax and divides twice by the
-    number of rows, which the paper does not; nor do we. The first network is evaluated.
+    predict different classes. Each network learns from those among them that have the smallest
+    losses of the other network. The paper does not say what to do if no row is left. The authors'
+    code then takes the mean over the whole batch early on and changes nothing later; so do we, and
+    "early" is as long as the forget rate still rises (theirs is a number of steps that comes to
+    about that on MNIST). Their code also puts the softmax through a second softmax and divides
+    twice by the number of rows, which the paper does not; nor do we. The first network is
+    evaluated.
 
     Where we depart: as long as nothing is forgotten, all rows are used. Disagreement is there to
     keep the networks from confirming each other's selection. Without noise there is no selection,
     and the paper has no such run; steps made from the few disputed rows only cost accuracy.
 
     Args:
-        setting: what may be known of the task; classes only.
-        noise_rate: tau, the share of labels to forget. The paper takes the true noise rate; None,
-            our default, estimates it from the losses. Until there is an estimate nothing is
+        setting: what is known of the task; classification only.
+        noise_rate: tau, the fraction of labels to forget. The paper takes the true noise rate;
+            None, our default, estimates it from the losses. Until there is an estimate nothing is
             forgotten.
-        gradual_epochs: E_k, epochs until the share has risen to tau: 10 of the paper's 200. None,
-            our default, is 10, but at most a quarter of the run, because our runs are shorter.
+        gradual_epochs: E_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
+            None, our default, is 10, but at most a quarter of the run, because our runs are
+            shorter.
         warmup_epochs: epochs of co-teaching at the start. The authors' code has 0 for MNIST and
             News, 5 for CIFAR-100, 20 for CIFAR-10 and 100 for Tiny-ImageNet, of 200; None, our
             default, is a tenth of the run, which is CIFAR-10's. If the noise rate is estimated, it
@@ -84,7 +86,7 @@ class CoTeachingPlus(SmallLossMethod):
             raise ValueError(f"late_schedule must be 'level' or 'rising', not {late_schedule!r}")
         super().__init__(setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs)
         if warmup_epochs is None:
-            warmup_epochs = math.ceil(WARMUP_PART * setting.epochs)
+            warmup_epochs = math.ceil(WARMUP_FRACTION * setting.epochs)
             if not self.noise_rate.is_given:
                 warmup_epochs = max(warmup_epochs, self.noise_rate.last - 1)
         self.warmup_epochs = warmup_epochs
@@ -102,7 +104,7 @@ class CoTeachingPlus(SmallLossMethod):
         )
 
     def begin_epoch(self, epoch: int) -> None:
-        """Count the disagreements anew, unless the epoch is one resumed half-way."""
+        """Count the disagreements of the epoch, which a resumed one continues."""
         super().begin_epoch(epoch)
         if epoch != int(self.counted_epoch):
             self.disagreements.zero_()
@@ -110,7 +112,7 @@ class CoTeachingPlus(SmallLossMethod):
 
     def training_step(self, batch: Batch) -> StepResult:
         """The mean loss of each network on what the other kept where they disagree, summed."""
-        outputs, losses = self.answers(batch)
+        outputs, losses = self.predictions(batch)
         first, second = (output.detach().argmax(dim=1) for output in outputs)
         disagree = gather_rows((first != second).to(torch.uint8)).bool()
         self.disagreements[0] += disagree.sum()
@@ -139,6 +141,6 @@ class CoTeachingPlus(SmallLossMethod):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The rates, and the share of the epoch's rows on which the networks disagreed."""
+        """The rates, and the fraction of rows of the epoch on which the networks disagreed."""
         disagreed, rows = self.disagreements.tolist()
         return {**super().log_values(), "disagreement": disagreed / max(rows, 1)}

@@ -1,4 +1,4 @@
-"""JoCoR: two networks that are drawn together, and one selection by their joint loss."""
+"""JoCoR: two networks that are pulled together, and one selection by their joint loss."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ class JoCoR(SmallLossMethod):
     sides of the divergences. The first network is the one that is evaluated.
 
     Args:
-        setting: what may be known of the task; classes only.
-        noise_rate: tau, the share of labels to forget in the end. The paper takes the noise rate as
-            known (section 3, after co-teaching); None, our default, estimates it from the losses.
-            Until there is an estimate nothing is forgotten.
-        gradual_epochs: T_k, epochs until the share has risen to tau: 10 of the paper's 200. None,
-            our default, is 10, but at most a quarter of the run, because our runs are shorter.
+        setting: what is known of the task; classification only.
+        noise_rate: tau, the fraction of labels to forget in the end. The paper takes the noise rate
+            as known (section 3, after co-teaching); None, our default, estimates it from the
+            losses. Until there is an estimate nothing is forgotten.
+        gradual_epochs: T_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
+            None, our default, is 10, but at most a quarter of the run, because our runs are
+            shorter.
         co_regularization: lambda, the weight of the divergences. The authors search it for each
             dataset on validation data: 0.9 for MNIST and CIFAR-10, 0.85 for CIFAR-100 and
-            Clothing1M, with Adam; beside their code they say that it depends on data, noise and
+            Clothing1M, with Adam; the page of their code says that it depends on data, noise and
             network and lies between 0.5 and 0.9. The default is that 0.5, our choice: the
-            divergences' gradient has no bound, so the larger lambda the smaller must the steps of
-            SGD be, and with those of our recipes clean digits are learned the worse for it (0.9
-            costs 6 points, 0.65 one). Adam's steps do not grow with the gradient: for the paper's
+            divergences' gradient has no bound, so a larger lambda needs smaller steps of SGD, and
+            with the steps of our recipes it costs accuracy on clean digits (0.9: 6 points, 0.65:
+            one). Adam's steps do not grow with the gradient: for the paper's
             values take ``optimizer.kind=adamw``.
     """
 
@@ -71,7 +72,7 @@ class JoCoR(SmallLossMethod):
 
     def training_step(self, batch: Batch) -> StepResult:
         """The mean joint loss of the samples that are kept."""
-        (output, other), (losses, others_losses) = self.answers(batch)
+        (output, other), (losses, others_losses) = self.predictions(batch)
         weight = self.co_regularization
         divergence = symmetric_divergence(output, other)
         joint = (1.0 - weight) * (losses + others_losses) + weight * divergence

@@ -1,7 +1,7 @@
 """The small-loss trick: leave out the largest losses of a batch, more of them as training goes on.
 
-What co-teaching, co-teaching+ and JoCoR share: how much to forget in which epoch, which rows of a
-batch that leaves, and a base class that trains two networks and remembers who was left out.
+Shared by co-teaching, co-teaching+ and JoCoR: the forget rate of each epoch, the rows of a batch
+that are kept, and a base class that trains two networks and records which samples were left out.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from discrimloss.state.gathering import gather_rows, own_rows, weighted_mean
 from discrimloss.training.methods.base import Batch, Method, Setting
 
 GRADUAL_EPOCHS = 10
-LARGEST_GRADUAL_PART = 0.25
+LARGEST_GRADUAL_FRACTION = 0.25
 _ROUNDING = 1e-9  # (1 - 0.9) * 10 is a little less than 1
 
 
 def gradual_length(given: int | None, epochs: int) -> int:
     """Epochs until the forget rate has risen to the noise rate: T_k.
 
-    All three papers take 10 of their 200 epochs. Networks learn the right labels in some number of
-    passes, not in a part of the run, so we keep the 10; but a run of 12 must have time left to
+    All three papers take 10 of their 200 epochs. Networks learn the correct labels in a number of
+    passes, not in a fraction of the run, so we keep the 10. But a run of 12 must have time left to
     train on what it selects, so it is a quarter of the run if that is less.
     """
     if given is None:
-        return max(1, min(GRADUAL_EPOCHS, int(LARGEST_GRADUAL_PART * epochs)))
+        return max(1, min(GRADUAL_EPOCHS, int(LARGEST_GRADUAL_FRACTION * epochs)))
     if given < 1:
         raise ValueError(f"gradual_epochs must be at least 1, not {given}")
     return given
@@ -39,7 +39,7 @@ def gradual_length(given: int | None, epochs: int) -> int:
 def risen_forget_rate(
     finished_epochs: int, noise_rate: float, gradual_epochs: int, exponent: float = 1.0
 ) -> float:
-    """The share of a batch to leave out, 1 - R(T): ``tau * min(T**c / T_k, 1)``.
+    """The fraction of a batch to leave out, 1 - R(T): ``tau * min(T**c / T_k, 1)``.
 
     T counts the epochs that are over, because the papers' algorithms renew R(T) at the end of
     epoch T: the first epoch keeps every row.
@@ -52,13 +52,13 @@ def small_loss_mask(
 ) -> Tensor:
     """Which rows have the smallest losses, shape (batch,), boolean.
 
-    Of n candidates ``int((1 - forget_rate) * n)`` are kept, but at least one if there are any.
-    Between equal losses the smaller sample index decides, so rows may come in any order.
+    ``int((1 - forget_rate) * n)`` of n candidates are kept, but at least one if there are any.
+    The smaller sample index decides between equal losses, so rows may be in any order.
 
     Args:
         losses: shape (batch,), of the whole batch.
-        index: shape (batch,): which training sample each row is.
-        forget_rate: the share to leave out.
+        index: shape (batch,): the position of each row in the training set.
+        forget_rate: the fraction to leave out.
         candidates: shape (batch,), boolean: the rows to select from; None for all.
     """
     if candidates is None:
@@ -77,8 +77,8 @@ def exchanged_loss(losses: tuple[Tensor, Tensor], kept: tuple[Tensor, Tensor]) -
     The networks share no parameter, so each gets the gradient of its own part only.
 
     Args:
-        losses: of this process's rows, for each network.
-        kept: of everyone's rows, as each network chose them.
+        losses: of the rows of this process, for each network.
+        kept: of the rows of all processes, as each network selected them.
     """
     first, second = losses
     by_first, by_second = kept
@@ -88,11 +88,11 @@ def exchanged_loss(losses: tuple[Tensor, Tensor], kept: tuple[Tensor, Tensor]) -
 
 
 class SmallLossMethod(Method):
-    """Two networks, a noise rate, and the share of visits in which a sample was left out.
+    """Two networks, a noise rate, and the fraction of visits in which a sample was left out.
 
     Args:
-        setting: what may be known of the task.
-        noise_rate: the share of wrong labels, None to estimate it.
+        setting: what is known of the task.
+        noise_rate: the fraction of wrong labels; None to estimate it.
         gradual_epochs: as in `gradual_length`.
     """
 
@@ -108,20 +108,20 @@ class SmallLossMethod(Method):
         self.gradual_epochs = checked_length
         self.left_out = SampleMean(setting.num_samples)
         self.forget_rate = 0.0
-        """Of the epoch at work. Not state: `begin_epoch` sets it, also after a resume."""
+        """Of the current epoch. Not state: `begin_epoch` sets it, also after a resume."""
 
     def scheduled_forget_rate(self, finished_epochs: int, noise_rate: float) -> float:
-        """The share of a batch to leave out after so many epochs."""
+        """The fraction of a batch to leave out after `finished_epochs`."""
         return risen_forget_rate(finished_epochs, noise_rate, self.gradual_epochs)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Renew the noise rate, and what follows from it."""
+        """Update the noise rate and the forget rate."""
         super().begin_epoch(epoch)
         self.noise_rate.begin_epoch(epoch, self.history)
         self.forget_rate = self.scheduled_forget_rate(epoch - 1, float(self.noise_rate))
 
-    def answers(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """What both networks answer, and their task losses."""
+    def predictions(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """The outputs of both networks, and their task losses."""
         first, second = (network(batch.inputs) for network in self.networks)
         losses = (
             self.setting.task_losses(first, batch.target),
@@ -132,15 +132,15 @@ class SmallLossMethod(Method):
     def small_losses(
         self, batch: Batch, *losses: Tensor, candidates: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """For each of the losses, which rows of everyone's batch are small.
+        """For each of the losses, which rows of the batch of all processes are small.
 
-        It also remembers which are not, among all rows, whatever the candidates are. Every visit
-        counts, also while nothing is forgotten: all samples have as many of these.
+        It also records which are not, among all rows, whatever the candidates are. Every visit
+        counts, also while nothing is forgotten, so that all samples have equally many.
 
         Args:
             batch: of this process.
             losses: of this process, shape (batch,).
-            candidates: of everyone, as in `small_loss_mask`.
+            candidates: of all processes, as in `small_loss_mask`.
         """
         index = gather_rows(batch.index)
         everyones = gather_rows(torch.stack([part.detach() for part in losses], dim=1)).unbind(1)
@@ -154,13 +154,13 @@ class SmallLossMethod(Method):
         )
 
     def sample_scores(self) -> Tensor | None:
-        """In which share of its visits a sample's loss was too large to be kept."""
+        """The fraction of visits in which the loss of a sample was too large to be kept."""
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The noise rate, where it is from, and the length of the schedule."""
+        """The noise rate, its source, and the length of the schedule."""
         return {**self.noise_rate.record(), "gradual_epochs": self.gradual_epochs}
 
     def log_values(self) -> dict[str, float]:
-        """The noise rate, and the share of a batch that is left out."""
+        """The noise rate, and the fraction of a batch that is left out."""
         return {"noise_rate": float(self.noise_rate), "forget_rate": self.forget_rate}
