@@ -240,7 +240,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
         SourceError: the inputs are neither.
     """
     if isinstance(inputs, Tensor):
-        return inputs.detach().cpu().numpy()
+        return tensor_array(inputs)
     if hasattr(inputs, "toarray"):  # a sparse matrix
         size = 8.0 * float(np.prod(inputs.shape))
         require_memory(size, f"a dense copy of the sparse inputs of the shape {inputs.shape}")
@@ -267,7 +267,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
             )
         return [None if _is_missing(value) else value for value in values]
     if present and isinstance(present[0], Tensor):
-        values = [value.detach().cpu().numpy() for value in values]
+        values = [tensor_array(value) for value in values]
     try:
         array = np.asarray(values)
         array = array.astype(np.float64) if array.dtype == object else array
@@ -278,6 +278,14 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
             "the inputs are neither numbers of one shape, texts nor images: give an array of the "
             "shape (samples, features), a list of texts, or a list of images"
         )
+    return array
+
+
+def tensor_array(tensor: Tensor) -> Array:
+    """A tensor of any device, layout and type as an array."""
+    dense = tensor.detach().cpu()
+    dense = dense if dense.layout == torch.strided else dense.to_dense()
+    array: Array = (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
     return array
 
 
@@ -310,7 +318,7 @@ def _readable_labels(labels: Any) -> Any:
     if is_a(labels, "pandas", "Series"):
         return labels
     if isinstance(labels, Tensor):
-        labels = labels.detach().cpu().numpy()
+        labels = tensor_array(labels)
     if isinstance(labels, np.ndarray) and labels.dtype != object:
         return one_per_sample(labels, _length(labels, "the labels"), "the array of labels")
     _length(labels, "the labels")
@@ -326,8 +334,8 @@ def _relabelled(labels: Any, new_labels: Mapping[int, Label]) -> Any:
     spell = Spelling(_readable_labels(labels))
     values = {row: spell(label) for row, label in new_labels.items()}
     if isinstance(labels, Tensor):
-        changed = with_new_labels(labels.detach().cpu().numpy().copy(), new_labels)
-        return torch.from_numpy(changed).to(labels.device)
+        changed = torch.from_numpy(with_new_labels(tensor_array(labels).copy(), new_labels))
+        return changed.to(labels.device, labels.dtype if labels.is_floating_point() else None)
     if isinstance(labels, np.ndarray) and labels.dtype != object:
         return with_new_labels(labels.copy(), new_labels)
     copy = list(labels)
@@ -345,7 +353,7 @@ def _taken(data: Any, keep: npt.NDArray[np.int64]) -> Any:
     if hasattr(data, "iloc"):
         return data.iloc[keep]
     if isinstance(data, Tensor):
-        return data[torch.from_numpy(keep).to(data.device)]
+        return data.index_select(0, torch.from_numpy(keep).to(data.device))
     if hasattr(data, "tocsr"):
         return data.tocsr()[keep]
     if isinstance(data, np.ndarray):
