@@ -22,7 +22,6 @@ from discrimloss import AuditResult, DiscrimLossError, Verdicts, audit
 from discrimloss.auditing.review.server import TOKEN_HEADER, ReviewServer
 from discrimloss.auditing.review.serving import last_address
 from discrimloss.cli import main
-from discrimloss.training.interruption import Interrupted
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 
@@ -244,7 +243,7 @@ def test_data_that_cannot_be_audited(
 
 def test_stopped_resumed_and_opened_again(tmp_path: Path, result: AuditResult) -> None:
     out, options = tmp_path / "out", {"epochs": 6, "out": tmp_path / "out"}
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         audit(frame(), "kind", **options, progress=PressesCtrlC(3, 2))  # type: ignore[arg-type]
     with pytest.raises(DiscrimLossError, match="resume=True"):
         audit(frame(), "kind", **options, progress=False)  # type: ignore[arg-type]
