@@ -86,7 +86,7 @@ def test_lengths_differ_by_one_in_number(count: int, shortest: int, more: int) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"train_size": 4000}, "only 100 sequences of length 2, 211 were asked for"),
+        ({"train_size": 4000}, "only 100 sequences of length 2, 211 were requested"),
         ({"min_length": 5, "max_length": 4}, "min_length <= max_length, not 5 and 4"),
         ({"train_size": 0}, "at least one training"),
     ],

@@ -38,5 +38,5 @@ def test_dropout_leaves_out_hidden_units_in_training_only():
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0])
 def test_a_share_that_is_none(dropout: float):
-    with pytest.raises(ValueError, match="dropout must be a share"):
+    with pytest.raises(ValueError, match="dropout must be a fraction"):
         MLP(TaskShape((3,), 2), dropout=dropout)

@@ -152,6 +152,11 @@ def test_the_best_epoch_of_a_regression_has_the_least_error(tmp_path: Path) -> N
     assert summary["test"]["best"] == min(curve) < max(curve)
     assert summary["test"]["best_epoch"] == 1 + curve.index(min(curve))
     assert summary["train_mae_noisy"] > 0.0
+    verdicts = Verdicts.from_parquet(out / "verdicts.parquet")
+    assert verdicts.given_label is not None
+    assert verdicts.given_label.dtype == np.float64
+    target = pd.read_parquet(out / "verdicts.parquet")["target"]
+    np.testing.assert_array_equal(verdicts.given_label, target)
 
 
 def test_a_finished_run_is_not_overwritten(finished: Path) -> None:

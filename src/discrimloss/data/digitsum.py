@@ -85,7 +85,7 @@ def distinct_sequences(count: int, length: int, generator: torch.Generator) -> T
     if count > NUM_DIGITS**length:
         raise DataError(
             f"digitsum has only {NUM_DIGITS**length} sequences of length {length}, {count} were "
-            "asked for: ask for fewer samples or a greater min_length"
+            "requested: request fewer samples or a greater min_length"
         )
     found = torch.empty(0, length, dtype=torch.int64)
     while len(found) < count:

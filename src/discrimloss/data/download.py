@@ -19,7 +19,7 @@ Progress = Callable[[str, int, "int | None"], None]
 _CHUNK = 1 << 16
 _TIMEOUT = (15, 60)  # seconds to connect, and without a single byte
 _FIRST_WAIT = 1.0  # doubles with each try
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that may be another next time
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # status codes that may pass
 
 
 class MirrorError(DiscrimLossError):
@@ -106,7 +106,7 @@ class ResumingDownloader:
             if there and _complete_length(response) == there:
                 return
             self.partial.unlink(missing_ok=True)
-            raise _TryAgainError("does not continue the part that is there")
+            raise _TryAgainError("does not continue the bytes that are there")
         if status not in (200, 206):
             kind = _TryAgainError if status in _PASSING else MirrorError
             raise kind(f"answered {status} {response.reason or ''}".rstrip())
@@ -117,7 +117,7 @@ class ResumingDownloader:
         else:
             if _start(response) != there:
                 self.partial.unlink(missing_ok=True)
-                raise _TryAgainError("sent another part than the one asked for")
+                raise _TryAgainError("sent other bytes than the requested ones")
             total = _complete_length(response)
         if None not in (total, self.size) and total != self.size:
             raise MirrorError(f"has {total:,} bytes instead of {self.size:,}")

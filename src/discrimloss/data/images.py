@@ -289,7 +289,7 @@ def _cache_file(paths: Sequence[Path], size: int) -> Path | None:
 
 def _read_cache(path: Path, shape: tuple[int, ...]) -> Tensor | None:
     try:
-        # Copy-on-write, as torch wants an array that may be written to; the file never is.
+        # Copy-on-write, because torch needs a writable array; the file is never written.
         pixels = np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None

@@ -34,7 +34,7 @@ class RestrictedUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """The admitted object of this name."""
         if (module, name) not in ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not data")
+            raise pickle.UnpicklingError(f"it contains {module}.{name}, which is not data")
         return ADMITTED[module, name]
 
 

@@ -167,13 +167,13 @@ def _split_benchmark(
 
 
 def _split(
-    group: Tensor, num_groups: int, share: float, generator: torch.Generator
+    group: Tensor, num_groups: int, fraction: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """The rows of a random fraction of the groups, and the other rows."""
-    if not 0.0 <= share < 1.0:
-        raise DataError(f"a fraction of the questions must be at least 0 and below 1, not {share}")
+    if not 0.0 <= fraction < 1.0:
+        raise DataError(f"a fraction of the questions must be from 0 to below 1, not {fraction}")
     rank = torch.randperm(num_groups, generator=generator)
-    is_chosen = rank[group] < round(share * num_groups)
+    is_chosen = rank[group] < round(fraction * num_groups)
     return is_chosen.nonzero().flatten(), (~is_chosen).nonzero().flatten()
 
 

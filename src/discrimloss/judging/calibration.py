@@ -1,19 +1,19 @@
-"""How likely is a label incorrect, judged from the losses alone?
+"""Probabilities that labels are incorrect, estimated from average losses alone.
 
-Nobody has clean labels to calibrate against, so the distribution of the samples' average losses
-must tell. On a log scale it is a mixture: correct labels around a small loss with a tail of hard
-ones, incorrect labels around a large loss with a tail of half-memorised ones. Both parts are log-F
-distributions, whose two exponential tails have rates of their own; the family holds the logarithms
-of gamma, F (squared errors with heavy tails) and, as a limit, log-normal losses.
+There are no clean labels to calibrate against, so the estimate rests on the distribution of the
+samples' average losses. On a log scale it is a mixture of two parts: correct labels around a small
+loss, with a tail of hard ones, and incorrect labels around a large loss, with a tail of
+half-memorised ones. Both parts are log-F distributions, which have an exponential tail with its own
+rate on each side. The family contains the logarithms of gamma, F (squared errors with heavy tails)
+and, as a limit, log-normal losses.
 
-Losses near zero are simply learned: of them only the number enters the fit, so that their shape,
-which depends on rounding as much as on the data, cannot bend the part that matters.
+Losses near zero are learned. Only their number enters the fit, because their distribution depends
+on rounding as much as on the data.
 
-What keeps clean data quiet are two more facts. The samples must be worth five more parameters (the
-Bayesian information criterion), or they are all of one kind. And a label that the model could not
-learn loses about what every label lost before training: the incorrect part must sit near or above
-the loss scale of the first epoch, and hard samples, which in a task that can be learned are far
-below, cannot pass for it.
+Two conditions keep clean data free of incorrect labels. The second part must be worth its five
+parameters by the Bayesian information criterion. And it must lie near or above the loss scale of
+the first epoch: a label that the model cannot learn has about the loss that every label had before
+training, while hard samples of a task that can be learned have far less.
 """
 
 from __future__ import annotations
@@ -32,13 +32,18 @@ from discrimloss.judging.verdicts import LARGEST_LOG_ODDS
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
 BINS = 256
-LEARNED_RATIO = 0.03  # losses below this share of the scale are learned
-LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)  # how a mass below is summed up
-ANCHOR = 0.5  # of the scale: the incorrect part is densest above it
-RAREST = 1e-3  # noise rates below this are not told apart from none
+LEARNED_RATIO = 0.03
+"""Losses below this fraction of the scale are learned."""
+LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)
+"""Distances below a point at which a density is summed to a mass."""
+ANCHOR = 0.5
+"""The mode of the incorrect part is above this fraction of the scale."""
+RAREST = 1e-3
+"""Noise rates below this do not differ from zero."""
 LARGEST_SHAPE = 4.0
 MOST_ITERATIONS = 150
-EXTRA_PARAMETERS = 5  # of two parts over one
+EXTRA_PARAMETERS = 5
+"""Of two parts over one."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,9 @@ def calibrate(
     """Fit the mixture to average losses.
 
     Args:
-        averages: gives the samples' average losses in chunks; called twice. NaN is left out.
+        averages: returns the samples' average losses in chunks; called twice. NaN is left out.
         scale: the loss scale of the first epoch.
-        shards: how the samples are divided among processes, each of which fits the same to all.
+        shards: how the samples are divided among processes. All processes get the same fit.
     """
     low, high = finite_range(averages(), shards, start=0.0)
     start = math.log(LEARNED_RATIO)
@@ -127,7 +132,11 @@ def _log_f_mass_below(cut: Tensor, mode: Tensor, shape: Tensor, smallest_scale: 
 
 @dataclass
 class _Mixture:
-    """Nine numbers: mode and shape of the correct part, of the incorrect part, and log-odds."""
+    """The mixture's likelihood as a function of nine parameters.
+
+    These are: mode and shape (three parameters) of the correct part, the same of the incorrect
+    part, and the log-odds of the noise rate.
+    """
 
     centers: Tensor
     counts: Tensor
@@ -136,7 +145,7 @@ class _Mixture:
     width: float
 
     def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density of both parts at the centres, each with its share; last, the mass below."""
+        """Log density of both parts at the centres, times their fractions; last, the mass below."""
         odds = parameters[8]
         correct = self._log_part(parameters[0], parameters[1:4])
         incorrect = self._log_part(self.incorrect_mode(parameters), parameters[5:8])
@@ -153,7 +162,7 @@ class _Mixture:
         return self._per_sample(torch.logaddexp(correct, incorrect), prior)
 
     def one_part_objective(self, parameters: Tensor) -> Tensor:
-        """The same where all labels are correct: four numbers."""
+        """The same for a model in which all labels are correct, with four parameters."""
         correct = self._log_part(parameters[0], parameters[1:4])
         return self._per_sample(correct, _shape_prior(parameters[1:4]))
 
@@ -180,16 +189,16 @@ class _Mixture:
         correct_mean, correct_scale = self._moments(below, self.learned, fallback=cut - 2.0)
         incorrect_mean, incorrect_scale = self._moments(~below, 0.0, fallback=cut + 1.0)
         excess = max(incorrect_mean - math.log(ANCHOR), 0.1)
-        share = float(self.counts[~below].sum()) / self.number
-        share = min(max(share, RAREST), 1 - RAREST)
+        rate = float(self.counts[~below].sum()) / self.number
+        rate = min(max(rate, RAREST), 1 - RAREST)
         return [
             *(correct_mean, correct_scale, 0.0, 0.0),
             *(math.log(math.expm1(excess)), incorrect_scale, 0.0, 0.0),
-            math.log(share / (1 - share)),
+            math.log(rate / (1 - rate)),
         ]
 
     def _moments(self, chosen: Tensor, learned: float, fallback: float) -> tuple[float, float]:
-        # The learned ones are somewhere below the first bin: two units is as good a guess as any.
+        # Learned samples are somewhere below the first bin: two units is a guess.
         counts = torch.cat([self.counts[chosen], self.counts.new_tensor([learned])])
         centers = torch.cat([self.centers[chosen], self.centers[:1] - 2.0])
         number = float(counts.sum())
@@ -225,7 +234,7 @@ def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tupl
 
 
 def _non_decreasing(log_odds: Tensor, centers: Tensor, peak: float) -> Tensor:
-    """A larger loss is never better: outwards from the incorrect part's mode, tails may not cross.
+    """Make the log-odds non-decreasing, outwards from the mode of the incorrect part.
 
     Two fitted tails can cross again where there are hardly any samples.
     """

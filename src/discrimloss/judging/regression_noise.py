@@ -35,8 +35,6 @@ CORRECT_BEFOREHAND = 20.0
 """The prior on the noise rate is worth so many correct targets."""
 LEAST_CORRELATION = 0.2
 """Predictions that correlate less with the targets cannot tell which are wrong."""
-MODEL_ERROR = 0.2
-"""How far the noise rate is off because predictions differ from the model, as a fraction of it."""
 NEVER = 20.0
 """Log-odds below zero of a target that is not called wrong."""
 LARGEST_PULL = 2.0
@@ -86,7 +84,7 @@ def estimate_target_errors(
     if _correlation(problem.prediction, problem.target) < LEAST_CORRELATION:
         score = score - score.max() - NEVER  # keeps the order and calls no target wrong
     else:
-        interval = noise_interval(score.sigmoid(), problem.rate_variance(parameters), MODEL_ERROR)
+        interval = noise_interval(score.sigmoid(), problem.rate_variance(parameters))
     return LabelErrors(score.float(), suggested, interval)
 
 

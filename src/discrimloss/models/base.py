@@ -1,4 +1,4 @@
-"""What a model must know of the task, and where models are found by name."""
+"""The registry of models, and what a model knows of the task."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ models: Registry[Callable[..., Any]] = Registry("model", "discrimloss.models")
 
 @dataclass(frozen=True)
 class TaskShape:
-    """What goes into a model and what comes out.
+    """The shapes of a model's inputs and outputs.
 
     A registered model is a `torch.nn.Module` class (or a function that returns one) that takes a
     `TaskShape`; its keyword-only arguments are the keys of ``[model]``. Its output has shape
     (batch, outputs) for a classification, (batch, choices) for a multiple choice and (batch,) for a
-    regression. A model of texts has a method ``tokenize(texts)``, which turns what
-    ``Inputs.rows`` returns into a dict of tensors.
+    regression. A text model has a method ``tokenize(texts)``, which turns the result of
+    ``Inputs.rows`` into a dict of tensors.
     """
 
     input_shape: tuple[int, ...]
@@ -32,5 +32,5 @@ class TaskShape:
 
     @property
     def num_outputs(self) -> int:
-        """How many numbers a model gives for a sample."""
+        """Number of outputs of a model per sample."""
         return 1 if self.num_classes is None else self.num_classes

@@ -12,9 +12,9 @@ from discrimloss.models.layers import TaskOutput, channels_last, image_size, ima
 class CompactResNet(nn.Module):
     """A ResNet of 8 convolutions for small images, made for CPUs.
 
-    Three times a 3x3 convolution that widens is followed by pooling, so that most of the work is
-    done on few pixels and many channels, where a CPU is fast; a residual block follows the second
-    and the third. The largest value of each channel goes to the head.
+    Three 3x3 convolutions widen the channels, each followed by pooling, so that most of the work is
+    done on few pixels and many channels, where a CPU is fast. A residual block follows the second
+    and the third. Global max pooling leads to the linear head.
 
     Args:
         shape: of the task; images of any size from 8x8.
@@ -45,7 +45,7 @@ class CompactResNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut that nothing stands in the way of."""
+    """Two 3x3 convolutions with an identity shortcut."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """The shape stays: (batch, channels, height, width)."""
+        """Keeps the shape (batch, channels, height, width)."""
         change: Tensor = self.change(x)
         return x + change
 
@@ -75,5 +75,5 @@ def halved(channels: int, wider: int) -> nn.Sequential:
 
 
 def convolution(channels: int, wider: int) -> nn.Conv2d:
-    """3x3, without a bias: a normalization follows, and would take it away again."""
+    """A 3x3 convolution without a bias, which the following normalization would remove."""
     return nn.Conv2d(channels, wider, 3, padding=1, bias=False)

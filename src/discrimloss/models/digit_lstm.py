@@ -1,4 +1,4 @@
-"""The LSTM that adds up digits."""
+"""An LSTM that adds up digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUM_SYMBOLS, PADDING = 11, 10  # ten digits and the padding of `discrimloss.data
 
 @models.register("digit_lstm")
 class DigitLSTM(nn.Module):
-    """An LSTM over digits that predicts a number from 0 up: the Digit Sum model of the paper.
+    """An LSTM over digits that predicts a value of 0 or more: the Digit Sum model of the paper.
 
     An embedding of 11 symbols (ten digits and padding), one layer of LSTM without peepholes, and a
     linear head with ReLU on the state at the last digit. The paper does not describe the head's
@@ -23,7 +23,7 @@ class DigitLSTM(nn.Module):
     Args:
         shape: of the task, for the mean and the spread of its targets.
         hidden_size: units of the LSTM.
-        embedding_size: numbers per symbol.
+        embedding_size: length of the vector of a symbol.
         standardized: whether the head starts from the targets' mean and spread.
     """
 
@@ -48,6 +48,6 @@ class DigitLSTM(nn.Module):
         """The sums of sequences of shape (batch, length); shape (batch,)."""
         states, _ = self.lstm(self.embedding(digits))
         last = (digits != PADDING).sum(dim=1).sub(1).clamp(min=0)
-        # Padding is on the right, so what follows the last digit cannot reach its state.
+        # Padding is on the right, so it cannot affect the state at the last digit.
         state = states[torch.arange(len(digits), device=digits.device), last]
         return torch.relu(self.output(self.head(state)))

@@ -1,4 +1,4 @@
-"""What several models share: outputs in the unit of the target, and the fast memory layout."""
+"""Layers and helpers that several models use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class TaskOutput(nn.Module):
-    """The last layer of a model: raw outputs become predictions.
+    """The last layer of a model, which turns raw outputs into predictions.
 
-    Of a classification the raw outputs are the logits, and stay as they are. Of a regression they
-    become numbers in the unit of the target, ``raw * target_spread + target_mean``, so that a fresh
-    network starts at the mean of the target and learns at the same rate whatever the unit is.
+    In a classification the raw outputs are the logits, and stay unchanged. In a regression the
+    prediction is ``raw * target_spread + target_mean``, so that a new network starts at the mean of
+    the target and learns at the same rate whatever its unit is.
     """
 
     target_mean: Tensor
@@ -27,7 +27,7 @@ class TaskOutput(nn.Module):
         super().__init__()
         self.is_regression = shape.num_classes is None
         if self.is_regression:
-            # Buffers: weights mean nothing without the unit they were trained in.
+            # Buffers, because the weights depend on them: they are saved together.
             self.register_buffer("target_mean", torch.tensor(float(shape.target_mean)))
             self.register_buffer("target_spread", torch.tensor(float(shape.target_spread)))
 
@@ -39,7 +39,7 @@ class TaskOutput(nn.Module):
 
 
 def image_size(shape: TaskShape, model: str, smallest: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width of the images, or a `ValueError` that says what `model` needs."""
+    """Channels, height and width of the images; a `ValueError` if they do not fit `model`."""
     if len(shape.input_shape) != 3 or min(shape.input_shape[1:]) < smallest:
         raise ValueError(
             f"{model} needs images, (channels, height, width), of at least {smallest} x {smallest} "
@@ -50,16 +50,16 @@ def image_size(shape: TaskShape, model: str, smallest: int = 1) -> tuple[int, in
 
 
 def channels_last(network: AnyModule) -> AnyModule:
-    """The same network with its weights laid out as (height, width, channels).
+    """The network with its weights in the channels-last memory format.
 
-    Convolutions are faster that way on most machines, and nothing else changes.
+    Convolutions are faster with it on most machines; results are the same.
     """
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def images_channels_last(images: Tensor) -> Tensor:
-    """The same images, (batch, channels, height, width), laid out as `channels_last` weights are.
+    """The images, (batch, channels, height, width), in the channels-last memory format.
 
-    With one channel both layouts are the same memory, and nothing is copied.
+    With one channel both formats are the same, and nothing is copied.
     """
     return images.contiguous(memory_format=torch.channels_last)

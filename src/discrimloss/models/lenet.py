@@ -19,8 +19,8 @@ class LeNet(nn.Module):
     def __init__(self, shape: TaskShape) -> None:
         super().__init__()
         channels, height, width = image_size(shape, "lenet", smallest=16)
-        # ReLU after pooling: it never changes which pixel is the largest, so the result is that of
-        # the usual order, at a quarter of the work.
+        # ReLU after pooling: it keeps the order of the pixels, so the result is that of the usual
+        # order, at a quarter of the work.
         self.network = nn.Sequential(
             nn.Conv2d(channels, 6, 5),
             nn.MaxPool2d(2),
@@ -45,7 +45,7 @@ class LeNet(nn.Module):
 
 
 def side_after(side: int) -> int:
-    """How many pixels of a side are left after both convolutions and poolings.
+    """The side of the feature map after both convolutions and poolings.
 
     >>> side_after(28), side_after(32), side_after(16)
     (4, 5, 1)

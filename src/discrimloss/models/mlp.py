@@ -17,7 +17,7 @@ class MLP(nn.Module):
     Args:
         shape: of the task; inputs of any shape are flattened.
         hidden: units of the hidden layer.
-        dropout: share of them that is left out at random in training, which hampers memorising.
+        dropout: fraction of them that is dropped at random in training, against memorising.
     """
 
     def __init__(self, shape: TaskShape, *, hidden: int = 256, dropout: float = 0.0) -> None:
@@ -27,7 +27,7 @@ class MLP(nn.Module):
         if hidden < 1:
             raise ValueError(f"hidden must be 1 or more, not {hidden}")
         if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout must be a share from 0 to below 1, not {dropout}")
+            raise ValueError(f"dropout must be a fraction from 0 to below 1, not {dropout}")
         self.network = nn.Sequential(
             nn.Flatten(),
             nn.Linear(math.prod(shape.input_shape), hidden),

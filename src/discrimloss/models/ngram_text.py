@@ -14,7 +14,7 @@ class NgramText(nn.Module):
 
     Args:
         shape: of the task.
-        buckets: how many different numbers n-grams have.
+        buckets: number of hash buckets of the n-grams.
         dim: length of an n-gram's vector.
     """
 
@@ -25,7 +25,7 @@ class NgramText(nn.Module):
         for name, size in {"buckets": buckets, "dim": dim}.items():
             if size < 1:
                 raise ValueError(f"{name} must be 1 or more, not {size}")
-        # Random vectors of this size keep texts about as far apart as their n-grams are.
+        # Random vectors of this length roughly preserve the distances between bags of n-grams.
         self.vectors = nn.EmbeddingBag(buckets, dim, mode="sum")
         nn.init.normal_(self.vectors.weight, std=dim**-0.5)
         self.head = nn.Linear(dim, shape.num_outputs)
@@ -35,7 +35,7 @@ class NgramText(nn.Module):
         """From the n-grams of a batch to (batch, classes), or to (batch,) for a regression.
 
         Args:
-            ngrams: ``ids`` and ``weights`` of all n-grams, one text behind the other, and
+            ngrams: ``ids`` and ``weights`` of all n-grams, the texts concatenated, and
                 ``offsets``, where each text begins.
         """
         texts = self.vectors(ngrams["ids"], ngrams["offsets"], per_sample_weights=ngrams["weights"])

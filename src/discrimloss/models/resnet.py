@@ -35,8 +35,8 @@ class ResNet(nn.Module):
         shape: of the task; images of any size. The stem makes them smaller by 4.
         layers: which of the two, where nothing pretrained is loaded.
         pretrained: a directory or a name on the Hugging Face hub (``"microsoft/resnet-50"``) that
-            holds weights and says how many layers they have. The head is kept if it has as many
-            outputs as the task, and is new otherwise.
+            has weights for 18 or 50 layers. The head is kept if it has as many outputs as the task,
+            and is new otherwise.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ def from_pretrained(shape: TaskShape, pretrained: str) -> Any:
         network, report = transformers.ResNetForImageClassification.from_pretrained(
             name,
             config=config,
-            dtype=torch.float32,  # whatever it was saved in
+            dtype=torch.float32,  # independent of the saved dtype
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
         check_report(report)
     except (OSError, ValueError, RuntimeError) as error:
-        # Of the library's many lines the first says what is wrong.
+        # The first of the library's many lines gives the reason.
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ValueError(
             f"model.pretrained: cannot load a resnet from {pretrained!r} ({reason}); give a "
@@ -113,7 +113,7 @@ def check_config(config: Any, shape: TaskShape) -> None:
 
 
 def check_report(report: Mapping[str, Any]) -> None:
-    """Whether only the head is new: the library would make up any other weights without a word."""
+    """Whether only the head is new: the library would initialise other weights silently."""
     mismatched = {key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]}
     made_up = set(report["missing_keys"]) | mismatched
     lost = sorted(key for key in made_up if not key.startswith("classifier."))

@@ -32,7 +32,7 @@ class TextChoice(nn.Module):
     linear layer, that of transformers' multiple-choice models, or one on the last token where there
     is none (GPT-2). The head ``"bi"`` reads each text by itself and compares: the cosine of the
     mean token vectors, after a learned map that starts as the identity. With an encoder that was
-    made for sentences it answers well before any training, and needs far fewer questions.
+    made for sentences it predicts well before any training, and needs far fewer questions.
 
     Args:
         shape: of the task, for the number of choices.
@@ -63,7 +63,7 @@ class TextChoice(nn.Module):
     ) -> None:
         super().__init__()
         if shape.num_classes is None:
-            raise ValueError("text_choice answers a multiple choice; this dataset has numbers")
+            raise ValueError("text_choice is for multiple choice; this dataset is a regression")
         sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "max_length": max_length}
         for name, size in sizes.items():
             if size < 1:
@@ -109,7 +109,7 @@ class TextChoice(nn.Module):
         return scores
 
     def train(self, mode: bool = True) -> TextChoice:
-        """Training mode, in which a frozen encoder takes no part."""
+        """Set training mode; a frozen encoder stays in evaluation mode."""
         super().train(mode)
         if self.frozen:
             self.scorer.encoder.eval()
@@ -172,7 +172,7 @@ class BiScorer(nn.Module):
         factory = transformers_library().AutoModel
         self.encoder = load_weights(factory, pretrained, configuration)
         if hasattr(self.encoder, "pooler"):
-            self.encoder.pooler = None  # of no use here, and distributed training trips over it
+            self.encoder.pooler = None  # unused here, which distributed training does not allow
         width = configuration.hidden_size
         self.head = nn.Linear(width, width, bias=False)
         nn.init.eye_(self.head.weight)

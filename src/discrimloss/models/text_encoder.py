@@ -1,4 +1,4 @@
-"""Encoders and tokenizers of the transformers library: found, loaded or built, without a word."""
+"""Encoders and tokenizers of the transformers library, loaded or built without its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD_SIZE = 64  # of an attention head, in all four architectures
 
 
 def transformers_library() -> Any:
-    """The transformers library, imported at first use; or a sentence on how to get it."""
+    """The transformers library, imported on first use; an error says how to install it."""
     try:
         import transformers
     except ImportError as error:
@@ -48,11 +48,11 @@ def load_tokenizer(pretrained: str | None, model_type: str) -> Any:
         tokenizer = load_pretrained(
             transformers_library().AutoTokenizer.from_pretrained, pretrained
         )
-    if tokenizer.pad_token is None:  # GPT-2 never saw padding; the attention mask hides it
+    if tokenizer.pad_token is None:  # GPT-2 has no padding; the attention mask hides it
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.sep_token is None:  # context and choice are one text: keep the choice whole
         tokenizer.truncation_side = "left"
-    # XLNet answers at the last position, which must not be padding.
+    # XLNet predicts at the last position, which must not be padding.
     tokenizer.padding_side = "left" if model_type == "xlnet" else "right"
     return tokenizer
 
@@ -65,7 +65,7 @@ def load_weights(factory: Any, pretrained: str | None, configuration: Any) -> An
         options = {"config": configuration, "dtype": torch.float32}
         model = load_pretrained(factory.from_pretrained, pretrained, **options)
     if hasattr(model.base_model, "mask_emb"):
-        # XLNet needs it for pretraining only; distributed training trips over idle weights.
+        # XLNet needs it for pretraining only; distributed training does not allow unused weights.
         model.base_model.mask_emb.requires_grad_(False)
     return model
 
@@ -93,7 +93,7 @@ def new_configuration(architecture: Architecture, hidden_size: int, num_layers: 
 
 
 def byte_tokenizer() -> Any:
-    """A tokenizer with one token per byte: knows every text and comes from no file."""
+    """A tokenizer with one token per byte, for any text and without a file."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>"}
@@ -117,7 +117,7 @@ def byte_tokenizer() -> Any:
 
 
 def find_pretrained(pretrained: str) -> str:
-    """What transformers loads from: a folder, of a package if asked for, or a hub name."""
+    """The source to load from: a folder, the folder of a package, or a name on the hub."""
     if pretrained.startswith(PACKAGE):
         name = pretrained.removeprefix(PACKAGE)
         spec = importlib.util.find_spec(name) if name.isidentifier() else None
@@ -130,14 +130,14 @@ def find_pretrained(pretrained: str) -> str:
     folder = Path(pretrained).expanduser()
     if folder.is_dir():
         return str(folder)
-    # A hub name is NAME or OWNER/NAME; anything else can only have been meant as a folder.
+    # A hub name is NAME or OWNER/NAME; anything else is meant as a folder.
     if folder.is_absolute() or pretrained.startswith((".", "~")) or len(folder.parts) > 2:
         raise ValueError(f"pretrained = {pretrained!r}: there is no such folder")
     return pretrained
 
 
 def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any) -> Loaded:
-    """What a function of transformers loads, or a `ValueError` with one sentence.
+    """The result of a loading function of transformers, or a `ValueError` with one sentence.
 
     Args:
         load: takes a folder or the name of a model, such as ``AutoModel.from_pretrained``.
@@ -148,7 +148,7 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
     try:
         with _quiet_transformers():
             return load(source, **options)
-    # Missing or malformed files and an unreachable hub arrive in all of these.
+    # Missing or malformed files and an unreachable hub raise any of these.
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ValueError(
@@ -159,7 +159,7 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """No progress bars, and no warning that a head is new: it always is."""
+    """Without progress bars and without the warning that the head is new, which it always is."""
     logging = transformers_library().logging
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -11,7 +11,7 @@ from discrimloss.models.layers import TaskOutput, channels_last, image_size, ima
 
 @models.register("wide_resnet")
 class WideResNet(nn.Module):
-    """WideResNet (Zagoruyko and Komodakis, 2016), WRN-28-10 unless told otherwise.
+    """WideResNet (Zagoruyko and Komodakis, 2016), by default WRN-28-10.
 
     Three groups of (depth - 4) / 6 blocks with 16, 32 and 64 channels times the width. The weights
     start as in the authors' code: He's normal distribution by the number of outputs, and no bias.
@@ -20,7 +20,7 @@ class WideResNet(nn.Module):
         shape: of the task; images of any size, 32x32 in the publication.
         depth: number of convolutions, 6n + 4: 16, 22, 28, 40.
         width: factor on the number of channels.
-        dropout: share of activations that is dropped between the convolutions of a block.
+        dropout: fraction of activations that is dropped between the convolutions of a block.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class WideBlock(nn.Module):
 
 
 def blocks_per_group(depth: int) -> int:
-    """How many blocks make up each of the three groups of a network of this depth.
+    """Number of blocks in each of the three groups of a network of this depth.
 
     >>> blocks_per_group(28)
     4
