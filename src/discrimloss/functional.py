@@ -323,7 +323,7 @@ def track_losses(
         return sum_by_group(means, group_of_mean, groups) / divisor
 
     if threshold not in ("ema", "mean"):  # only the first epoch counts
-        number = torch.where(scale_is_fixed, 0, number)
+        number = number.masked_fill(scale_is_fixed, 0)
     seen = tracked.visits + number
     share = number.float() / seen.clamp(min=1)
     is_first = tracked.visits == 0
@@ -344,7 +344,7 @@ def track_losses(
     usual = torch.where(median > 0, median, batch_mean(sizes))
     usual = torch.where(is_first, usual, tracked.mean_abs)
     sizes = torch.minimum(sizes, of_group(LARGEST_RATIO * usual, group_of_mean))
-    scale_share = torch.where(scale_is_fixed, 0.0, share)
+    scale_share = share.masked_fill(scale_is_fixed, 0.0)
     return TrackedLosses(
         k1=k1,
         visits=seen,

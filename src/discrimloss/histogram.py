@@ -111,7 +111,9 @@ def loss_histogram(
     sums = torch.zeros(2, groups, dtype=torch.float64)
     for losses, group in held:
         above_low = losses.double() - of_group(low.to(losses.device), group)
-        sums[0] += sum_by_group(torch.ones_like(above_low), group, groups).cpu()
+        sums[0] += (
+            losses.numel() if group is None else torch.bincount(group, minlength=groups).cpu()
+        )
         sums[1] += sum_by_group(above_low, group, groups).cpu()
     number, above = shards.total(sums)
     scale = above / number
@@ -122,8 +124,7 @@ def loss_histogram(
     counts = torch.zeros(groups * bins, dtype=torch.int64)
     for losses, group in held:
         at, per, step = (of_group(term.to(losses), group) for term in (low, scale, width))
-        position = (torch.asinh((losses - at) / per) / step).nan_to_num_(0.0)
-        position = position.long().clamp_(0, bins - 1)
+        position = (torch.asinh((losses - at) / per) / step).long().clamp_(0, bins - 1)
         if group is not None:
             position += bins * group
         counts += torch.bincount(position, minlength=groups * bins).cpu()

@@ -16,7 +16,7 @@ from PIL import Image
 
 from discrimloss.auditing.progress import BarObserver
 from discrimloss.cli import main
-from discrimloss.cli.audit_display import print_audit
+from discrimloss.cli.displays import print_audit
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 

@@ -80,7 +80,7 @@ def audit(
     from discrimloss.auditing.run import AuditSettings, command_line, run_audit
     from discrimloss.auditing.sources.base import SourceOptions
     from discrimloss.auditing.sources.open_source import open_source
-    from discrimloss.cli.audit_display import print_audit
+    from discrimloss.cli.displays import print_audit
 
     if resume and overwrite:
         raise DiscrimLossError("--resume goes on and --overwrite starts anew: give one of them")

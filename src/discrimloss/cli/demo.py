@@ -108,7 +108,7 @@ def _print(experiment: Experiment, directory: Path) -> None:
 
 @needs_extra("audit", "the audit of the demo")
 def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
-    from discrimloss.cli.audit_display import print_audit
+    from discrimloss.cli.displays import print_audit
     from discrimloss.demo.experiment import AUDIT, audit_digits
 
     unfinished = f"stopped; the results of the demo are in {directory}, its audit is not finished"

@@ -5,6 +5,7 @@ Bars go to standard error, and only if it is a terminal.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 from typing_extensions import Self
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from discrimloss.tuning.study import Standing
 
 SMOOTHING_SECONDS = 5.0
+LONGEST_CELL = 40
 
 
 class TerminalBar:
@@ -258,3 +261,74 @@ def _trial_cells(outcome: Outcome, trial: FrozenTrial) -> tuple[str, str, str]:
     test = trial.user_attrs.get(TEST)
     validation = outcome.validation(trial.value)
     return str(trial.number), f"{validation:.2f}", "" if test is None else f"{test:.2f}"
+
+
+def print_audit(summary: dict[str, Any], out: Path) -> None:
+    """Print what was found, the most suspicious samples, and what to do next."""
+    from discrimloss.auditing.directory import CLEANED, REPORT, VERDICTS_CSV
+
+    console = Console(highlight=False)
+    verdicts, samples = summary["verdicts"], summary["samples"]
+    values = Table(title="Audit", title_style="bold", show_header=False)
+    values.add_column("")
+    values.add_column("", justify="right", no_wrap=True)
+    for words, value in (
+        ("samples", f"{samples:,}"),
+        ("wrong labels, estimated", _percent(summary)),
+        ("called incorrect", _counted(verdicts["incorrect"], samples)),
+        ("called hard", _counted(verdicts["hard"], samples)),
+        ("seconds", f"{summary['seconds']:.0f}"),
+    ):
+        values.add_row(words, value)
+    console.print(values)
+    if summary["worst"]:
+        console.print(_worst_table(summary["worst"]))
+    for note in (*_left_out(summary, out), *summary["notes"]):
+        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+    place = shlex.quote(str(out))
+    for line in (
+        f"Look at it:   {out / REPORT}",
+        f"All samples:  {out / VERDICTS_CSV} (worst first)",
+        f"Rows to keep: {out / CLEANED}",
+        f"Next: discrimloss review {place}   goes through the suspicious samples, then",
+        f"      discrimloss apply {place}    writes the corrected data.",
+    ):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _percent(summary: dict[str, Any]) -> str:
+    rate, interval = summary["noise_estimated"], summary.get("noise_interval")
+    if rate is None:
+        return "not known"
+    low_high = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if interval else ""
+    return f"{100 * rate:.1f}{low_high} %"
+
+
+def _counted(number: int, samples: int) -> str:
+    return f"{number:,} ({100 * number / max(samples, 1):.1f} %)"
+
+
+def _worst_table(worst: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"The {len(worst)} most suspicious", title_style="bold")
+    for heading in ("id", "given label", "suggested label"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("p incorrect", justify="right", no_wrap=True)
+    for row in worst:
+        cells = (_shown(row[name]) for name in ("id", "given_label", "suggested_label"))
+        table.add_row(*cells, f"{row['p_incorrect']:.3f}")
+    return table
+
+
+def _shown(value: Any) -> Text:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = " ".join(text.split())
+    return Text(text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…")
+
+
+def _left_out(summary: dict[str, Any], out: Path) -> list[str]:
+    from discrimloss.auditing.directory import LEFT_OUT
+
+    if not summary["left_out"]:
+        return []
+    why = "; ".join(f"{number:,}: {why}" for why, number in summary["left_out_why"].items())
+    return [f"{summary['left_out']:,} could not be audited ({why}): see {out / LEFT_OUT}"]

@@ -146,7 +146,8 @@ def _check_free(paths: list[Path], overwrite: bool) -> None:
 
 def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> ReportContents:
     from discrimloss.auditing.directory import AuditDirectory
-    from discrimloss.auditing.report.contents import GALLERY_SIZE, ReportContents
+    from discrimloss.auditing.report.contents import ReportContents
+    from discrimloss.auditing.report.gallery import GALLERY_SIZE
     from discrimloss.auditing.result import AuditResult
 
     if AuditDirectory(runs[0]).holds_audit:
@@ -164,7 +165,6 @@ def _contents(runs: list[Path], data: Path | None, gallery: bool = True) -> Repo
 
 @needs_extra("train", "reading the data of a run")
 def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
-    from discrimloss.auditing.report.contents import ReportError
     from discrimloss.auditing.report.read_run import read_run, with_gallery
     from discrimloss.auditing.report.sample_views import training_views
     from discrimloss.training.run_directory import RunDirectory
@@ -178,7 +178,7 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     settings = RunDirectory(path).config()
     try:
         views = training_views(settings, data or Path(), len(run.samples))
-    except ReportError as error:
+    except DiscrimLossError as error:
         # Without an explicit --data, a report without pictures is better than none.
         if data is None or str(data) == os.environ.get(ENVIRONMENT):
             return with_gallery(

@@ -19,7 +19,7 @@ HEADER_ROWS = 2
 INT32 = torch.iinfo(torch.int32)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
     """The rows of all processes in one step, in order of rank, and where their state is."""
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from report_runs import NASTY, made_run, nasty_view, picture_view
 
-from discrimloss.auditing.report.contents import (
-    ReportContents,
-    ReportRun,
+from discrimloss.auditing.report.contents import ReportContents, ReportRun
+from discrimloss.auditing.report.gallery import (
+    SIDE,
     View,
     choose_gallery,
     format_number,
+    thumbnail,
 )
 from discrimloss.auditing.report.page import render, safe_json, write_report
-from discrimloss.auditing.report.thumbnails import SIDE, thumbnail
 from discrimloss.auditing.sources.base import SampleView
 
 

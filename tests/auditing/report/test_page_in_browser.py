@@ -9,7 +9,8 @@ import pytest
 from browser import complaints, open_browser, resize, set_dark
 from report_runs import NASTY, made_run, nasty_view, picture_view
 
-from discrimloss.auditing.report.contents import ReportContents, choose_gallery
+from discrimloss.auditing.report.contents import ReportContents
+from discrimloss.auditing.report.gallery import choose_gallery
 from discrimloss.auditing.report.page import write_report
 
 PLOTS = """

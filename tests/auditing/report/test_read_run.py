@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from discrimloss.auditing.report import read_run as reader
-from discrimloss.auditing.report.contents import ReportError
 from discrimloss.auditing.report.read_run import read_run
+from discrimloss.errors import DiscrimLossError
 from discrimloss.training.sample_traces import read_traces
 
 
@@ -96,7 +96,7 @@ def test_of_many_samples_the_traces_of_some_are_read(
 )
 def test_a_broken_file_is_named(run: Path, file: str, content: bytes) -> None:
     (run / file).write_bytes(content)
-    with pytest.raises(ReportError, match=Path(file).name.partition(".")[0]):
+    with pytest.raises(DiscrimLossError, match=Path(file).name.partition(".")[0]):
         read_run(run)
 
 

@@ -12,6 +12,7 @@ import pandas
 import pyarrow
 import pytest
 import torch
+from command_line import snapshot
 from scipy import sparse
 from tiny_images import COLOURS, picture, png, write_colours
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
@@ -218,8 +219,9 @@ def test_frames_that_cannot_be_audited(data: Any, options: Any, sentence: str) -
         list(torch.from_numpy(FEATURES)),
         sparse.csr_matrix(FEATURES),
         FEATURES.astype(object),
+        torch.from_numpy(FEATURES).to_sparse(),
     ],
-    ids=["array", "tensor", "lists", "rows", "tensors", "sparse", "objects"],
+    ids=["array", "tensor", "lists", "rows", "tensors", "sparse", "objects", "sparse tensor"],
 )
 def test_features_of_any_container(inputs: Any) -> None:
     source = opened((inputs, LABELS))
@@ -231,6 +233,7 @@ def test_features_of_any_container(inputs: Any) -> None:
     assert source.view(0).fields[0][0] == "features"
     kept, labels = source.corrected(Corrections({0: "2"}, frozenset({1, 3})))
     assert type(kept) is type(inputs)
+    kept = kept.to_dense() if isinstance(kept, torch.Tensor) else kept
     dense = kept.toarray() if sparse.issparse(kept) else [list(map(float, row)) for row in kept]
     assert np.allclose(dense, np.delete(FEATURES, [1, 3], axis=0))
     assert labels.tolist() == [2, 2, *LABELS[4:]]
@@ -258,6 +261,14 @@ def test_labels_of_any_container(labels: Any) -> None:
     flat = np.asarray(corrected).reshape(-1)
     assert flat.tolist() == [1, *np.delete(LABELS, 2)[1:]]
     source.require_class("7")
+
+
+def test_small_floats() -> None:
+    targets = torch.arange(12, dtype=torch.bfloat16) / 8
+    source = opened((torch.from_numpy(FEATURES).bfloat16(), targets))
+    assert source.is_regression
+    corrected = source.corrected(Corrections({0: 0.5}))[1]
+    assert torch.equal(corrected, torch.cat([torch.tensor([0.5]).bfloat16(), targets[1:]]))
 
 
 def test_names_and_regression_targets() -> None:
@@ -459,6 +470,18 @@ def test_a_selection_of_a_dataset_keeps_its_order(tmp_path: Path) -> None:
     assert datasets.load_from_disk(path)["label"][0] == "cow"
     with pytest.raises(SourceError, match="saved to a folder"):
         source.save_corrected(Corrections(), tmp_path / "saved.csv")
+
+
+def test_a_dataset_from_disk_is_not_touched(tmp_path: Path) -> None:
+    data = datasets.Dataset.from_dict({"text": TEXTS, "label": LABELS.tolist()})
+    data = data.cast_column("label", datasets.ClassLabel(names=["ant", "bee", "cow"]))
+    data.save_to_disk(tmp_path / "saved")
+    before = snapshot(tmp_path)
+    source = opened(datasets.load_from_disk(tmp_path / "saved").select([5, 3, 1, 0]))
+    corrected = source.corrected(Corrections({0: "dog"}, frozenset({1})))
+    assert corrected["label"][:] == [3, 1, 0]
+    assert corrected.features["label"].names[3] == "dog"
+    assert snapshot(tmp_path) == before
 
 
 def test_images_and_splits_of_a_dataset_in_memory() -> None:

@@ -24,7 +24,7 @@ Spec = dict[str, Any]
 MOST_POINTS = 800
 """Points of each verdict in a scatter plot."""
 LABEL_LENGTH = 40
-HEIGHT = 260
+HEIGHT = 270
 """Of a plot without axes and legend, in pixels."""
 
 NO_TRACES = (
@@ -132,7 +132,7 @@ def view_of(
     rows: list[Spec],
     spec: Spec,
     groups: Iterable[Group] = (),
-    height: int = HEIGHT,
+    height: int | None = None,
     positions: tuple[str, ...] = (),
 ) -> ChartView:
     """A view of some rows, as wide as its place on the page.
@@ -142,15 +142,15 @@ def view_of(
         rows: the data.
         spec: marks and encodings, or layers of them.
         groups: of the legend, which gets as many columns as fit.
-        height: in pixels.
+        height: in pixels, where rows or cells need it; None for the usual height.
         positions: of a slider, which begins at the last one.
     """
     longest = max((len(group.label) for group in groups), default=0)
     frame: Spec = {
         "data": {"values": rows},
         "width": "container",
-        "height": height,
-        "usermeta": {"longest": longest},
+        "height": height or HEIGHT,
+        "usermeta": {"longest": longest, "keeps_height": height is not None},
     }
     if positions:
         frame["params"] = [{"name": "position", "value": len(positions) - 1}]
@@ -272,7 +272,7 @@ def scatter_view(
         }
         spec = {"layer": [equal, points]}
     total = int(known.sum())
-    view = view_of("", rows, spec, styles, height=HEIGHT + 40)
+    view = view_of("", rows, spec, styles)
     if len(rows) == total:
         return view, ""
     return (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.auditing.sources.base import SampleView
-from discrimloss.errors import DiscrimLossError
+from discrimloss.auditing.report.gallery import Gallery
 
 if TYPE_CHECKING:
     import pandas
@@ -19,42 +17,9 @@ if TYPE_CHECKING:
 
 Rows = npt.NDArray[np.int64]
 Names = npt.NDArray[np.str_]
-View = Callable[[int], SampleView]
-
-GALLERY_SIZE = 24
-"""Samples on each side of a gallery."""
 
 ALL_SAMPLES = "all samples"
 """The group of samples without verdicts, such as those of an unfinished run."""
-
-
-class ReportError(DiscrimLossError):
-    """A report that cannot be made: one sentence that says what to do."""
-
-
-@dataclass(frozen=True)
-class GalleryEntry:
-    """One sample of a gallery."""
-
-    id: str
-    given: str
-    suggested: str | None
-    verdict: str
-    p_incorrect: float
-    average_loss: float
-    view: SampleView
-
-
-@dataclass(frozen=True)
-class Gallery:
-    """Samples to look at."""
-
-    worst: tuple[GalleryEntry, ...]
-    """The samples that are most likely incorrect, worst first."""
-    hardest: tuple[GalleryEntry, ...]
-    """The samples that count as correct and were the hardest to learn, hardest first."""
-    note: str = ""
-    """What the reader should know, such as how to get pictures."""
 
 
 @dataclass(frozen=True)
@@ -137,63 +102,3 @@ class ReportContents:
     runs: tuple[ReportRun, ...]
     subtitle: str = ""
     is_audit: bool = False
-
-
-def choose_gallery(
-    samples: pandas.DataFrame, view: View | None, size: int = GALLERY_SIZE, note: str = ""
-) -> Gallery:
-    """The worst samples, and the hardest of those that count as correct.
-
-    Args:
-        samples: as in `ReportRun`.
-        view: shows a sample, given its row; None to show its values only.
-        size: the number of samples on each side.
-        note: what the reader should know of the gallery.
-    """
-    verdict = samples["verdict"].to_numpy().astype(str)
-    loss = samples["average_loss"].to_numpy(dtype=np.float64)
-    probability = samples["p_incorrect"].to_numpy(dtype=np.float64)
-    incorrect = np.flatnonzero(verdict == "incorrect")
-    if "rank" in samples:
-        rank = samples["rank"].to_numpy()[incorrect]
-        worst = incorrect[np.argsort(rank, kind="stable")]
-    else:
-        worst = incorrect[np.lexsort((-loss[incorrect], -probability[incorrect]))]
-    correct = np.flatnonzero((verdict == "hard") | (verdict == "easy"))
-    hardest = correct[np.lexsort((-loss[correct], verdict[correct] != "hard"))]
-    return Gallery(
-        tuple(_entry(samples, int(row), view) for row in worst[:size]),
-        tuple(_entry(samples, int(row), view) for row in hardest[:size]),
-        note,
-    )
-
-
-def _entry(samples: pandas.DataFrame, row: int, view: View | None) -> GalleryEntry:
-    sample = samples.iloc[row]
-    suggested = sample["suggested"]
-    return GalleryEntry(
-        id=str(sample["id"]),
-        given=label_text(sample["given"]),
-        suggested=None if is_missing(suggested) else label_text(suggested),
-        verdict=str(sample["verdict"]),
-        p_incorrect=float(sample["p_incorrect"]),
-        average_loss=float(sample["average_loss"]),
-        view=SampleView() if view is None else view(row),
-    )
-
-
-def is_missing(label: Any) -> bool:
-    """Whether there is no label here: None, NaN, or the missing value of pandas."""
-    return label is None or (not isinstance(label, str) and bool(label != label))
-
-
-def label_text(label: Any) -> str:
-    """A label for the page: a name, or a formatted regression target."""
-    return label if isinstance(label, str) else format_number(float(label), 4)
-
-
-def format_number(value: float, digits: int = 3) -> str:
-    """A rounded number for the page: ``4,960`` and ``0.0312``."""
-    if 1000 <= abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"

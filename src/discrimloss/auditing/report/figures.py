@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from discrimloss.auditing.report import statistics
-from discrimloss.auditing.report.chart import HEIGHT, Chart, ChartView, Spec
+from discrimloss.auditing.report.chart import Chart, ChartView, Spec
 
-WIDTH, HEIGHT_OF_PLOT = 320, 210
+WIDTH, HEIGHT = 320, 210
 SMALL_MULTIPLES = 6
 """Plots in a row that stand for the positions of a slider."""
 SMALL_SIDE = 130
@@ -59,8 +59,7 @@ def _figure_view(view: ChartView, title: str) -> Spec:
     spec = {name: view.spec[name] for name in view.spec if name not in ("usermeta", "params")}
     heading = {"title": title} if title else {}
     if not view.positions:
-        # Bars and cells keep their height: each of them takes so many pixels.
-        height = HEIGHT_OF_PLOT if spec["height"] in (HEIGHT, HEIGHT + 40) else spec["height"]
+        height = spec["height"] if view.spec["usermeta"]["keeps_height"] else HEIGHT
         return spec | {"width": WIDTH, "height": height} | heading
     chosen = statistics.chosen_epochs(len(view.positions), SMALL_MULTIPLES)
     data = spec.pop("data")

@@ -20,13 +20,14 @@ from discrimloss.auditing.report.comparison import (
     group_runs,
     last_and_best,
 )
-from discrimloss.auditing.report.contents import (
+from discrimloss.auditing.report.contents import ReportContents, ReportRun
+from discrimloss.auditing.report.gallery import (
     GalleryEntry,
-    ReportContents,
-    ReportRun,
+    Thumbnail,
     format_number,
+    shortened,
+    thumbnail,
 )
-from discrimloss.auditing.report.thumbnails import Thumbnail, shortened, thumbnail
 from discrimloss.files.atomic_write import atomic_write
 
 ID_LENGTH = 120

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.report.contents import (
-    GALLERY_SIZE,
-    ReportContents,
-    ReportError,
-    ReportRun,
-    choose_gallery,
-)
+from discrimloss.auditing.report.contents import ReportContents, ReportRun
+from discrimloss.auditing.report.gallery import GALLERY_SIZE, choose_gallery
 from discrimloss.auditing.sources.base import AuditSource
+from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -51,7 +47,7 @@ def audit_contents(
     reported: list[ReportRun] = []
     for run in runs or [ReportRun("audit", {}, [], None)]:
         if run.traces is not None and run.num_samples != len(samples):
-            raise ReportError(
+            raise DiscrimLossError(
                 f"the audit has verdicts on {len(samples):,} samples and its run {run.name} was "
                 f"trained on {run.num_samples}: audit again"
             )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.report.contents import ReportError, ReportRun, Rows, View, choose_gallery
+from discrimloss.auditing.report.contents import ReportRun, Rows
+from discrimloss.auditing.report.gallery import View, choose_gallery
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import import_pandas
 from discrimloss.training.run_directory import (
@@ -37,20 +38,17 @@ def read_run(directory: Path) -> ReportRun:
     """A training run, as far as it is. Without a gallery: see `with_gallery`.
 
     Raises:
-        ReportError: no run began here, or its files cannot be read.
+        DiscrimLossError: no run began here, or its files cannot be read.
     """
     run = RunDirectory(directory)
     if not run.holds_run:
         where = "holds no run" if directory.is_dir() else "is not there"
-        raise ReportError(
+        raise DiscrimLossError(
             f"{directory} {where}: name the --out directory of `discrimloss train` or "
             "`discrimloss audit`"
         )
-    try:
-        settings = dict(flat(run.config()))
-        summary = run.summary() if run.is_finished else _environment(run)
-    except DiscrimLossError as error:
-        raise ReportError(str(error)) from error
+    settings = dict(flat(run.config()))
+    summary = run.summary() if run.is_finished else _environment(run)
     is_regression = settings.get("loss", "cross_entropy") != "cross_entropy"
     class_names = () if is_regression else tuple(summary.get("class_names") or ())
     samples = _read_samples(run, class_names, is_regression)
@@ -118,7 +116,7 @@ def _environment(run: RunDirectory) -> dict[str, Any]:
     except FileNotFoundError:  # stopped before it was written
         return {}
     except (OSError, ValueError) as error:
-        raise ReportError(f"cannot read {run / ENVIRONMENT}: {error}") from error
+        raise DiscrimLossError(f"cannot read {run / ENVIRONMENT}: {error}") from error
     return found
 
 
@@ -129,7 +127,7 @@ def _read_history(run: RunDirectory) -> list[dict[str, Any]]:
     except FileNotFoundError:  # no epoch has ended
         return []
     except (OSError, ValueError) as error:
-        raise ReportError(f"cannot read {run / HISTORY_LINES}: {error}") from error
+        raise DiscrimLossError(f"cannot read {run / HISTORY_LINES}: {error}") from error
 
 
 def _read_samples(
@@ -143,10 +141,10 @@ def _read_samples(
         verdicts = verdicts.rename(columns={"label": "verdict"})  # its name in 0.1
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ReportError(f"cannot read {run / VERDICTS}: {reason}") from error
+        raise DiscrimLossError(f"cannot read {run / VERDICTS}: {reason}") from error
     missing = [name for name in ("target", "verdict", "p_incorrect") if name not in verdicts]
     if missing:
-        raise ReportError(f"{run / VERDICTS} has no column {', '.join(missing)}: run it again")
+        raise DiscrimLossError(f"{run / VERDICTS} has no column {', '.join(missing)}: run it again")
     samples: pandas.DataFrame = pd.DataFrame(
         {
             "id": verdicts.index.astype(str),
@@ -213,7 +211,7 @@ def _read_traces(
     chosen = _some_of(num_samples)
     traces = _traces_or_error(run, chosen, None)
     if traces is not None and chosen is None and traces.loss.shape[1] != num_samples:
-        raise ReportError(
+        raise DiscrimLossError(
             f"{run} has traces of {traces.loss.shape[1]:,} samples and verdicts on "
             f"{num_samples:,}: its files are of different runs, run it again"
         )
@@ -232,4 +230,4 @@ def _traces_or_error(run: Path, chosen: Rows | None, last: int | None) -> Traces
     try:
         return read_traces(run, chosen, last)
     except (OSError, ValueError, KeyError, IndexError) as error:
-        raise ReportError(f"cannot read the traces in {run}: {error}") from error
+        raise DiscrimLossError(f"cannot read the traces in {run}: {error}") from error

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.report.contents import ReportError, View
+from discrimloss.auditing.report.gallery import View
 from discrimloss.auditing.sources.base import SampleView
-from discrimloss.data.base import DataError, Inputs
-from discrimloss.options import OptionError
+from discrimloss.data.base import Inputs
+from discrimloss.errors import DiscrimLossError
 
 CHANNELS = (1, 3)
 
@@ -27,7 +27,7 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
         num_samples: how many samples the run has verdicts on.
 
     Raises:
-        ReportError: the dataset is not there, or it is another one.
+        DiscrimLossError: the dataset is not there, or it is another one.
     """
     from discrimloss.training.config import read_config
     from discrimloss.training.labels import split_rows
@@ -42,11 +42,13 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
         if config.noisy_validation > 0.0:
             learned, _ = split_rows(len(task.train), config.noisy_validation, config.seed)
             task = task.with_training_rows(learned)
-    except (OptionError, DataError) as error:
-        raise ReportError(f"cannot show the samples of {config_name(settings)}: {error}") from error
+    except DiscrimLossError as error:
+        raise DiscrimLossError(
+            f"cannot show the samples of {config_name(settings)}: {error}"
+        ) from error
     inputs = task.train.inputs
     if len(inputs) != num_samples:
-        raise ReportError(
+        raise DiscrimLossError(
             f"cannot show the samples of {config_name(settings)}: the data in {data} has "
             f"{len(inputs):,} of them and the run {num_samples:,}; name the data it was trained on"
         )

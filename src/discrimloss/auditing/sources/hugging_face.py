@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
-from discrimloss.auditing.sources.open_source import open_pictures, open_table
 from discrimloss.auditing.sources.parquet_file import as_series, relabelled, require_value
 from discrimloss.auditing.sources.rows import Rows, arrow, as_text, kept_rows
+from discrimloss.auditing.sources.tables import open_pictures, open_table
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
@@ -196,23 +196,22 @@ class DatasetRows(Rows):
             require_value(label, self.dataset.data.table.schema.field(column).type, column)
 
     def _relabelled(self, new_labels: Mapping[int, Label], column: str) -> Any:
-        library = datasets_library()
+        dataset, values = self.dataset, new_labels
         names = self._class_names(column)
-        if names is None:
-            dataset, numbers = self.dataset, new_labels
-        else:
+        if names is not None:
             added = sorted({str(label) for label in new_labels.values()} - set(names))
             names = [*names, *added]
-            dataset = self.dataset
+            values = {row: names.index(str(label)) for row, label in new_labels.items()}
             if added:
-                dataset = dataset.cast_column(column, library.ClassLabel(names=names))
-            numbers = {row: names.index(str(label)) for row, label in new_labels.items()}
+                feature = datasets_library().ClassLabel(names=names)
+                dataset = _with_feature(dataset, column, feature)
         if not new_labels:
             return dataset
         table = dataset.data.table
         place = table.schema.get_field_index(column)
-        labels = relabelled(table.column(place), numbers, column)
+        labels = relabelled(table.column(place), values, column)
         table = table.set_column(place, table.schema.field(place), labels)
+        library = datasets_library()
         return library.Dataset(
             library.table.InMemoryTable(table), info=dataset.info, split=dataset.split
         )
@@ -223,12 +222,10 @@ class DatasetRows(Rows):
         feature = changed.features[column]
         splits = {}
         for name, split in self._loaded.items():
-            if name == self.split:
-                splits[name] = changed
-            else:  # all splits have the same classes
-                has_changed = split.features.get(column) != feature
-                splits[name] = split.cast_column(column, feature) if has_changed else split
-        return datasets_library().DatasetDict(splits)
+            # All splits have the same classes.
+            has_old = column in split.features and split.features[column] != feature
+            splits[name] = _with_feature(split, column, feature) if has_old else split
+        return datasets_library().DatasetDict({**splits, self.split: changed})
 
     def _class_names(self, column: str) -> list[str] | None:
         feature = self.dataset.features[column]
@@ -242,6 +239,16 @@ class DatasetRows(Rows):
             kind = type(self.dataset.features[column]).__name__.lower()
             return str(value.get("path") or f"({kind})")
         return as_text(value)
+
+
+def _with_feature(dataset: Any, column: str, feature: Any) -> Any:
+    """The same dataset with another feature of the same type. A cast would write to its folder."""
+    library = datasets_library()
+    info = dataset.info.copy()
+    info.features = library.Features({**dataset.features, column: feature})
+    return library.Dataset(
+        dataset.data, info=info, split=dataset.split, indices_table=dataset._indices
+    )
 
 
 def _chosen_split(name: str, path: str, splits: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Data in memory: a DataFrame, a pair of inputs and labels, or a dataset of a library."""
+"""A pair ``(X, y)`` of inputs and labels in memory."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     Store,
 )
+from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.features import (
     Array,
     array_checksum,
@@ -30,7 +31,6 @@ from discrimloss.auditing.sources.features import (
 from discrimloss.auditing.sources.frame import (
     FrameRows,
     index_ids,
-    open_frame,
     relabelled_series,
     save_frame,
     series_checksum,
@@ -44,50 +44,9 @@ from discrimloss.auditing.sources.labels import (
 )
 from discrimloss.auditing.sources.pictures import is_picture
 from discrimloss.auditing.sources.rows import is_a, kept_rows
-from discrimloss.auditing.sources.table import Columns
 from discrimloss.auditing.sources.text import text_source
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
-
-KINDS = (
-    "a pandas DataFrame, a pair (X, y), a datasets.Dataset, a torch Dataset of inputs and labels, "
-    "or a path"
-)
-
-
-def open_in_memory(data: Any, options: SourceOptions, cache: Path | None = None) -> AuditSource:
-    """Open data in memory.
-
-    Args:
-        data: see `open_data`.
-        options: how to read it.
-        cache: a directory that remembers which images can be read, or None.
-
-    Raises:
-        SourceError: the data cannot be audited.
-    """
-    if is_a(data, "pandas", "DataFrame"):
-        return open_frame(FrameRows(data), options, cache)
-    if is_a(data, "datasets", "Dataset") or is_a(data, "datasets", "DatasetDict"):
-        from discrimloss.auditing.sources.hugging_face import open_dataset
-
-        return open_dataset(data, "the dataset", options, cache)
-    if isinstance(data, tuple):
-        if len(data) != 2:
-            raise SourceError(
-                f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
-            )
-        return open_pair(data[0], data[1], options)
-    if hasattr(data, "to_pandas"):
-        raise SourceError(f"cannot audit a {type(data).__name__}: give its DataFrame, .to_pandas()")
-    is_dataset = hasattr(data, "__getitem__") and not isinstance(data, (dict, np.ndarray, Tensor))
-    if isinstance(data, list):
-        is_dataset = all(isinstance(item, (tuple, dict)) for item in data[:1])
-    if not is_dataset:
-        raise SourceError(f"cannot audit a {type(data).__name__}: give {KINDS}")
-    from discrimloss.auditing.sources.torch_dataset import open_torch_dataset
-
-    return open_torch_dataset(data, options)
 
 
 def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
@@ -99,7 +58,8 @@ def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
         labels: one per sample: a list, an array, a tensor, a series.
         options: how to read them. A DataFrame may have `text`, a column of texts.
     """
-    options.refuse(("label", "id"), because="the labels are the second of the pair")
+    options.refuse(("label",), because="the labels are the second of the pair")
+    options.refuse(("id",), because="a pair has no column of ids; give a DataFrame with an index")
     if is_a(inputs, "pandas", "DataFrame"):
         return _open_frame_pair(FrameRows(inputs), Pair(inputs, labels), options)
     options.refuse(("text", "image"), because="the inputs have no columns")
@@ -240,7 +200,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
         SourceError: the inputs are neither.
     """
     if isinstance(inputs, Tensor):
-        return inputs.detach().cpu().numpy()
+        return tensor_array(inputs)
     if hasattr(inputs, "toarray"):  # a sparse matrix
         size = 8.0 * float(np.prod(inputs.shape))
         require_memory(size, f"a dense copy of the sparse inputs of the shape {inputs.shape}")
@@ -267,7 +227,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
             )
         return [None if _is_missing(value) else value for value in values]
     if present and isinstance(present[0], Tensor):
-        values = [value.detach().cpu().numpy() for value in values]
+        values = [tensor_array(value) for value in values]
     try:
         array = np.asarray(values)
         array = array.astype(np.float64) if array.dtype == object else array
@@ -278,6 +238,14 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
             "the inputs are neither numbers of one shape, texts nor images: give an array of the "
             "shape (samples, features), a list of texts, or a list of images"
         )
+    return array
+
+
+def tensor_array(tensor: Tensor) -> Array:
+    """A tensor of any device, layout and type as an array."""
+    dense = tensor.detach().cpu()
+    dense = dense if dense.layout == torch.strided else dense.to_dense()
+    array: Array = (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
     return array
 
 
@@ -310,7 +278,7 @@ def _readable_labels(labels: Any) -> Any:
     if is_a(labels, "pandas", "Series"):
         return labels
     if isinstance(labels, Tensor):
-        labels = labels.detach().cpu().numpy()
+        labels = tensor_array(labels)
     if isinstance(labels, np.ndarray) and labels.dtype != object:
         return one_per_sample(labels, _length(labels, "the labels"), "the array of labels")
     _length(labels, "the labels")
@@ -326,8 +294,8 @@ def _relabelled(labels: Any, new_labels: Mapping[int, Label]) -> Any:
     spell = Spelling(_readable_labels(labels))
     values = {row: spell(label) for row, label in new_labels.items()}
     if isinstance(labels, Tensor):
-        changed = with_new_labels(labels.detach().cpu().numpy().copy(), new_labels)
-        return torch.from_numpy(changed).to(labels.device)
+        changed = torch.from_numpy(with_new_labels(tensor_array(labels).copy(), new_labels))
+        return changed.to(labels.device, labels.dtype if labels.is_floating_point() else None)
     if isinstance(labels, np.ndarray) and labels.dtype != object:
         return with_new_labels(labels.copy(), new_labels)
     copy = list(labels)
@@ -345,7 +313,7 @@ def _taken(data: Any, keep: npt.NDArray[np.int64]) -> Any:
     if hasattr(data, "iloc"):
         return data.iloc[keep]
     if isinstance(data, Tensor):
-        return data[torch.from_numpy(keep).to(data.device)]
+        return data.index_select(0, torch.from_numpy(keep).to(data.device))
     if hasattr(data, "tocsr"):
         return data.tocsr()[keep]
     if isinstance(data, np.ndarray):

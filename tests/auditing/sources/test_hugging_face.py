@@ -5,6 +5,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from command_line import snapshot
 from tiny_images import COLOURS, picture, png
 
 from discrimloss.auditing.sources.base import AuditSource, Corrections, SourceError, SourceOptions
@@ -79,6 +80,7 @@ def test_the_training_split_is_audited_and_the_others_are_kept(tmp_path: Path) -
     one = datasets.load_from_disk(images(tmp_path / "one"))
     splits = datasets.DatasetDict({"train": one, "test": one.select([3, 1])})
     splits.save_to_disk(tmp_path / "set")
+    before = snapshot(tmp_path / "set")
     source = opened(tmp_path / "set")
     assert source.notes[0] == "the split 'train' is audited"
     written = source.write_corrected(Corrections({0: "green"}), tmp_path / "out")
@@ -87,6 +89,7 @@ def test_the_training_split_is_audited_and_the_others_are_kept(tmp_path: Path) -
     assert after["train"]["label"][:] == [2, 1, 0, -1, 1, 1]
     assert after["test"]["label"][:] == [-1, 1]
     assert after["test"].features == after["train"].features
+    assert snapshot(tmp_path / "set") == before
     assert opened(tmp_path / "set" / "test", label="n", regression=True).ids == ("0", "1")
 
 
