@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
-    Label,
+    Corrections,
     SourceError,
     SourceOptions,
     Store,
@@ -25,8 +25,8 @@ from discrimloss.auditing.sources.features import (
     require_numbers,
 )
 from discrimloss.auditing.sources.images import array_pictures, as_images
-from discrimloss.auditing.sources.labels import one_per_sample, read_samples, with_new_labels
-from discrimloss.auditing.sources.rows import kept_rows
+from discrimloss.auditing.sources.labels import one_per_sample, read_samples
+from discrimloss.auditing.sources.values import kept_rows, relabelled_array
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import did_you_mean
 
@@ -144,12 +144,10 @@ class Archive(ArrayFile):
         self.given_labels = one_per_sample(arrays[self.labels_name], len(self.features), name)
         self.given_ids = self._find_ids(arrays)
 
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """Write the same archive. Every array with a row per sample loses the dropped rows."""
         directory.mkdir(parents=True, exist_ok=True)
-        written, keep = directory / self.path.name, kept_rows(len(self), dropped)
+        written, keep = directory / self.path.name, kept_rows(len(self), corrections.dropped)
         with (
             atomic_write(written) as unfinished,
             zipfile.ZipFile(self.path) as old,
@@ -157,13 +155,15 @@ class Archive(ArrayFile):
         ):
             for member in old.infolist():
                 name = member.filename.removesuffix(".npy")
-                if name != self.labels_name and (not dropped or not self._has_rows(name)):
+                if name != self.labels_name and (
+                    not corrections.dropped or not self._has_rows(name)
+                ):
                     new.writestr(member, old.read(member), member.compress_type)
                     continue
                 with old.open(member) as file:
                     array: Array = _npy.read_array(file, allow_pickle=False)
                 if name == self.labels_name:
-                    array = with_new_labels(array, new_labels)
+                    array = relabelled_array(array, corrections.labels)
                 # A new description: the old one holds the old length.
                 with new.open(_described(member), "w", force_zip64=True) as target:
                     _npy.write_array(target, array[keep], allow_pickle=False)

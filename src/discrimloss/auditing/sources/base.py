@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -90,11 +90,19 @@ class SampleView:
 
 @dataclass(frozen=True)
 class Corrections:
-    """Decisions about labels, by the position of the sample in the source's `ids`."""
+    """Decisions about labels, by the position of the sample in the source's `ids`.
+
+    A `Store` gets them by row.
+    """
 
     labels: Mapping[int, Label] = field(default_factory=dict)
     """New labels. All other samples keep theirs."""
     dropped: frozenset[int] = frozenset()
+
+    def by_row(self, rows: npt.NDArray[np.int64]) -> Corrections:
+        """The same decisions, by the row of each sample."""
+        labels = {int(rows[index]): label for index, label in self.labels.items()}
+        return Corrections(labels, frozenset(int(rows[index]) for index in self.dropped))
 
 
 @dataclass(frozen=True)
@@ -143,34 +151,31 @@ class Store(ABC):
         """Raise a `SourceError` if the format has no room for this label."""
 
     @abstractmethod
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """Write the rows once more, with new labels and without dropped rows.
 
         Everything else stays as it is: columns, their order and types, rows that were left out.
 
         Args:
             directory: an empty directory to write into.
-            new_labels: by row.
-            dropped: rows to leave out.
+            corrections: by row.
 
         Returns:
             The files or folders that were written.
         """
 
-    def corrected(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Any:
+    def corrected(self, corrections: Corrections) -> Any:
         """Like `write`, but returns the data, of the type that it was given in."""
         raise SourceError(f"{self.name} is not in memory: write the corrected data to a file")
 
-    def save(self, path: Path, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Path:
+    def save(self, path: Path, corrections: Corrections) -> Path:
         """Like `write`, to a file or a folder with this name.
 
         By default the format is that of the source, so the name must end as the source's does.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
-            written = self.write(Path(unfinished), new_labels, dropped)
+            written = self.write(Path(unfinished), corrections)
             if len(written) > 1:
                 what = f"{len(written)} files: name a directory"
             elif written[0].suffix.lower() != path.suffix.lower():
@@ -182,9 +187,7 @@ class Store(ABC):
                 return path
         raise SourceError(f"cannot write {path}: the corrected data of {self.name} is {what}")
 
-    def new_ids(
-        self, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> Mapping[int, str]:
+    def new_ids(self, corrections: Corrections) -> Mapping[int, str]:
         """New ids, by row, of rows that get another id when they are written."""
         return {}
 
@@ -309,15 +312,15 @@ class AuditSource:
         Returns:
             The files or folders that were written.
         """
-        return self.store.write(directory, *self._by_row(corrections))
+        return self.store.write(directory, corrections.by_row(self.rows))
 
     def save_corrected(self, corrections: Corrections, path: Path) -> Path:
         """Like `write_corrected`, to a file or a folder with this name."""
-        return self.store.save(path, *self._by_row(corrections))
+        return self.store.save(path, corrections.by_row(self.rows))
 
     def corrected(self, corrections: Corrections) -> Any:
         """Data in memory with the corrections, of the type that it was given in."""
-        return self.store.corrected(*self._by_row(corrections))
+        return self.store.corrected(corrections.by_row(self.rows))
 
     def note_on_corrected(self) -> str | None:
         """What a user should know of corrected data, as a sentence."""
@@ -325,8 +328,7 @@ class AuditSource:
 
     def corrected_ids(self, corrections: Corrections) -> Mapping[int, str]:
         """New ids of samples that `write_corrected` has to rename."""
-        labels, dropped = self._by_row(corrections)
-        new_ids = self.store.new_ids(labels, dropped)
+        new_ids = self.store.new_ids(corrections.by_row(self.rows))
         positions = {int(self.rows[index]): index for index in corrections.labels}
         return {positions[row]: new_id for row, new_id in new_ids.items() if row in positions}
 
@@ -336,7 +338,3 @@ class AuditSource:
         read_as = (options.label, options.id, options.text, options.image, options.regression)
         content = repr((self.store.checksum(), self.contents.checksum(), read_as))
         return hashlib.sha256(content.encode()).hexdigest()[:32]
-
-    def _by_row(self, corrections: Corrections) -> tuple[dict[int, Label], set[int]]:
-        labels = {int(self.rows[index]): label for index, label in corrections.labels.items()}
-        return labels, {int(self.rows[index]) for index in corrections.dropped}

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
 from discrimloss.auditing.sources.images import PictureRows, stamps
-from discrimloss.auditing.sources.labels import Spelling
 from discrimloss.auditing.sources.pictures import Picture, is_picture
-from discrimloss.auditing.sources.rows import Rows, as_text, kept_rows
+from discrimloss.auditing.sources.rows import Rows
 from discrimloss.auditing.sources.tables import open_pictures, open_table
+from discrimloss.auditing.sources.values import Spelling, as_text, kept_rows, relabelled_series
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -119,35 +117,7 @@ class FrameRows(Rows):
 
     def require_label(self, label: Label, column: str) -> None:
         """Raise a `SourceError` if the column holds numbers or booleans and the label is none."""
-        Spelling(self._frame[column], where=f"the values of {column!r}")(label)
-
-
-def relabelled_series(series: pandas.Series, new_labels: Mapping[int, Label]) -> pandas.Series:
-    """Copy a series with new labels, by position. Its type stays if it can hold them."""
-    if not new_labels:
-        return series.copy()
-    library = import_pandas()
-    spell = Spelling(
-        series, where=f"the values of {series.name!r}" if series.name else "the labels"
-    )
-    values = [spell(label) for label in new_labels.values()]
-    dtype = series.dtype
-    if isinstance(dtype, library.CategoricalDtype):
-        added = [value for value in dict.fromkeys(values) if value not in dtype.categories]
-        dtype = library.CategoricalDtype([*dtype.categories, *added], dtype.ordered)
-    changed = series.astype(object)
-    changed.iloc[list(new_labels)] = values
-    result: pandas.Series
-    try:
-        result = changed.astype(dtype)
-    except (TypeError, ValueError, OverflowError):
-        return changed.infer_objects()
-    is_whole = library.api.types.is_integer_dtype(dtype)
-    if is_whole and not all(float(v).is_integer() for v in values):
-        result = changed.astype(np.float64)
-    elif is_whole and [int(v) for v in result.iloc[list(new_labels)]] != values:  # it overflowed
-        result = changed.infer_objects()
-    return result
+        Spelling(self._frame[column], subject=f"the column {column!r} holds")(label)
 
 
 def index_ids(data: Any) -> list[str]:

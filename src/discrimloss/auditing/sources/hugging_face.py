@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
-from discrimloss.auditing.sources.parquet_file import as_series, relabelled, require_value
-from discrimloss.auditing.sources.rows import Rows, arrow, as_text, kept_rows
+from discrimloss.auditing.sources.parquet_file import as_series
+from discrimloss.auditing.sources.rows import Rows
 from discrimloss.auditing.sources.tables import open_pictures, open_table
+from discrimloss.auditing.sources.values import (
+    arrow,
+    arrow_value,
+    as_text,
+    kept_rows,
+    relabelled_column,
+)
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
@@ -193,7 +200,7 @@ class DatasetRows(Rows):
     def require_label(self, label: Label, column: str) -> None:
         """Raise a `SourceError` if the type of a column has no room for a label."""
         if self._class_names(column) is None:
-            require_value(label, self.dataset.data.table.schema.field(column).type, column)
+            arrow_value(label, self.dataset.data.table.schema.field(column).type, column)
 
     def _relabelled(self, new_labels: Mapping[int, Label], column: str) -> Any:
         dataset, values = self.dataset, new_labels
@@ -209,7 +216,7 @@ class DatasetRows(Rows):
             return dataset
         table = dataset.data.table
         place = table.schema.get_field_index(column)
-        labels = relabelled(table.column(place), values, column)
+        labels = relabelled_column(table.column(place), values, column)
         table = table.set_column(place, table.schema.field(place), labels)
         library = datasets_library()
         return library.Dataset(

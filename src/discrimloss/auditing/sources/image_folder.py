@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
+    Corrections,
     Label,
     LeftOut,
     Samples,
@@ -21,7 +22,7 @@ from discrimloss.auditing.sources.base import (
 from discrimloss.auditing.sources.images import picture_files
 from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.pictures import SUFFIXES
-from discrimloss.auditing.sources.rows import number_text
+from discrimloss.auditing.sources.values import number_text
 
 LONGEST_NAME = 255
 """Of a folder, in bytes, on common file systems."""
@@ -116,15 +117,13 @@ class ImageFolder(Store):
         """Raise a `SourceError` if no folder can have this name."""
         self._folder_name(label)
 
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """Write the folder once more, each image in the subfolder of its class.
 
         Files are copies. An image whose name is taken in its new subfolder gets a number. Files
         that were left out keep their place; a link that leads out of the folder stays a link.
         """
-        moves = self._moves(new_labels, dropped)
+        moves = self._moves(corrections)
         written = directory / self.name
         unfinished = directory / (written.name + ".unfinished")
         try:
@@ -140,15 +139,16 @@ class ImageFolder(Store):
             shutil.rmtree(unfinished, ignore_errors=True)
         return [written]
 
-    def new_ids(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> dict[int, str]:
+    def new_ids(self, corrections: Corrections) -> dict[int, str]:
         """The new path of every image that moves."""
-        moves = self._moves(new_labels, dropped)
+        moves = self._moves(corrections)
         images = self._listing.images
-        return {row: _shown(moves[images[row]]) for row in new_labels if row not in dropped}
+        relabelled = corrections.labels.keys() - corrections.dropped
+        return {row: _shown(moves[images[row]]) for row in relabelled}
 
-    def _moves(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> dict[str, str]:
+    def _moves(self, corrections: Corrections) -> dict[str, str]:
         """From the old path of each file to the new one."""
-        new_folders = {row: self._folder_name(label) for row, label in new_labels.items()}
+        new_folders = {row: self._folder_name(label) for row, label in corrections.labels.items()}
         places = _Places()
         listing = self._listing
         others = (*listing.stray_images, *listing.outside, *listing.others)
@@ -156,7 +156,7 @@ class ImageFolder(Store):
         staying = [row for row in range(len(self)) if row not in new_folders]
         # Images that stay come first: one that moves must not take their names.
         for row in (*staying, *new_folders):
-            if row not in dropped:
+            if row not in corrections.dropped:
                 name = listing.images[row]
                 _, _, below = name.partition("/")
                 new = f"{new_folders[row]}/{below}" if row in new_folders else name

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.features import require_memory
-from discrimloss.auditing.sources.labels import Spelling
-from discrimloss.auditing.sources.rows import FileRows, as_text
+from discrimloss.auditing.sources.rows import FileRows
+from discrimloss.auditing.sources.values import Spelling, as_text
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 

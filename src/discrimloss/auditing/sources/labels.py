@@ -14,7 +14,7 @@ The option `regression` overrides the rule.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,13 +26,13 @@ import torch
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import (
-    Label,
     LeftOut,
     Samples,
     SourceError,
     SourceOptions,
     Store,
 )
+from discrimloss.auditing.sources.values import class_name, is_number, plain
 from discrimloss.judging.verdicts import import_pandas
 
 MOST_CLASSES = 100
@@ -119,7 +119,7 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
             "a label is a list or an object: labels must be texts or numbers; name another column"
         ) from error
     # Only distinct values from here on: there may be millions of samples.
-    kinds: Values = [_plain(value) for value in distinct]
+    kinds: Values = [plain(value) for value in distinct]
     is_blank = np.array([isinstance(v, str) and not v.strip() for v in kinds] + [True])
     is_missing: npt.NDArray[np.bool_] = is_blank[codes]  # pandas gives what is missing the code -1
     codes = codes[~is_missing]
@@ -169,21 +169,10 @@ def _require_some(num_samples: int, num_labelled: int) -> None:
         raise SourceError("only one sample has a label: an audit needs two or more")
 
 
-def _plain(value: Any) -> Any:
-    """Turn a scalar of NumPy into one of Python, and bytes into a text."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_regression(kinds: Values, num_samples: int, given: bool | None) -> bool:
     if given is not None:
         return given
-    if not all(_is_number(value) for value in kinds):
+    if not all(is_number(value) for value in kinds):
         return False
     if not all(float(value).is_integer() for value in kinds):
         return True
@@ -246,82 +235,17 @@ def _classes(
     places = {name: place for place, name in enumerate(class_names)}
     target = torch.tensor([places[name] for name in names])[codes]
     notes = class_notes(target, class_names)
-    if not was_given and all(_is_number(value) for value in kinds):
+    if not was_given and all(is_number(value) for value in kinds):
         count = len(class_names)
         note = f"labels are read as {count} classes; --regression makes them regression targets"
         notes = (note, *notes)
     return ReadLabels(target, class_names, is_missing, notes)
 
 
-def class_name(value: Any) -> str:
-    """The name of a class: 1, 1.0 and "1" are the same one."""
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise SourceError(
-                f"a label is {value!r}, which is no class: correct it, or leave it empty"
-            )
-        if value.is_integer():
-            return str(int(value))
-    return str(value)
-
-
 def _listed(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:NAMES_IN_A_NOTE])
     more = len(names) - NAMES_IN_A_NOTE
     return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-class Spelling:
-    """How data writes its labels: the class "1" may be 1, 1.0, True or "1".
-
-    Args:
-        values: the given labels.
-        strict: whether a class that is no number is refused among numbers.
-        where: what holds the labels, for the message.
-    """
-
-    def __init__(self, values: Any, strict: bool = True, where: str = "the labels") -> None:
-        pandas = import_pandas()
-        codes, distinct = pandas.factorize(pandas.Series(values))
-        counts = Counter(codes.tolist())
-        kinds: Values = [_plain(value) for value in distinct]
-        self._known: dict[str, Any] = {}
-        for code in sorted(range(len(kinds)), key=lambda code: -counts[code]):
-            name = kinds[code] if isinstance(kinds[code], str) else str(kinds[code])
-            if _is_number(kinds[code]) and math.isfinite(kinds[code]):
-                name = class_name(kinds[code])
-            self._known.setdefault(name, kinds[code])
-        self._are_numbers = bool(kinds) and all(_is_number(value) for value in kinds)
-        self._are_whole = all(isinstance(value, int) for value in kinds)
-        self._are_boolean = bool(kinds) and all(isinstance(value, bool) for value in kinds)
-        self._strict, self._where = strict, where
-
-    def __call__(self, label: Label) -> Any:
-        """The label as the data writes it.
-
-        Raises:
-            SourceError: the labels are numbers or booleans, and this one is not.
-        """
-        name = class_name(label)
-        if name in self._known and not (self._are_numbers and isinstance(label, float)):
-            return self._known[name]
-        if self._are_boolean and self._strict:
-            raise SourceError(
-                f"{self._where} are true and false, and the new label {label!r} is neither: "
-                "choose another one, or turn them into texts first"
-            )
-        if not self._are_numbers:
-            return name
-        try:
-            number = float(label)
-        except ValueError:
-            if self._strict:
-                raise SourceError(
-                    f"{self._where} are numbers, and the new label {label!r} is none: "
-                    "choose another one, or turn them into texts first"
-                ) from None
-            return name
-        return int(number) if self._are_whole and number.is_integer() else number
 
 
 def one_per_sample(labels: npt.NDArray[Any], num_samples: int, name: str) -> npt.NDArray[Any]:
@@ -348,29 +272,3 @@ def one_per_sample(labels: npt.NDArray[Any], num_samples: int, name: str) -> npt
             f"{name} holds {labels.dtype}, which are no labels: give texts or numbers"
         )
     return labels
-
-
-def with_new_labels(labels: npt.NDArray[Any], new_labels: Mapping[int, Label]) -> npt.NDArray[Any]:
-    """Copy an array with new labels. Its type stays if it can hold them.
-
-    Args:
-        labels: shape (samples,) or (samples, 1).
-        new_labels: by row.
-    """
-    if not new_labels:
-        return labels
-    spell, kind = Spelling(labels.ravel(), strict=False), labels.dtype.kind
-    values: Values = [spell(label) for label in new_labels.values()]
-    new = np.array(values)
-    if kind == "S":
-        new = np.array([str(value).encode() for value in values])
-    elif kind != "U" and any(isinstance(value, str) for value in values):  # a name among numbers
-        names = ["" if value != value else class_name(_plain(value)) for value in labels.ravel()]
-        labels, new = np.array(names).reshape(labels.shape), np.array(list(map(str, values)))
-    elif kind == "f":
-        new = np.array(values, labels.dtype)
-    elif all(isinstance(value, int) for value in values) and kind in "iu":  # as small as possible
-        new = np.array(values, np.result_type(*map(np.min_scalar_type, values)))
-    changed = labels.astype(np.promote_types(labels.dtype, new.dtype))
-    changed[np.fromiter(new_labels, dtype=np.int64)] = new.reshape(-1, *[1] * (labels.ndim - 1))
-    return changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from discrimloss.auditing.sources.array_files import LABELS, ArrayFile, reason_of
-from discrimloss.auditing.sources.base import Label, SourceError, SourceOptions
+from discrimloss.auditing.sources.base import Corrections, Label, SourceError, SourceOptions
 from discrimloss.auditing.sources.features import Array, require_numbers
-from discrimloss.auditing.sources.labels import class_name, one_per_sample, with_new_labels
-from discrimloss.auditing.sources.rows import kept_rows
+from discrimloss.auditing.sources.labels import one_per_sample
+from discrimloss.auditing.sources.values import class_name, kept_rows, relabelled_array
 from discrimloss.files.atomic_write import atomic_write
 
 LABEL_SUFFIXES = (".npy", ".txt", ".csv")
@@ -37,18 +37,16 @@ class SeparateFiles(ArrayFile):
         self.label_file = LabelFile(label_path, len(self.features))
         self.given_labels = self.label_file.read()
 
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """Write both files, under their names."""
         directory.mkdir(parents=True, exist_ok=True)
-        keep = kept_rows(len(self), dropped)
+        keep = kept_rows(len(self), corrections.dropped)
         features, labels = directory / self.path.name, directory / self.label_file.path.name
         if labels == features:  # of two folders
             labels = directory / f"labels-{labels.name}"
-        self.label_file.write(labels, new_labels, keep)
+        self.label_file.write(labels, corrections.labels, keep)
         with atomic_write(features) as unfinished, unfinished.open("wb") as file:
-            np.save(file, self.features[keep] if dropped else self.features)
+            np.save(file, self.features[keep] if corrections.dropped else self.features)
         return [features, labels]
 
     def _label_path(self, given: str | None) -> Path:
@@ -108,7 +106,7 @@ class LabelFile:
         with atomic_write(path) as unfinished:
             if self.path.suffix.lower() == ".npy":
                 with unfinished.open("wb") as file:
-                    np.save(file, with_new_labels(load_array(self.path), new_labels)[keep])
+                    np.save(file, relabelled_array(load_array(self.path), new_labels)[keep])
                 return
             lines = self._lines()
             start = self._header(lines)

@@ -11,7 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import AuditSource, SourceError, SourceOptions
-from discrimloss.auditing.sources.rows import TABLE_SUFFIXES, is_a
+from discrimloss.auditing.sources.rows import TABLE_SUFFIXES
+from discrimloss.auditing.sources.values import is_a
 
 FEATURE_SUFFIXES = (".npz", ".npy")
 SAVED_DATASET_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")

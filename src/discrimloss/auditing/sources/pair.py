@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from discrimloss.auditing.sources.array_files import array_source
 from discrimloss.auditing.sources.base import (
     AuditSource,
+    Corrections,
     Label,
     SourceError,
     SourceOptions,
@@ -31,20 +30,21 @@ from discrimloss.auditing.sources.features import (
 from discrimloss.auditing.sources.frame import (
     FrameRows,
     index_ids,
-    relabelled_series,
     save_frame,
     series_checksum,
 )
 from discrimloss.auditing.sources.images import PictureRows, channels_last, stamps
-from discrimloss.auditing.sources.labels import (
-    Spelling,
-    one_per_sample,
-    read_samples,
-    with_new_labels,
-)
+from discrimloss.auditing.sources.labels import one_per_sample, read_samples
 from discrimloss.auditing.sources.pictures import is_picture
-from discrimloss.auditing.sources.rows import is_a, kept_rows
 from discrimloss.auditing.sources.text import text_source
+from discrimloss.auditing.sources.values import (
+    Spelling,
+    is_a,
+    kept_rows,
+    relabelled,
+    taken,
+    tensor_array,
+)
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 
@@ -143,25 +143,21 @@ class Pair(Store):
         """Raise a `SourceError` if the labels are numbers and this one is none."""
         Spelling(self._labels)(label)
 
-    def corrected(
-        self, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> tuple[Any, Any]:
+    def corrected(self, corrections: Corrections) -> tuple[Any, Any]:
         """Inputs and labels, each of the type that it was given in."""
-        keep = kept_rows(len(self), dropped)
-        return _taken(self._inputs, keep), _taken(_relabelled(self._given, new_labels), keep)
+        keep = kept_rows(len(self), corrections.dropped)
+        return taken(self._inputs, keep), taken(relabelled(self._given, corrections.labels), keep)
 
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """Write ``corrected.npz`` of arrays, else ``corrected.csv``."""
         name = "corrected.npz" if isinstance(self.readable, np.ndarray) else "corrected.csv"
-        return [self.save(directory / name, new_labels, dropped)]
+        return [self.save(directory / name, corrections)]
 
-    def save(self, path: Path, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Path:
+    def save(self, path: Path, corrections: Corrections) -> Path:
         """Write an ``.npz`` of arrays, or a table of texts or of a frame, with the labels."""
-        pandas, keep = import_pandas(), kept_rows(len(self), dropped)
-        inputs = _taken(self.readable, keep)
-        labels = np.asarray(_taken(_relabelled(self._given, new_labels), keep)).reshape(-1)
+        pandas, keep = import_pandas(), kept_rows(len(self), corrections.dropped)
+        inputs = taken(self.readable, keep)
+        labels = np.asarray(taken(relabelled(self._given, corrections.labels), keep)).reshape(-1)
         if isinstance(inputs, list) and is_text(inputs):
             inputs = pandas.DataFrame({"text": inputs})
         if is_a(inputs, "pandas", "DataFrame"):
@@ -241,14 +237,6 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
     return array
 
 
-def tensor_array(tensor: Tensor) -> Array:
-    """A tensor of any device, layout and type as an array."""
-    dense = tensor.detach().cpu()
-    dense = dense if dense.layout == torch.strided else dense.to_dense()
-    array: Array = (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
-    return array
-
-
 def _open_frame_pair(rows: FrameRows, store: Pair, options: SourceOptions) -> AuditSource:
     options.refuse(("image",), because="give a DataFrame that also has the labels")
     if options.text is not None:
@@ -283,43 +271,6 @@ def _readable_labels(labels: Any) -> Any:
         return one_per_sample(labels, _length(labels, "the labels"), "the array of labels")
     _length(labels, "the labels")
     return [value.item() if isinstance(value, Tensor) else value for value in labels]
-
-
-def _relabelled(labels: Any, new_labels: Mapping[int, Label]) -> Any:
-    """Labels of the same type with new ones, by row."""
-    if is_a(labels, "pandas", "DataFrame"):
-        return relabelled_series(labels.iloc[:, 0], new_labels).to_frame(labels.columns[0])
-    if is_a(labels, "pandas", "Series"):
-        return relabelled_series(labels, new_labels)
-    spell = Spelling(_readable_labels(labels))
-    values = {row: spell(label) for row, label in new_labels.items()}
-    if isinstance(labels, Tensor):
-        changed = torch.from_numpy(with_new_labels(tensor_array(labels).copy(), new_labels))
-        return changed.to(labels.device, labels.dtype if labels.is_floating_point() else None)
-    if isinstance(labels, np.ndarray) and labels.dtype != object:
-        return with_new_labels(labels.copy(), new_labels)
-    copy = list(labels)
-    for row, value in values.items():
-        copy[row] = value
-    if isinstance(labels, np.ndarray):
-        result = np.empty(len(copy), dtype=object)
-        result[:] = copy
-        return result
-    return tuple(copy) if isinstance(labels, tuple) else copy
-
-
-def _taken(data: Any, keep: npt.NDArray[np.int64]) -> Any:
-    """Some rows of anything that has rows."""
-    if hasattr(data, "iloc"):
-        return data.iloc[keep]
-    if isinstance(data, Tensor):
-        return data.index_select(0, torch.from_numpy(keep).to(data.device))
-    if hasattr(data, "tocsr"):
-        return data.tocsr()[keep]
-    if isinstance(data, np.ndarray):
-        return data[keep]
-    kept = [data[row] for row in keep]
-    return tuple(kept) if isinstance(data, tuple) else kept
 
 
 def _is_missing(value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,13 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.features import require_memory
-from discrimloss.auditing.sources.rows import (
-    FileRows,
+from discrimloss.auditing.sources.rows import FileRows
+from discrimloss.auditing.sources.values import (
     arrow,
-    as_number,
+    arrow_value,
     as_text,
     kept_rows,
-    number_text,
+    relabelled_column,
 )
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
@@ -92,14 +91,14 @@ class ParquetRows(FileRows):
                 }
                 if changed:
                     place = self.columns.index(column)
-                    labels = relabelled(table.column(place), changed, column)
+                    labels = relabelled_column(table.column(place), changed, column)
                     table = table.set_column(place, self._schema.field(place), labels)
                 table = table.filter(pyarrow.array(is_kept[begin:end]))
                 writer.write_table(table.replace_schema_metadata(self._schema.metadata))
 
     def require_label(self, label: Label, column: str) -> None:
         """Raise a `SourceError` if the type of a column has no room for a label."""
-        require_value(label, self._schema.field(column).type, column)
+        arrow_value(label, self._schema.field(column).type, column)
 
     def _compression(self) -> dict[str, str]:
         if not self._num_groups:
@@ -150,66 +149,3 @@ def as_series(column: Any) -> Any:
         column = column.cast(pyarrow.float64())
     series = column.to_pandas()
     return series.astype("boolean") if pyarrow.types.is_boolean(column.type) else series
-
-
-def require_value(label: Label, kind: Any, column: str) -> None:
-    """Raise a `SourceError` if a column of an Arrow type cannot hold a label."""
-    is_dictionary = arrow("types").is_dictionary(kind)
-    _value(label, kind.value_type if is_dictionary else kind, column)
-
-
-def relabelled(column: Any, changed: Mapping[int, Label], name: str) -> Any:
-    """A column of the same type with new values in some places."""
-    pyarrow, compute = arrow(), arrow("compute")
-    kind = column.type
-    is_dictionary = pyarrow.types.is_dictionary(kind)
-    values = column.cast(kind.value_type) if is_dictionary else column
-    mask = np.zeros(len(column), bool)
-    mask[list(changed)] = True
-    new = [_value(changed[place], values.type, name) for place in sorted(changed)]
-    flat = pyarrow.concat_arrays(values.chunks)
-    replaced = compute.replace_with_mask(
-        flat, pyarrow.array(mask), pyarrow.array(new, type=values.type)
-    )
-    return replaced.dictionary_encode().cast(kind) if is_dictionary else replaced
-
-
-def _value(label: Label, kind: Any, column: str) -> Any:
-    """A label as a value of an Arrow type."""
-    types = arrow("types")
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return label if isinstance(label, str) else number_text(label)
-    if types.is_boolean(kind):
-        truths = {"true": True, "1": True, "false": False, "0": False}
-        text = label if isinstance(label, str) else number_text(label)
-        if text.lower() not in truths:
-            raise SourceError(
-                f"the column {column!r} holds true and false, and the new label {label!r} is "
-                "neither: choose another one, or turn the column into texts first"
-            )
-        return truths[text.lower()]
-    if types.is_integer(kind):
-        number = _number(label, column, "whole numbers")
-        if not number.is_integer():
-            raise SourceError(
-                f"the column {column!r} holds whole numbers, and the new label {label!r} is none: "
-                "choose another one, or turn the column into numbers with a point first"
-            )
-        # Not through a float, which is inexact beyond 2 ** 53.
-        return int(label) if isinstance(label, str) and label.lstrip("-").isdigit() else int(number)
-    if types.is_floating(kind):
-        return _number(label, column, "numbers")
-    if types.is_decimal(kind):
-        _number(label, column, "numbers")
-        return Decimal(str(label)).quantize(Decimal(1).scaleb(-kind.scale))
-    raise SourceError(f"cannot write labels into the column {column!r}, which holds {kind}")
-
-
-def _number(label: Label, column: str, kind: str) -> float:
-    number = as_number(label)
-    if number is None:
-        raise SourceError(
-            f"the column {column!r} holds {kind}, and the new label {label!r} is none: "
-            "choose another one, or turn the column into texts first"
-        )
-    return number

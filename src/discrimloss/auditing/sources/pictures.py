@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discrimloss.auditing.sources.base import SourceError
-from discrimloss.auditing.sources.rows import is_a
+from discrimloss.auditing.sources.values import is_a
 from discrimloss.data.base import DataError
 from discrimloss.data.images import FORMATS, pillow
 from discrimloss.errors import DiscrimLossError

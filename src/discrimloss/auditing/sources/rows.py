@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import json
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from discrimloss.auditing.sources.base import Label, SourceError, SourceOptions, Store
-from discrimloss.judging.verdicts import import_pandas
+from discrimloss.auditing.sources.base import Corrections, Label, SourceError, SourceOptions, Store
+from discrimloss.auditing.sources.values import as_text
 from discrimloss.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -180,25 +174,23 @@ class LabelColumn(Store):
         """Raise a `SourceError` if the column cannot hold this label."""
         self.rows.require_label(label, self.column)
 
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """Write the same table under the same name."""
         path = directory / self.rows.file_name
-        self.rows.write(path, new_labels, self.column, dropped)
+        self.rows.write(path, corrections.labels, self.column, corrections.dropped)
         return [path]
 
-    def save(self, path: Path, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Path:
+    def save(self, path: Path, corrections: Corrections) -> Path:
         """Write the table to a file with this name, which says the format of data in memory."""
         if isinstance(self.rows, FileRows):
-            return super().save(path, new_labels, dropped)
+            return super().save(path, corrections)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.rows.write(path, new_labels, self.column, dropped)
+        self.rows.write(path, corrections.labels, self.column, corrections.dropped)
         return path
 
-    def corrected(self, new_labels: Mapping[int, Label], dropped: Collection[int]) -> Any:
+    def corrected(self, corrections: Corrections) -> Any:
         """The table with the corrections, of the type that it was given in."""
-        return self.rows.corrected(new_labels, self.column, dropped)
+        return self.rows.corrected(corrections.labels, self.column, corrections.dropped)
 
     def fields(self, row: int, *hidden: str | None) -> tuple[tuple[str, str], ...]:
         """Names and values of a row without its label and without hidden columns."""
@@ -235,48 +227,3 @@ def _unique_ids(rows: Rows, column: str) -> list[str]:
             )
         first_row[text] = number
     return list(first_row)
-
-
-def arrow(module: str | None = None) -> Any:
-    """Import Arrow or one of its modules, as `Any`: most of its functions have no types."""
-    import_pandas()  # its message names the extra that installs both
-    return importlib.import_module("pyarrow" if module is None else f"pyarrow.{module}")
-
-
-def is_a(data: Any, module: str, name: str) -> bool:
-    """Whether data is of a class of a library, which is not imported for that."""
-    library = sys.modules.get(module)
-    return library is not None and isinstance(data, getattr(library, name))
-
-
-def kept_rows(num_rows: int, dropped: Collection[int]) -> npt.NDArray[np.int64]:
-    """The numbers of all rows that are not dropped."""
-    keep = np.ones(num_rows, bool)
-    keep[list(dropped)] = False
-    return np.flatnonzero(keep)
-
-
-def as_number(label: Any) -> float | None:
-    """A label as a number, or None if it is none."""
-    try:
-        return float(label)
-    except (TypeError, ValueError):
-        return None
-
-
-def as_text(value: Any) -> str:
-    """A value of a table as a text, empty if missing."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple, dict)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, np.ndarray):
-        return str(value.tolist())
-    if import_pandas().isna(value):
-        return ""
-    return number_text(value) if isinstance(value, float) else str(value)
-
-
-def number_text(number: float) -> str:
-    """A number as a text, a whole one without a decimal point."""
-    return str(int(number)) if float(number).is_integer() and abs(number) < 2**53 else repr(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
+    Corrections,
     Label,
     SourceError,
     SourceOptions,
@@ -23,9 +24,9 @@ from discrimloss.auditing.sources.base import (
 )
 from discrimloss.auditing.sources.features import Array, array_checksum, require_memory
 from discrimloss.auditing.sources.images import PictureRows
-from discrimloss.auditing.sources.labels import Spelling, read_samples
-from discrimloss.auditing.sources.pair import open_inputs, tensor_array
-from discrimloss.auditing.sources.rows import is_a, kept_rows
+from discrimloss.auditing.sources.labels import read_samples
+from discrimloss.auditing.sources.pair import open_inputs
+from discrimloss.auditing.sources.values import Spelling, is_a, kept_rows, tensor_array
 
 LABEL_KEYS = ("label", "labels", "target", "targets", "y")
 INPUT_KEYS = (
@@ -119,21 +120,17 @@ class TorchItems(Store):
         """Raise a `SourceError` if the dataset has no such label."""
         self._spelled(label)
 
-    def write(
-        self, directory: Path, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> list[Path]:
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
         """A torch dataset has no file format of its own."""
         raise SourceError(
             "a torch dataset has no file format: take the corrected dataset itself, or audit a "
             "pair (X, y)"
         )
 
-    def corrected(
-        self, new_labels: Mapping[int, Label], dropped: Collection[int]
-    ) -> CorrectedDataset:
+    def corrected(self, corrections: Corrections) -> CorrectedDataset:
         """A dataset of the remaining items with the new labels."""
-        labels = {row: self._spelled(label) for row, label in new_labels.items()}
-        rows = kept_rows(len(self), dropped).tolist()
+        labels = {row: self._spelled(label) for row, label in corrections.labels.items()}
+        rows = kept_rows(len(self), corrections.dropped).tolist()
         return CorrectedDataset(self._dataset, rows, labels, self._options.label)
 
     def _spelled(self, label: Label) -> Any:
@@ -147,7 +144,7 @@ class TorchItems(Store):
 
     @cached_property
     def _spelling(self) -> Spelling:
-        return Spelling(self._given, where="the labels of the dataset")
+        return Spelling(self._given, subject="the labels of the dataset are")
 
     def _item(self, row: int) -> tuple[Any, Any]:
         try:
