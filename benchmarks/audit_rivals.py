@@ -8,7 +8,6 @@ again. `findings` turns the parts of a cell into what each method says of the la
 from __future__ import annotations
 
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Iterable
@@ -148,10 +147,7 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
         task, extra["is_threshold"] = with_threshold_samples(task, job.seed)
     shown = replace(task, train=task.train.select(train))
     record = _Record(shown, task.train.select(held))
-    out = job.cell / f"run-{job.part}"
-    shutil.rmtree(out, ignore_errors=True)  # of a run that was stopped: its time would be unknown
-    run_training(RunRequest(config, Path(), out), clock, task=shown, recorders=[record])
-    shutil.rmtree(out)
+    run_training(RunRequest(config, Path(), None), clock, task=shown, recorders=[record])
     assert record.output is not None
     return {
         "held": held.numpy(),
@@ -183,8 +179,8 @@ def _split(part: str, task: TaskData, seed: int) -> tuple[Tensor, Tensor]:
 def with_threshold_samples(task: TaskData, seed: int) -> tuple[TaskData, npt.NDArray[np.bool_]]:
     """The task with one class more, and one in as many samples as there are classes in it.
 
-    Nobody can learn these labels but by heart: what becomes of them says what becomes of wrong ones
-    (Pleiss et al., 2020).
+    These labels can only be memorised, so their margins show those of wrong labels (Pleiss et al.,
+    2020).
     """
     assert task.num_classes is not None
     samples = len(task.train)
@@ -195,12 +191,17 @@ def with_threshold_samples(task: TaskData, seed: int) -> tuple[TaskData, npt.NDA
     target[chosen] = task.num_classes
     is_threshold = np.zeros(samples, dtype=np.bool_)
     is_threshold[chosen.numpy()] = True
-    more = replace(task, train=replace(task.train, target=target), num_classes=task.num_classes + 1)
+    more = replace(
+        task,
+        train=replace(task.train, target=target),
+        num_classes=task.num_classes + 1,
+        class_names=(*task.class_names, "threshold"),
+    )
     return more, is_threshold
 
 
 class _Record:
-    """Margins at every visit, and what the trained model answers in evaluation mode.
+    """Margins at every visit, and the predictions of the trained model in evaluation mode.
 
     Args:
         task: what is trained on.
@@ -221,7 +222,7 @@ class _Record:
         """Shape (trained on,): the mean over all visits."""
         return self._margins / self._visits
 
-    def take(self, epoch: int, index: Tensor, result: StepResult) -> None:
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         if self.task.num_classes is not None:
             margin = margins(result.output, self.task.train.target[index])
             self._margins[index] += margin.double()
@@ -231,26 +232,26 @@ class _Record:
         """There is one process."""
 
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
-        """Nothing is due."""
+        """Margins add up over the epochs."""
 
-    def take_last(self, index: Tensor, output: Tensor) -> None:
-        """The held samples are asked for in `finish`."""
+    def record_final(self, index: Tensor, output: Tensor) -> None:
+        """The held samples are predicted in `finish`."""
 
     @torch.no_grad()
     def finish(self, method: Method) -> None:
         method.eval()
         order = torch.arange(len(self.held)).split(1000)
         batches = load_batches(self.held, order, torch.device("cpu"))
-        answers = [method.predict(self.task.prepare(b.inputs, None)).float() for b in batches]
-        self.output = torch.cat(answers)
+        outputs = [method.predict(self.task.prepare(b.inputs, None)).float() for b in batches]
+        self.output = torch.cat(outputs)
         self.losses = method.setting.task_losses(self.output, self.held.target)
         method.train()
 
     def state_dict(self) -> dict[str, Any]:
-        return {}  # a part that is stopped begins anew
+        return {}  # a part that is stopped starts again
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """There is nothing."""
+        """There is no state."""
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Figures as PNG files, without anything global and without a display."""
+"""Figures as PNG files, without a display and without the global state of pyplot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Draw = Callable[[], Any]
 
 
 def as_png(draw: Draw) -> bytes:
-    """What `draw` makes, as a file."""
+    """The figure that `draw` returns, as the bytes of a file."""
     import matplotlib
 
     with matplotlib.rc_context(SETTINGS):
@@ -81,7 +81,7 @@ def legend_beside(figure: Any, axes: Any) -> None:
 
 
 def _names(axes: Any) -> dict[str, Any]:
-    """What the panels call their lines, each once, with one that has this name."""
+    """The names of the panels' lines, each with one of these lines."""
     found: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -90,7 +90,7 @@ def _names(axes: Any) -> dict[str, Any]:
 
 
 def _inches(figure: Any, legend: Any) -> tuple[float, float]:
-    """Width and height, before anything is laid out: there may be no room for it yet."""
+    """Width and height, before the layout: there may be no room for it yet."""
     extent = legend.get_window_extent()
     return extent.width / figure.dpi, extent.height / figure.dpi
 
@@ -102,7 +102,7 @@ def epochs_below(axis: Any) -> None:
 
 
 def line_style(position: int) -> dict[str, str]:
-    """The look of a row, by its place in the table: the same in all figures of it."""
+    """Colour and line style of a row, by its position in the table: the same in all figures."""
     colours = len(RUN_COLOURS)
     style = STYLES[position // colours % len(STYLES)]
     return {"color": RUN_COLOURS[position % colours], "linestyle": style}

@@ -41,7 +41,7 @@ def fluctuation_charts(results: Results) -> dict[str, Draw]:
 
 
 def _first(group: Group, key: str) -> Any:
-    """A figure about samples of the first seed that has it."""
+    """An entry about samples, from the first seed that has it."""
     for cell in group.cells:
         found = (cell.content.get("samples") or {}).get(key)
         if found:
@@ -55,10 +55,10 @@ def _generalization(results: Results, column: str) -> Any:
         draw_curves(axis, results, column, name)
         axis.set_title(title)
         epochs_below(axis)
-    shares = [value for g in results.groups for value in g.values("noise_true")]
-    if shares:
-        share = 100.0 * (1.0 - float(np.mean(shares)))
-        axes[0].axhline(share, color="#555555", linewidth=0.8, linestyle=":", label="right labels")
+    rates = [value for g in results.groups for value in g.values("noise_true")]
+    if rates:
+        right = 100.0 * (1.0 - float(np.mean(rates)))
+        axes[0].axhline(right, color="#555555", linewidth=0.8, linestyle=":", label="right labels")
     legend_below(figure, axes, 4)
     return figure
 
@@ -72,8 +72,8 @@ def _histograms(groups: list[Group]) -> Any:
             axis = axes[line * across + place]
             for name in GROUPS:
                 counts = np.array(drawn["counts"][name], dtype=np.float64)
-                share = 100.0 * counts / max(counts.sum(), 1.0)
-                axis.stairs(share, edges, fill=True, alpha=0.5, color=COLOURS[name], label=name)
+                percent = 100.0 * counts / max(counts.sum(), 1.0)
+                axis.stairs(percent, edges, fill=True, alpha=0.5, color=COLOURS[name], label=name)
             axis.set(title=f"{group.row.title}, epoch {drawn['epoch']}", xlabel="normalised loss")
             axis.set_yscale("symlog", linthresh=1.0)
             axis.set_ylim(0.0, 110.0)

@@ -1,4 +1,4 @@
-"""What the figures about samples need of a run, in few numbers: no values of single samples."""
+"""The few numbers of a run that figures about samples are drawn from: histograms and jumps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from discrimloss.training.run_directory import HISTORY_LINES, VERDICTS
 from discrimloss.training.sample_traces import Traces, read_traces
 
 BINS = 40
-MOST_TRACED = 100_000
 GROUPS = ("clean", "wrong")
 Values = npt.NDArray[Any]
 
 
 def sample_figures(run: Path, summary: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The figures of a run that a table of this kind draws; empty if it draws none."""
+    """What a table of this kind draws of a run's samples; empty if it draws nothing of them."""
     if kind not in ("histograms", "fluctuation"):
         return {}
     traces, is_wrong = read_traces(run), _is_wrong(run)
@@ -66,7 +65,7 @@ def loss_histograms(traces: Traces, is_wrong: Values) -> dict[str, Any]:
 
 
 def overlap(counts: dict[str, list[int]]) -> float | None:
-    """The share that two histograms, each of area 1, have in common: 0 is a perfect division."""
+    """The area that two histograms, each of area 1, have in common: 0 if they are separate."""
     clean, wrong = (np.array(counts[name], dtype=np.float64) for name in GROUPS)
     if not clean.sum() or not wrong.sum():
         return None
@@ -74,11 +73,11 @@ def overlap(counts: dict[str, list[int]]) -> float | None:
 
 
 def importances(traces: Traces, summary: dict[str, Any], run: Path) -> Values | None:
-    """How much each sample counted, shape (epochs, samples): what multiplies its gradient.
+    """The factor of each sample's gradient, shape (epochs, samples).
 
-    For SuperLoss its confidence, which follows from the loss; the trace of the method itself is an
-    average over the visits, which hides what this figure is about. For DiscrimLoss one over the
-    learned weight. None for a method that weighs all alike.
+    For SuperLoss it is the confidence, which follows from the loss; the method's own trace is an
+    average over the visits and does not fluctuate. For DiscrimLoss it is one over the learned
+    weight. None for methods that do not weight samples.
     """
     used = summary["method_hyperparameters"]
     if summary["method"] == "superloss":
@@ -102,8 +101,8 @@ def importance_fluctuation(
     """How often importances jump, for clean and wrong samples; and one sample of each, traced.
 
     A jump is a change by more than a tenth of the spread of all importances: the paper's threshold
-    is a number for one method's scale. The traced samples are those whose number of jumps is the
-    median of their group, the first of them.
+    fits the scale of one method only. The traced sample of a group is the first whose number of
+    jumps is the group's median.
     """
     if importance is None:
         return {}
@@ -129,9 +128,9 @@ def importance_fluctuation(
 
 
 def turns(importance: Values, threshold: float) -> Values:
-    """How often each sample's importance jumps back, shape (samples,): against its last jump.
+    """How often each sample's importance jumps against its last jump, shape (samples,).
 
-    What sinks step by step jumps often and never turns: it is learned, it does not fluctuate.
+    An importance that falls step by step jumps often and never back: it does not fluctuate.
     """
     number = np.zeros(importance.shape[1], dtype=np.int64)
     last: Values = np.zeros(importance.shape[1])

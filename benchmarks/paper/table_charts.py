@@ -23,12 +23,12 @@ METRICS = {"accuracy": "test accuracy, %", "mae": "test mean absolute error"}
 
 
 def table_charts(results: Results) -> dict[str, Draw]:
-    """What is drawn of a table, by the end of its file's name."""
+    """The figures of a table, by the end of their files' names."""
     return {"rows": lambda: _rows(results), "curves": lambda: _curves(results)}
 
 
 def curve(group: Group, name: str) -> tuple[Any, Any, Any]:
-    """Epochs, mean and standard deviation of a figure of the history over the seeds."""
+    """Epochs, mean and standard deviation of a metric of the history over the seeds."""
     histories = [c.content["history"] for c in group.cells if name in c.content["history"]]
     if not histories:
         return np.array([]), np.array([]), np.array([])
@@ -78,7 +78,7 @@ def _rows(results: Results) -> Any:
                 )
             if paper is not None and not results.is_small:
                 axis.plot(paper.mean, place, "D", color="#555555", markersize=4, fillstyle="none")
-        _leave_out_what_is_far_off(axis)
+        _mark_outliers(axis)
         axis.set(title=column.title, xlabel=METRICS[results.table.metric])
         axis.grid(axis="x", alpha=0.3)
         is_first = number % across == 0
@@ -88,10 +88,10 @@ def _rows(results: Results) -> Any:
     return figure
 
 
-def _leave_out_what_is_far_off(axis: Any) -> None:
-    """A row that collapsed is an arrow at the edge: the others can still be told apart."""
+def _mark_outliers(axis: Any) -> None:
+    """Draw a row that collapsed as an arrow at the edge, so that the others stay distinct."""
     marks = [(float(line.get_xdata()[0]), line) for line in axis.lines if _is_mark(line)]
-    low, high = where_most_are([value for value, _ in marks])
+    low, high = usual_range([value for value, _ in marks])
     far_off = [(value, line) for value, line in marks if not low <= value <= high]
     if not far_off:
         return
@@ -109,10 +109,10 @@ def _is_mark(line: Any) -> bool:
     return len(line.get_xdata()) == 1 and line.get_marker() in ("o", "D")
 
 
-def where_most_are(values: Sequence[float]) -> tuple[float, float]:
+def usual_range(values: Sequence[float]) -> tuple[float, float]:
     """A range around the middle half, with room of six times its width on either side.
 
-    >>> [round(bound, 1) for bound in where_most_are([98.9, 99.0, 99.1, 99.3, 69.5])]
+    >>> [round(bound, 1) for bound in usual_range([98.9, 99.0, 99.1, 99.3, 69.5])]
     [87.0, 111.0]
     """
     if not len(values):
@@ -139,7 +139,7 @@ def _curves(results: Results) -> Any:
         axis.set_title(column.title)
         epochs_below(axis)
         if results.table.metric == "accuracy":
-            _cut_off_the_start(axis)
+            _limit_to_most_values(axis)
     axes[0].set_ylabel(METRICS[results.table.metric])
     if len(axes) == 1:  # a narrow figure: under it, names would be in a column as high as itself
         legend_beside(figure, axes)
@@ -148,9 +148,9 @@ def _curves(results: Results) -> Any:
     return figure
 
 
-def _cut_off_the_start(axis: Any) -> None:
-    """Where the first epochs, or a run that collapsed, are far below the others, these are seen."""
+def _limit_to_most_values(axis: Any) -> None:
+    """Limit the axis to most values: first epochs and collapsed runs may lie far below."""
     values = np.concatenate([line.get_ydata() for line in axis.lines] or [np.array([0.0, 100.0])])
-    low, high = max(np.quantile(values, 0.1), where_most_are(values)[0]), values.max()
+    low, high = max(np.quantile(values, 0.1), usual_range(values)[0]), values.max()
     room = max(high - low, 0.5) * 0.15
     axis.set_ylim(low - room, high + room)

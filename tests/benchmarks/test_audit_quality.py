@@ -1,5 +1,6 @@
 """The figures that the audit is judged by, against other ways to compute them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,3 +103,17 @@ def test_best_is_bold_as_printed() -> None:
         "0.900",
         "–",
     ]
+
+
+def test_parts_of_a_cell_are_trained_and_read(tmp_path: Path) -> None:
+    from benchmarks.audit_rivals import AUDIT, FOLD_PARTS, THRESHOLD, Job, read_part, run_part
+    from benchmarks.audit_sets import SETS, prepare
+
+    digits = next(audit_set for audit_set in SETS if audit_set.name == "digits")
+    folder = tmp_path / "cell"
+    prepare(digits, digits.compared[-1], 1, tmp_path, folder, True)
+    for part in (AUDIT, FOLD_PARTS[0], THRESHOLD):
+        run_part(Job(folder, part, seed=1, epochs=2))
+    assert len(read_part(folder, AUDIT)[0]["p_incorrect"]) == 400
+    assert read_part(folder, FOLD_PARTS[0])[0]["output"].shape == (80, 10)
+    assert read_part(folder, THRESHOLD)[0]["output"].shape == (400, 11)

@@ -199,9 +199,9 @@ def test_the_runs_under_comparison_are_lively_ones(whole_runs: Any) -> None:
     assert set(WRITING) <= set(MOMENTS)
     run = whole_runs.with_settings(METHODS[0])
     state = load_file(run / "checkpoint" / "model.safetensors")
-    weights = state["criterion.table.log_weight"]
+    weights = state["loss.criterion.table.log_weight"]
     assert weights.max() > weights.min()
-    assert state["criterion.table.learned_early"].unique().tolist() == [0, 1]
+    assert state["loss.criterion.table.learned_early"].unique().tolist() == [0, 1]
     plain = load_file(whole_runs.with_settings(METHODS[1]) / "checkpoint" / "model.safetensors")
     name = "networks.0.network.0.weight"
     assert not torch.equal(state[name], plain[name])

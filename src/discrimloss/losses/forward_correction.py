@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from discrimloss.functional import Reduction
 from discrimloss.losses.base import loss_classes
 from discrimloss.losses.loss_correction import LossCorrection
 from discrimloss.losses.transition import log_label_probability
@@ -34,29 +33,6 @@ class ForwardCorrection(LossCorrection):
             memorises, and we have no validation labels to find it by.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
-
-    def __init__(
-        self,
-        num_samples: int,
-        num_classes: int,
-        epochs: int | None = None,
-        *,
-        transition: tuple[tuple[float, ...], ...] | None = None,
-        noise_rate: float | None = None,
-        anchor_percentile: float = 97.0,
-        warm_up_epochs: int | None = None,
-        reduction: Reduction = "mean",
-    ) -> None:
-        super().__init__(
-            num_samples,
-            num_classes,
-            epochs,
-            transition=transition,
-            noise_rate=noise_rate,
-            anchor_percentile=anchor_percentile,
-            warm_up_epochs=warm_up_epochs,
-            reduction=reduction,
-        )
 
     def corrected_losses(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
         """``-log((T^T p)_y)``."""

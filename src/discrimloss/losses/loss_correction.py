@@ -60,13 +60,13 @@ class LossCorrection(IndexedLoss):
         self,
         num_samples: int,
         num_classes: int,
-        epochs: int | None,
+        epochs: int | None = None,
         *,
-        transition: tuple[tuple[float, ...], ...] | None,
-        noise_rate: float | None,
-        anchor_percentile: float,
-        warm_up_epochs: int | None,
-        reduction: Reduction,
+        transition: tuple[tuple[float, ...], ...] | None = None,
+        noise_rate: float | None = None,
+        anchor_percentile: float = 97.0,
+        warm_up_epochs: int | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__(num_samples, num_classes, reduction=reduction)
         if transition is not None and noise_rate is not None:

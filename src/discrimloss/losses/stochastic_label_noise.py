@@ -21,7 +21,7 @@ def soft_cross_entropy(logits: Tensor, soft_target: Tensor) -> Tensor:
 
 @loss_classes.register("sln")
 class StochasticLabelNoise(IndexedLoss):
-    """Stochastic label noise on the one-hot targets, optional momentum model (Chen et al. 2021).
+    """Stochastic label noise (SLN): Gaussian noise on the one-hot targets (Chen et al. 2021).
 
     The target of a sample is its one-hot label plus Gaussian noise, drawn anew in each epoch, and
     the loss is the cross-entropy with it. The noise has a mean of 0; as the paper shows, its effect

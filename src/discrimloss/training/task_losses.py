@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch.nn.functional as F
 from torch import Tensor
 
+from discrimloss.losses.base import TaskLoss, cross_entropy
 from discrimloss.options import OptionError
-
-TaskLosses = Callable[[Tensor, Tensor], Tensor]
-
-
-def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    """Shape (batch,), of `output` (batch, classes) and `target` (batch,)."""
-    return F.cross_entropy(output, target, reduction="none")
 
 
 def mse(output: Tensor, target: Tensor) -> Tensor:
@@ -27,14 +19,14 @@ def smooth_l1(output: Tensor, target: Tensor) -> Tensor:
     return F.smooth_l1_loss(output, target, reduction="none")
 
 
-_LOSSES: dict[str, TaskLosses] = {
+_LOSSES: dict[str, TaskLoss] = {
     "cross_entropy": cross_entropy,
     "mse": mse,
     "smooth_l1": smooth_l1,
 }
 
 
-def task_losses(name: str, is_regression: bool) -> TaskLosses:
+def task_losses(name: str, is_regression: bool) -> TaskLoss:
     """The loss of this name, if it fits the task."""
     if is_regression == (name == "cross_entropy"):
         valid = "mse, smooth_l1" if is_regression else "cross_entropy"

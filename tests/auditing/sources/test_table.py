@@ -18,13 +18,13 @@ from discrimloss.auditing.sources.base import (
     SourceError,
     SourceOptions,
 )
-from discrimloss.auditing.sources.open_source import open_source
-from discrimloss.auditing.sources.table import (
+from discrimloss.auditing.sources.columns import (
     LARGEST,
     plan_columns,
     scaled_numbers,
     table_features,
 )
+from discrimloss.auditing.sources.open_source import open_source
 
 SUFFIXES = [".csv", ".parquet", ".jsonl"]
 

@@ -13,9 +13,9 @@ import numpy as np
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
 from discrimloss.auditing.sources.images import PictureRows, stamps
 from discrimloss.auditing.sources.labels import Spelling
-from discrimloss.auditing.sources.open_source import open_pictures, open_table
 from discrimloss.auditing.sources.pictures import Picture, is_picture
 from discrimloss.auditing.sources.rows import Rows, as_text, kept_rows
+from discrimloss.auditing.sources.tables import open_pictures, open_table
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
-from discrimloss.auditing.sources.open_source import open_pictures, open_table
 from discrimloss.auditing.sources.parquet_file import as_series, relabelled, require_value
 from discrimloss.auditing.sources.rows import Rows, arrow, as_text, kept_rows
+from discrimloss.auditing.sources.tables import open_pictures, open_table
 from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:

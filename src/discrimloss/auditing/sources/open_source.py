@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from torch import Tensor
 
 from discrimloss.auditing.sources.base import AuditSource, SourceError, SourceOptions
-from discrimloss.auditing.sources.labels import read_samples
-from discrimloss.auditing.sources.rows import FileRows, LabelColumn, Rows
-
-if TYPE_CHECKING:
-    from discrimloss.auditing.sources.images import PictureRows
+from discrimloss.auditing.sources.rows import TABLE_SUFFIXES, is_a
 
 FEATURE_SUFFIXES = (".npz", ".npy")
-TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
 SAVED_DATASET_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")
-COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
-"""Beside a picture."""
-_ROWS_LOOKED_AT = 20
+KINDS = (
+    "a pandas DataFrame, a pair (X, y), a datasets.Dataset, a torch Dataset of inputs and labels, "
+    "or a path"
+)
 
 
 def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSource:
@@ -50,6 +49,8 @@ def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSourc
 
         return open_array_file(options)
     if suffix in TABLE_SUFFIXES:
+        from discrimloss.auditing.sources.tables import open_table, open_table_file
+
         return open_table(open_table_file(path), options, cache)
     raise SourceError(
         f"cannot audit {path}: it must be a folder of images, a dataset saved to disk, or a file "
@@ -81,13 +82,40 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
             path = str(Path(data).expanduser().absolute())
             source = open_source(replace(options, path=path), cache)
         else:
-            from discrimloss.auditing.sources.in_memory import open_in_memory
-
-            source = open_in_memory(data, replace(options, path=""), cache)
+            source = _open_in_memory(data, replace(options, path=""), cache)
     except SourceError as error:
         raise SourceError(in_python(str(error))) from error
     source.notes = tuple(in_python(note) for note in source.notes)
     return source
+
+
+def _open_in_memory(data: Any, options: SourceOptions, cache: Path | None) -> AuditSource:
+    if is_a(data, "pandas", "DataFrame"):
+        from discrimloss.auditing.sources.frame import FrameRows, open_frame
+
+        return open_frame(FrameRows(data), options, cache)
+    if is_a(data, "datasets", "Dataset") or is_a(data, "datasets", "DatasetDict"):
+        from discrimloss.auditing.sources.hugging_face import open_dataset
+
+        return open_dataset(data, "the dataset", options, cache)
+    if isinstance(data, tuple):
+        if len(data) != 2:
+            raise SourceError(
+                f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
+            )
+        from discrimloss.auditing.sources.pair import open_pair
+
+        return open_pair(data[0], data[1], options)
+    if hasattr(data, "to_pandas"):
+        raise SourceError(f"cannot audit a {type(data).__name__}: give its DataFrame, .to_pandas()")
+    is_dataset = hasattr(data, "__getitem__") and not isinstance(data, (dict, np.ndarray, Tensor))
+    if isinstance(data, list):
+        is_dataset = all(isinstance(item, (tuple, dict)) for item in data[:1])
+    if not is_dataset:
+        raise SourceError(f"cannot audit a {type(data).__name__}: give {KINDS}")
+    from discrimloss.auditing.sources.torch_dataset import open_torch_dataset
+
+    return open_torch_dataset(data, options)
 
 
 def _name(column: Any) -> str | None:
@@ -105,127 +133,3 @@ def in_python(sentence: str) -> str:
     ):
         sentence = re.sub(rf"(?<![\w-]){option}", argument, sentence)
     return sentence
-
-
-def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) -> AuditSource:
-    """Open a table of texts, of images, or of columns to learn from.
-
-    Args:
-        rows: of the table.
-        options: `text` or `image` names the column to learn from. Without them, the only column of
-            paths to images is taken, or all columns.
-        cache: see `open_source`.
-    """
-    if options.text is not None and options.image is not None:
-        raise SourceError("--text and --image cannot both be given: an audit learns from one")
-    if options.text is not None:
-        return _open_texts(rows, options)
-    column = _image_column(rows, options)
-    if column is not None:
-        return _open_image_paths(rows, replace(options, image=column), cache)
-    from discrimloss.auditing.sources.table import Columns
-
-    options.refuse(("encoder",), "name the column that it is to read, --text or --image")
-    store = LabelColumn(rows, options)
-    samples = read_samples(store, options)
-    hidden = {store.column} if options.id is None else {store.column, options.id}
-    return AuditSource(
-        options, store, samples, Columns(rows, samples, hidden, label_column=store.column)
-    )
-
-
-def _open_texts(rows: Rows, options: SourceOptions) -> AuditSource:
-    from discrimloss.auditing.sources.text import text_source
-
-    texts = rows.texts(rows.require(options.text or "", "--text"))
-    return text_source(options, LabelColumn(rows, options), texts)
-
-
-def open_pictures(
-    rows: Rows, pictures: PictureRows, options: SourceOptions, *hidden: str | None
-) -> AuditSource:
-    """Open a table with a picture per row.
-
-    Args:
-        rows: of the table.
-        pictures: one per row.
-        options: how to read the labels.
-        hidden: columns that reviewers do not see beside the picture.
-    """
-    store = LabelColumn(rows, options)
-    samples = read_samples(store, options, pictures.unusable)
-
-    def fields(index: int) -> tuple[tuple[str, str], ...]:
-        row = store.fields(int(samples.rows[index]), *hidden)
-        return tuple((name, value[:LONGEST_SHOWN]) for name, value in row[:COLUMNS_SHOWN])
-
-    return pictures.source(options, store, samples, fields)
-
-
-def _open_image_paths(rows: Rows, options: SourceOptions, cache: Path | None) -> AuditSource:
-    """A table with a column of paths, absolute or relative to the folder of the table.
-
-    Where every path occurs once, the paths are the ids of the samples.
-    """
-    from discrimloss.auditing.sources.images import picture_files
-
-    folder = Path(options.path).parent
-    paths = rows.texts(rows.require(options.image or "", "--image"))
-    files = [folder / path if path and path.strip() else None for path in paths]
-    is_unnamed = options.id is None and not rows.has_ids
-    if is_unnamed and None not in files and len(set(files)) == len(files):
-        options = replace(options, id=options.image)
-    source = open_pictures(rows, picture_files(files, cache), options)
-    if options.path and any(path and not Path(path).is_absolute() for path in paths):
-        source.store.note_on_corrected = (
-            f"Its paths are relative to {folder}: move it there to use it."
-        )
-    return source
-
-
-def _image_column(rows: Rows, options: SourceOptions) -> str | None:
-    """The given column, or the only one whose first values are paths of images that exist."""
-    if options.image is not None:
-        return rows.require(options.image, "--image")
-    from discrimloss.auditing.sources.pictures import SUFFIXES
-
-    folder = Path(options.path).parent
-    first_rows = [dict(rows.row(number)) for number in range(min(len(rows), _ROWS_LOOKED_AT))]
-    found = []
-    for column in rows.columns:
-        names = [row[column] for row in first_rows if row[column]]
-        if column == options.label or not names:
-            continue
-        if all(name.lower().endswith(tuple(SUFFIXES)) for name in names) and any(
-            (folder / name).is_file() for name in names
-        ):
-            found.append(column)
-    return found[0] if len(found) == 1 else None
-
-
-def open_table_file(path: Path) -> FileRows:
-    """Open the rows of a table, whose format follows from the ending of its name.
-
-    Raises:
-        SourceError: the file is broken or holds no rows.
-    """
-    suffix = path.suffix.lower()
-    rows: FileRows
-    if suffix in (".csv", ".tsv"):
-        from discrimloss.auditing.sources.csv_file import CsvRows
-
-        rows = CsvRows(path)
-    elif suffix == ".parquet":
-        from discrimloss.auditing.sources.parquet_file import ParquetRows
-
-        rows = ParquetRows(path)
-    elif suffix in (".jsonl", ".ndjson"):
-        from discrimloss.auditing.sources.jsonl_file import JsonlRows
-
-        rows = JsonlRows(path)
-    else:
-        raise SourceError(
-            f"cannot read {path} as a table: its name must end in {', '.join(TABLE_SUFFIXES)}"
-        )
-    rows.require_rows()
-    return rows

@@ -21,6 +21,7 @@ from discrimloss.options import did_you_mean
 if TYPE_CHECKING:
     import pandas
 
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
 _BLOCK = 1 << 20
 
 

@@ -23,8 +23,8 @@ from discrimloss.auditing.sources.base import (
 )
 from discrimloss.auditing.sources.features import Array, array_checksum, require_memory
 from discrimloss.auditing.sources.images import PictureRows
-from discrimloss.auditing.sources.in_memory import open_inputs, tensor_array
 from discrimloss.auditing.sources.labels import Spelling, read_samples
+from discrimloss.auditing.sources.pair import open_inputs, tensor_array
 from discrimloss.auditing.sources.rows import is_a, kept_rows
 
 LABEL_KEYS = ("label", "labels", "target", "targets", "y")

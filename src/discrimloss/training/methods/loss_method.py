@@ -32,6 +32,14 @@ class LossMethod(Method):
     """The method's, as it is registered."""
     loss_class: ClassVar[type[IndexedLoss]]
 
+    def __init_subclass__(cls) -> None:
+        """Append the docstring of the loss, which describes its options."""
+        super().__init_subclass__()
+        loss_class = cls.__dict__.get("loss_class")
+        if loss_class is not None and cls.__doc__ != loss_class.__doc__:
+            own, of_loss = inspect.cleandoc(cls.__doc__ or ""), inspect.getdoc(loss_class)
+            cls.__doc__ = f"{own}\n\nThe loss, `{loss_class.__name__}`:\n\n{of_loss}"
+
     def __init__(self, setting: Setting, **options: Any) -> None:
         reason = self.loss_class.needs_classes
         if reason is not None:

@@ -1,4 +1,4 @@
-"""Data in memory: a DataFrame, a pair of inputs and labels, or a dataset of a library."""
+"""A pair ``(X, y)`` of inputs and labels in memory."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     Store,
 )
+from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.features import (
     Array,
     array_checksum,
@@ -30,7 +31,6 @@ from discrimloss.auditing.sources.features import (
 from discrimloss.auditing.sources.frame import (
     FrameRows,
     index_ids,
-    open_frame,
     relabelled_series,
     save_frame,
     series_checksum,
@@ -44,50 +44,9 @@ from discrimloss.auditing.sources.labels import (
 )
 from discrimloss.auditing.sources.pictures import is_picture
 from discrimloss.auditing.sources.rows import is_a, kept_rows
-from discrimloss.auditing.sources.table import Columns
 from discrimloss.auditing.sources.text import text_source
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
-
-KINDS = (
-    "a pandas DataFrame, a pair (X, y), a datasets.Dataset, a torch Dataset of inputs and labels, "
-    "or a path"
-)
-
-
-def open_in_memory(data: Any, options: SourceOptions, cache: Path | None = None) -> AuditSource:
-    """Open data in memory.
-
-    Args:
-        data: see `open_data`.
-        options: how to read it.
-        cache: a directory that remembers which images can be read, or None.
-
-    Raises:
-        SourceError: the data cannot be audited.
-    """
-    if is_a(data, "pandas", "DataFrame"):
-        return open_frame(FrameRows(data), options, cache)
-    if is_a(data, "datasets", "Dataset") or is_a(data, "datasets", "DatasetDict"):
-        from discrimloss.auditing.sources.hugging_face import open_dataset
-
-        return open_dataset(data, "the dataset", options, cache)
-    if isinstance(data, tuple):
-        if len(data) != 2:
-            raise SourceError(
-                f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
-            )
-        return open_pair(data[0], data[1], options)
-    if hasattr(data, "to_pandas"):
-        raise SourceError(f"cannot audit a {type(data).__name__}: give its DataFrame, .to_pandas()")
-    is_dataset = hasattr(data, "__getitem__") and not isinstance(data, (dict, np.ndarray, Tensor))
-    if isinstance(data, list):
-        is_dataset = all(isinstance(item, (tuple, dict)) for item in data[:1])
-    if not is_dataset:
-        raise SourceError(f"cannot audit a {type(data).__name__}: give {KINDS}")
-    from discrimloss.auditing.sources.torch_dataset import open_torch_dataset
-
-    return open_torch_dataset(data, options)
 
 
 def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
@@ -99,7 +58,8 @@ def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
         labels: one per sample: a list, an array, a tensor, a series.
         options: how to read them. A DataFrame may have `text`, a column of texts.
     """
-    options.refuse(("label", "id"), because="the labels are the second of the pair")
+    options.refuse(("label",), because="the labels are the second of the pair")
+    options.refuse(("id",), because="a pair has no column of ids; give a DataFrame with an index")
     if is_a(inputs, "pandas", "DataFrame"):
         return _open_frame_pair(FrameRows(inputs), Pair(inputs, labels), options)
     options.refuse(("text", "image"), because="the inputs have no columns")
