@@ -12,6 +12,7 @@ from types import ModuleType
 
 MOVED = {
     "discrimloss.calibration": "discrimloss.judging.calibration",
+    "discrimloss.data.obtain": "discrimloss.data.published_files",
     "discrimloss.processes": "discrimloss.state.exchange",
     "discrimloss.report": "discrimloss.auditing.report",
     "discrimloss.report.contents": "discrimloss.auditing.report.contents",
