@@ -71,7 +71,7 @@ def _without_hovering(spec: Any) -> Any:
 
 
 def _figure_view(view: ChartView, title: str) -> Spec:
-    spec = _without_hovering(view.spec)
+    spec: Spec = _without_hovering(view.spec)
     del spec["usermeta"]
     spec.pop("params", None)
     heading = {"title": title} if title else {}
