@@ -12,6 +12,8 @@ from types import ModuleType
 
 MOVED = {
     "discrimloss.calibration": "discrimloss.judging.calibration",
+    "discrimloss.methods": "discrimloss.training.methods",
+    "discrimloss.methods.base": "discrimloss.training.methods.base",
     "discrimloss.processes": "discrimloss.state.exchange",
     "discrimloss.report": "discrimloss.auditing.report",
     "discrimloss.report.contents": "discrimloss.auditing.report.contents",
