@@ -12,6 +12,7 @@ from types import ModuleType
 
 MOVED = {
     "discrimloss.calibration": "discrimloss.judging.calibration",
+    "discrimloss.data.obtain": "discrimloss.data.published_files",
     "discrimloss.methods": "discrimloss.training.methods",
     "discrimloss.methods.base": "discrimloss.training.methods.base",
     "discrimloss.processes": "discrimloss.state.exchange",

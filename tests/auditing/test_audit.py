@@ -22,7 +22,6 @@ from discrimloss import AuditResult, DiscrimLossError, Verdicts, audit
 from discrimloss.auditing.review.server import TOKEN_HEADER, ReviewServer
 from discrimloss.auditing.review.serving import last_address
 from discrimloss.cli import main
-from discrimloss.training.interruption import Interrupted
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
 
@@ -118,7 +117,13 @@ def test_data_in_memory(kind: str, empty: Path) -> None:
     assert verdicts.given_label is not None
     assert verdicts.suggested_label is not None
     assert ((verdicts.p_incorrect >= 0) & (verdicts.p_incorrect <= 1)).all()
-    assert result.noise_rate == pytest.approx(verdicts.p_incorrect.mean(dtype=float))
+    if result.noise_interval is not None:
+        low, high = result.noise_interval
+        assert 0 <= low <= high <= 1
+        assert result.noise_rate == pytest.approx(verdicts.p_incorrect.mean(dtype=float))
+    else:
+        assert result.noise_rate is None
+        assert "too little" in result.notes[-1]
     assert bool(result.class_names) == (kind != "regression")
     if isinstance(before, pd.DataFrame):
         pd.testing.assert_frame_equal(data, before)  # the data itself does not change
@@ -148,6 +153,8 @@ def test_wrong_labels_are_found(result: AuditResult) -> None:
     assert (table.index[:20] < WRONG).all()
     assert table["id"].iloc[0] == f"row {table.index[0]}"
     assert result.noise_rate == pytest.approx(WRONG / 120, abs=0.1)
+    assert result.noise_interval is not None
+    assert result.noise_interval[0] < result.noise_rate < result.noise_interval[1]
     again = Verdicts.from_pandas(table)  # rows in any order
     np.testing.assert_array_equal(again.p_incorrect, result.verdicts.p_incorrect)
 
@@ -236,7 +243,7 @@ def test_data_that_cannot_be_audited(
 
 def test_stopped_resumed_and_opened_again(tmp_path: Path, result: AuditResult) -> None:
     out, options = tmp_path / "out", {"epochs": 6, "out": tmp_path / "out"}
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         audit(frame(), "kind", **options, progress=PressesCtrlC(3, 2))  # type: ignore[arg-type]
     with pytest.raises(DiscrimLossError, match="resume=True"):
         audit(frame(), "kind", **options, progress=False)  # type: ignore[arg-type]

@@ -16,6 +16,9 @@ from discrimloss.judging.verdicts import UNSEEN, Verdicts
 from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.methods.discrimloss import DiscrimLossMethod
 
+CANNOT_TELL = (
+    "the predictions say too little about the labels to tell which of them are wrong, or how many"
+)
 MOST_ENTRIES = 2**30  # samples times classes: four gigabytes
 
 
@@ -77,7 +80,15 @@ class PredictionRecord:
         judged = self.judge(method.is_held_out.cpu())
         found = method.loss.criterion.verdicts(p_incorrect=judged.p_incorrect)
         score = np.where(found.code == UNSEEN, np.float32(np.nan), judged.score.numpy())
-        return replace(found, score=score, suggested_label=judged.suggested.numpy())
+        can_tell = judged.noise_interval is not None
+        return replace(
+            found,
+            score=score,
+            suggested_label=judged.suggested.numpy(),
+            noise_interval=judged.noise_interval,
+            can_tell_noise=can_tell,
+            notes=() if can_tell else (CANNOT_TELL,),
+        )
 
     def judge(self, is_held_out: Tensor) -> LabelErrors:
         """Estimate for every label how likely it is wrong, and which label is right.

@@ -58,10 +58,10 @@ def run(arguments: list[str]) -> int:
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        return _failed("stopped", 130)
     except Interrupted as stopped:
         return _failed(f"stopped {stopped}", 128 + stopped.signal_number)
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("stopped", 130)
     except MemoryError:
         return _failed("there is not enough memory: end other programs, or use less data", 2)
     except OSError as error:

@@ -24,12 +24,12 @@ def if_stopped(sentence: Callable[[str], str]) -> Iterator[None]:
     """
     try:
         yield
-    except KeyboardInterrupt:
-        raise DiscrimLossError(sentence("stopped"), exit_code=130) from None
     except Interrupted as stopped:
         raise DiscrimLossError(
             sentence(f"stopped {stopped}"), exit_code=128 + stopped.signal_number
         ) from None
+    except KeyboardInterrupt:
+        raise DiscrimLossError(sentence("stopped"), exit_code=130) from None
 
 
 @contextmanager

@@ -5,6 +5,21 @@
 True
 """
 
+import warnings
+from typing import Any
+
 from discrimloss.data.base import DataError, Inputs, Split, TaskData, TensorInputs, datasets
 
 __all__ = ["DataError", "Inputs", "Split", "TaskData", "TensorInputs", "datasets"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Part":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        "discrimloss.data.Part is now discrimloss.data.Split; the old name goes with "
+        "discrimloss 0.3",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return Split

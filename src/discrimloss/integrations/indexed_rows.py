@@ -34,7 +34,7 @@ class IndexedRows(IndexedDataset):
     def __init__(self, dataset: Any, ids: Sequence[SampleId] | None = None) -> None:
         given = dataset if isinstance(dataset, IndexedDataset) else None
         super().__init__(given.dataset if given else dataset, ids=ids)
-        if given:  # it may have been told the indices
+        if given:  # the caller may have set the indices
             self._index, self.num_samples = given._index, given.num_samples
 
     def _with_index(self, sample: Any, position: int) -> IndexedRow:
@@ -86,7 +86,7 @@ def is_stream(dataset: Any) -> bool:
 
 
 def id_of(sample: Any, id_column: str) -> SampleId:
-    """What a sample says its name is."""
+    """The id that a sample carries."""
     try:
         name = sample[id_column]
     except (KeyError, TypeError, IndexError):

@@ -82,7 +82,7 @@ class DiscrimLossCallback(Callback):
         return self.criterion.verdicts(rule)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Have a criterion that fits the training data, on the model's device."""
+        """Build a criterion that fits the training data, on the model's device."""
         if self._builds_criterion:
             num_samples = self._options.get("num_samples") or _num_samples(trainer)
             # A callback that served another run before must not know its samples.
@@ -98,11 +98,11 @@ class DiscrimLossCallback(Callback):
         self._criterion = DiscrimLoss(**options)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Tell the criterion which epoch begins. A run resumed within an epoch knows it already."""
+        """Set the epoch of the criterion; a run resumed within an epoch has set it already."""
         self.criterion.set_epoch(trainer.current_epoch + 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log ``k_dyn``, the estimated noise rate and the share of each verdict."""
+        """Log ``k_dyn``, the estimated noise rate and the fraction of each verdict."""
         if self.log_every and (trainer.current_epoch + 1) % self.log_every == 0:
             # All processes hold the same state and log the same values.
             pl_module.log_dict(sample_metrics(self.criterion), sync_dist=True)
@@ -115,7 +115,7 @@ class DiscrimLossCallback(Callback):
         return {"epochs": self._criterion.epochs, "criterion": state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Put back what `state_dict` gave; verdicts can be asked for without training again.
+        """Restore what `state_dict` returned; `verdicts` works without training again.
 
         A resumed run keeps the number of epochs that it was planned for, unless `epochs` is given.
         """

@@ -1,4 +1,4 @@
-"""What the integrations log about the samples."""
+"""Metrics of the samples that the integrations log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PREFIX = "discrimloss/"
 
 
 def sample_metrics(criterion: DiscrimLoss) -> dict[str, float]:
-    """``k_dyn``, the estimated noise rate and the share of each verdict, for a tracker.
+    """``k_dyn``, the estimated noise rate and the fraction of each verdict, for a tracker.
 
-    One pass over the whole table and a calibration: ask once an epoch, not once a step.
+    This takes a pass over all samples and a calibration: call it once an epoch, not once a step.
     """
     verdicts = criterion.verdicts()
     rate = verdicts.noise_rate

@@ -132,7 +132,7 @@ class DiscrimNetMixin:
         """In training the weighted loss, otherwise the task loss."""
         if not training:
             loss: Tensor = super().get_loss(y_pred, y_true, X=X, training=False)  # type: ignore[misc]
-            return loss.mean()  # a number already, unless reduction="none" was asked for
+            return loss.mean()  # a scalar already, unless reduction="none"
         reduction = getattr(self.criterion_, "reduction", None)
         if reduction is not None:
             self.criterion_.reduction = "none"

@@ -52,7 +52,7 @@ class DiscrimTrainerMixin(_Trainer):
     """Makes a Trainer weigh each sample's loss: ``class Mine(DiscrimTrainerMixin, MyTrainer)``.
 
     All that a Trainer takes, it takes as well. After `train()` (and during it), `criterion` is the
-    `DiscrimLoss`: ask `criterion.verdicts()`. Evaluation and prediction are the Trainer's own.
+    `DiscrimLoss`: call `criterion.verdicts()`. Evaluation and prediction are the Trainer's own.
 
     Args:
         discrimloss: options of `DiscrimLoss` as a mapping, such as ``{"threshold": "ema"}``, or a
@@ -160,7 +160,7 @@ class DiscrimTrainerMixin(_Trainer):
     def get_train_dataloader(self) -> Any:
         """The Trainer's, with the index of each sample in every batch."""
         if self.train_dataset is None:
-            return super().get_train_dataloader()  # which says so
+            return super().get_train_dataloader()  # which raises the error
         given, collator = self.train_dataset, self.data_collator
         ids, collate = None, collator
         # What the Trainer does to columns, it must do to the samples, not to what we make of them.
@@ -189,7 +189,7 @@ class DiscrimTrainerMixin(_Trainer):
             return IndexedRows(dataset, ids)
         if not is_stream(dataset):
             return NamedRows(dataset, self.sample_id)
-        # Several processes share out what the first one reads, as tensors only, unless told not to.
+        # By default, the first process reads the batches and passes tensors only to the others.
         shared_out = getattr(self.args.accelerator_config, "dispatch_batches", None) is not False
         return NamedStream(
             dataset, self.sample_id, only_numbers=shared_out and self.args.world_size > 1
@@ -201,7 +201,7 @@ class DiscrimTrainerMixin(_Trainer):
         return super()._get_train_sampler(train_dataset)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], None]:
-        """The micro-batches of a step, each with the share of the step that its samples have."""
+        """The micro-batches of a step, each with its fraction of the samples of the step."""
         batches, _ = super().get_batch_samples(*args, **kwargs)
         if len(batches) > 1:
             numbers = torch.stack([self._labelled(batch).sum() for batch in batches])

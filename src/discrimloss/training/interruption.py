@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupted(BaseException):
-    """The run has stopped after a signal.
+class Interrupted(KeyboardInterrupt):
+    """The run has stopped after a signal, in good order.
 
-    Not an `Exception`, like `KeyboardInterrupt`, so that no handler of errors catches it.
+    It is a `KeyboardInterrupt`, which scripts and notebooks handle, and not an `Exception`, so that
+    no handler of errors catches it.
     """
 
     def __init__(self, signal_number: int, where: str) -> None:
