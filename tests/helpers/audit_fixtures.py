@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,7 @@ def write_audit(path: Path, source: AuditSource, frame: pd.DataFrame) -> AuditDi
     """The files of a finished audit."""
     path.mkdir(parents=True, exist_ok=True)
     directory = AuditDirectory(path)
-    settings = {"source": source.options.as_table(), "fingerprint": source.fingerprint()}
+    settings = {"source": asdict(source.options), "fingerprint": source.fingerprint()}
     directory.write(AUDIT, json.dumps(settings))
     directory.write(SUMMARY, json.dumps({"samples": len(source)}))
     frame.to_parquet(directory / VERDICTS)

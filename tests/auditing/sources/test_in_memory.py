@@ -47,11 +47,8 @@ def names(source: AuditSource) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Opening, training inputs and correcting write nothing into the working directory."""
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    yield
-    assert not list(tmp_path.glob("cache*"))
 
 
 # Data frames.
@@ -585,6 +582,33 @@ class Stream(IterableDataset[Any]):
 def test_datasets_that_cannot_be_audited(data: Any, options: Any, sentence: str) -> None:
     with pytest.raises(SourceError, match=sentence):
         opened(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (frame(), {"label": "kind"}),
+        (frame(), {"label": "kind", "text": "text"}),
+        ((FEATURES, LABELS), {}),
+        ((RNG.random((12, 3, 16, 16)), LABELS), {}),
+        (([picture(row) for row in range(12)], NAMES), {}),
+        (datasets.Dataset.from_dict({"text": TEXTS, "label": NAMES.tolist()}), {}),
+        (TensorDataset(torch.from_numpy(FEATURES), torch.from_numpy(LABELS)), {}),
+    ],
+    ids=["table", "texts", "features", "pixels", "pillow", "dataset", "torch"],
+)
+def test_nothing_is_written_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Any, options: Any
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    source = opened(data, **options)
+    source.task()
+    source.view(0)
+    source.corrected(Corrections({0: source.class_names[1]}, frozenset({1})))
+    assert list(tmp_path.iterdir()) == []
+    cached = open_data(data, SourceOptions(**options), tmp_path / "cache")
+    cached.task(tmp_path / "cache")
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["cache"])
 
 
 def test_a_list_of_items_is_a_dataset() -> None:

@@ -78,11 +78,14 @@ def array_source(
 
 
 class ArrayFile(Store):
-    """A file with features, labels and perhaps ids."""
+    """A file with features, labels and perhaps ids.
+
+    Args:
+        path: of the file with the features.
+    """
 
     options: SourceOptions
     """As given, with what was found out about the labels."""
-    path: Path
     features: Array
     """Shape (rows, ...), numbers; perhaps mapped from the file."""
     given_labels: Array
@@ -90,10 +93,9 @@ class ArrayFile(Store):
     given_ids: Array | None = None
     """Shape (rows,), if the file holds ids."""
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The name of the file."""
-        return self.path.name
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self.name = self.path.name
 
     def __len__(self) -> int:
         return len(self.features)
@@ -132,7 +134,8 @@ class Archive(ArrayFile):
     """An ``.npz`` with an array of features and one of labels, found by name or by shape."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self.options, self.path = options, Path(options.path)
+        super().__init__(options.path)
+        self.options = options
         arrays, self._unreadable = _read_archive(self.path)
         features_name = _find_features(self.path, arrays)
         self.features = require_numbers(arrays[features_name], f"{features_name!r} in {self.path}")

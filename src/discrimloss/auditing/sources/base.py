@@ -17,7 +17,7 @@ import hashlib
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,10 +54,6 @@ class SourceOptions:
     """Whether labels are regression targets; None: detect it."""
     encoder: str | None = None
     """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub."""
-
-    def as_table(self) -> dict[str, Any]:
-        """The options as JSON has them."""
-        return asdict(self)
 
     def refuse(self, names: Sequence[str], because: str) -> None:
         """Raise a `SourceError` if one of these options is given.

@@ -27,7 +27,7 @@ class SeparateFiles(ArrayFile):
     """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self.path = Path(options.path)
+        super().__init__(options.path)
         options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
         features = load_array(self.path, mapped=True)
         self.features = require_numbers(features, str(self.path))
