@@ -13,6 +13,8 @@ from types import ModuleType
 MOVED = {
     "discrimloss.calibration": "discrimloss.judging.calibration",
     "discrimloss.data.obtain": "discrimloss.data.published_files",
+    "discrimloss.methods": "discrimloss.training.methods",
+    "discrimloss.methods.base": "discrimloss.training.methods.base",
     "discrimloss.processes": "discrimloss.state.exchange",
     "discrimloss.report": "discrimloss.auditing.report",
     "discrimloss.report.contents": "discrimloss.auditing.report.contents",

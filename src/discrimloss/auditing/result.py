@@ -8,12 +8,11 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrimloss.errors import DiscrimLossError
-from discrimloss.judging.verdicts import LABELS, UNSEEN, Verdicts
+from discrimloss.judging.verdicts import Verdicts
 
 if TYPE_CHECKING:
     import pandas
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
     from discrimloss.auditing.review.session import ReviewSession
     from discrimloss.auditing.sources.base import AuditSource
-
-ROWS_IN_A_NOTEBOOK = 10
-CLASSES_NAMED = 6
-LONGEST_CELL = 60
 
 
 class AuditResult:
@@ -340,65 +335,12 @@ class AuditResult:
 
     # -- shown ------------------------------------------------------------------------------------
 
-    def _headline(self) -> str:
-        counts = self.verdicts.counts
-        found = ", ".join(f"{counts[name]:,} {name}" for name in reversed(LABELS[:UNSEEN]))
-        rate = "the fraction of wrong labels is not known"
-        if self.noise_rate is not None:
-            rate = f"about {100 * self.noise_rate:.1f} % wrong labels"
-            if self.noise_interval is not None:
-                low, high = self.noise_interval
-                rate += f" ({100 * low:.1f} to {100 * high:.1f} %)"
-        return f"{rate}; {found}"
-
-    def _subject(self) -> str:
-        names = self.class_names
-        if not names:
-            return f"{len(self):,} samples, regression"
-        more = "" if len(names) <= CLASSES_NAMED else ", …"
-        named = ", ".join(names[:CLASSES_NAMED])
-        return f"{len(self):,} samples, {len(names)} classes: {named}{more}"
-
     def __repr__(self) -> str:
-        from discrimloss.auditing.outputs import worst_rows
+        from discrimloss.auditing.shown import result_text
 
-        lines = [f"AuditResult({self._subject()})", f"  {self._headline()}"]
-        for row in worst_rows(self.verdicts, 3):
-            labels = f"{_shown(row['given_label'])} -> {_shown(row['suggested_label'])}"
-            lines.append(f"  {_shown(row['id'])}: {labels} (p {row['p_incorrect']:.3f})")
-        lines += [f"  note: {note}" for note in self.notes]
-        if self.directory is not None:
-            lines.append(f"  in {self.directory}")
-        return "\n".join(lines)
+        return result_text(self)
 
     def _repr_html_(self) -> str:
-        from discrimloss.auditing.outputs import worst_rows
+        from discrimloss.auditing.shown import result_html
 
-        heading = ("id", "given label", "suggested label", "verdict", "p incorrect")
-        rows = [
-            (
-                _shown(row["id"]),
-                _shown(row["given_label"]),
-                _shown(row["suggested_label"]),
-                row["verdict"],
-                f"{row['p_incorrect']:.3f}",
-            )
-            for row in worst_rows(self.verdicts, ROWS_IN_A_NOTEBOOK)
-        ]
-        table = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-        )
-        head = "".join(f"<th>{name}</th>" for name in heading)
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return (
-            f"<div><p><b>Audit</b> of {escape(self._subject())}<br>{escape(self._headline())}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{table}</tbody></table>"
-            + (f"<ul>{notes}</ul>" if notes else "")
-            + "</div>"
-        )
-
-
-def _shown(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
+        return result_html(self)

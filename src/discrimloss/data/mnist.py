@@ -40,13 +40,42 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
+PUBLISHED = (
+    (
+        9_912_422,
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        47_040_016,
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    ),
+    (
+        28_881,
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        60_008,
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    ),
+    (
+        1_648_877,
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        7_840_016,
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    (
+        4_542,
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        10_008,
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+)
+"""Size and SHA-256 of each file of `LAYOUT`, compressed and not."""
 
 
-def _published(packed: KnownFile, unpacked: KnownFile) -> RemoteFile:
+def _remote_file(
+    name: str, packed_size: int, packed_sha256: str, size: int, sha256: str
+) -> RemoteFile:
+    packed = KnownFile(f"{name}.gz", packed_size, f"sha256:{packed_sha256}")
+    unpacked = KnownFile(name, size, f"sha256:{sha256}")
     first, *others = (
-        form
-        for folder in LAYOUT.folders
-        for form in (in_folder(folder, [packed]), in_folder(folder, [unpacked]))
+        in_folder(folder, [file]) for folder in LAYOUT.folders for file in (packed, unpacked)
     )
     return RemoteFile(
         first[0].path,
@@ -58,56 +87,7 @@ def _published(packed: KnownFile, unpacked: KnownFile) -> RemoteFile:
 
 
 DOWNLOAD = Download(
-    (
-        _published(
-            KnownFile(
-                "train-images-idx3-ubyte.gz",
-                9_912_422,
-                "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            KnownFile(
-                "train-images-idx3-ubyte",
-                47_040_016,
-                "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            ),
-        ),
-        _published(
-            KnownFile(
-                "train-labels-idx1-ubyte.gz",
-                28_881,
-                "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            KnownFile(
-                "train-labels-idx1-ubyte",
-                60_008,
-                "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            ),
-        ),
-        _published(
-            KnownFile(
-                "t10k-images-idx3-ubyte.gz",
-                1_648_877,
-                "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            KnownFile(
-                "t10k-images-idx3-ubyte",
-                7_840_016,
-                "sha256:0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            ),
-        ),
-        _published(
-            KnownFile(
-                "t10k-labels-idx1-ubyte.gz",
-                4_542,
-                "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-            KnownFile(
-                "t10k-labels-idx1-ubyte",
-                10_008,
-                "sha256:ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            ),
-        ),
-    )
+    tuple(_remote_file(name, *known) for name, known in zip(LAYOUT.files, PUBLISHED, strict=True))
 )
 
 

@@ -135,6 +135,23 @@ def test_headlines_and_reasons_are_on_the_page() -> None:
 
 
 @pytest.mark.usefixtures("no_vega")
+@pytest.mark.parametrize(
+    ("summary", "shown"),
+    [
+        ({"noise_estimated": 0.123, "noise_interval": [0.1, 0.15]}, "12.3 % 10.0 % to 15.0 %"),
+        ({"noise_estimated": None}, "not known"),
+        ({}, "30.0 %"),
+    ],
+)
+def test_the_noise_rate_is_that_of_the_summary(summary: dict[str, Any], shown: str) -> None:
+    run = made_run(truth=False, summary=summary)
+    assert run.samples is not None
+    run = replace(run, samples=run.samples.assign(p_incorrect=0.3))
+    words = " ".join(" ".join(Elements(page_of(with_gallery(run))).texts).split())
+    assert f"wrong labels, estimated {shown} " in words
+
+
+@pytest.mark.usefixtures("no_vega")
 def test_several_runs_are_compared_and_folded() -> None:
     runs = [with_gallery(made_run(seed=seed, name=f"run {seed}")) for seed in (1, 2)]
     elements = Elements(page_of(*runs))

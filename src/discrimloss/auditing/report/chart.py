@@ -253,7 +253,7 @@ def scatter_view(
     hover = tooltip(("name", "", ""), ("x", titles[0], ".3~g"), ("y", titles[1], ".3~g"))
     styles = list(shown.values())
     points: Spec = {
-        "mark": {"type": "point", "filled": True, "size": 30, "opacity": 0.6},
+        "mark": {"type": "point", "filled": True, "size": 30, "opacity": 1, "fillOpacity": 0.6},
         "encoding": {
             "x": number("x", titles[0], scale={"zero": False}),
             "y": number("y", titles[1], scale={"zero": False}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from discrimloss.auditing.report import statistics
 from discrimloss.auditing.report.chart import Chart, ChartView, Spec
 
@@ -55,8 +57,23 @@ def figure_spec(chart: Chart) -> Spec:
     return whole | {"config": style, "params": [{"name": "position", "value": 0}]}
 
 
+def _without_hovering(spec: Any) -> Any:
+    """A specification without tooltips and the invisible points that they belong to."""
+    if isinstance(spec, list):
+        return [_without_hovering(part) for part in spec]
+    if not isinstance(spec, dict):
+        return spec
+    return {
+        name: value if name == "data" else _without_hovering(value)
+        for name, value in spec.items()
+        if name != "tooltip" and (name, value) != ("point", "transparent")
+    }
+
+
 def _figure_view(view: ChartView, title: str) -> Spec:
-    spec = {name: view.spec[name] for name in view.spec if name not in ("usermeta", "params")}
+    spec: Spec = _without_hovering(view.spec)
+    del spec["usermeta"]
+    spec.pop("params", None)
     heading = {"title": title} if title else {}
     if not view.positions:
         height = spec["height"] if view.spec["usermeta"]["keeps_height"] else HEIGHT

@@ -21,7 +21,7 @@ View = Callable[[int], SampleView]
 GALLERY_SIZE = 24
 """Samples on each side of a gallery."""
 SIDE = 160
-"""Of a picture, in pixels: larger ones are made smaller, whatever the source holds."""
+"""The longer side of a picture in pixels: larger pictures are scaled down."""
 TEXT_LENGTH = 600
 FIELDS = 6
 FIELD_LENGTH = 60

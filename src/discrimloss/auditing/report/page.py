@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from discrimloss._version import __version__
 from discrimloss.auditing.report.chart import Chart
 from discrimloss.auditing.report.charts import run_charts
@@ -168,7 +166,7 @@ def headlines(run: ReportRun) -> list[Headline]:
         classes = "" if run.is_regression else _counted(len(run.class_names), "class", "classes")
         found.append(Headline("samples", f"{run.num_samples:,}", classes))
     if run.samples is not None:
-        found += _verdict_headlines(run.samples)
+        found += _verdict_headlines(run)
     found += _test_headline(run)
     found += _detection_headlines(run.summary)
     ended = int(run.history[-1]["epoch"]) if run.history else 0
@@ -182,22 +180,35 @@ def headlines(run: ReportRun) -> list[Headline]:
     return found
 
 
-def _verdict_headlines(samples: Any) -> list[Headline]:
-    verdict = samples["verdict"].to_numpy().astype(str)
-    seen = verdict != "unseen"
+def _verdict_headlines(run: ReportRun) -> list[Headline]:
+    assert run.samples is not None
+    verdict = run.samples["verdict"].to_numpy().astype(str)
     found = []
-    if seen.any():
-        estimated = float(np.mean(samples["p_incorrect"].to_numpy(dtype=np.float64)[seen]))
-        true = ""
-        if "is_wrong" in samples:
-            true = f"truly {percent(float(samples['is_wrong'].mean()))}"
-        found.append(Headline("wrong labels, estimated", percent(estimated), true))
+    if (verdict != "unseen").any():
+        found.append(_noise_headline(run))
     for name in ("incorrect", "hard", "easy", "unseen"):
         number = int((verdict == name).sum())
         if number or name != "unseen":
             fraction = percent(number / max(len(verdict), 1))
             found.append(Headline(name, f"{number:,}", fraction, name))
     return found
+
+
+def _noise_headline(run: ReportRun) -> Headline:
+    """The noise rate of the summary, or else the mean probability of the seen samples."""
+    assert run.samples is not None
+    if "noise_estimated" in run.summary:
+        rate = run.summary["noise_estimated"]
+    else:
+        seen = run.samples[run.samples["verdict"].astype(str) != "unseen"]
+        rate = seen["p_incorrect"].mean()
+    detail = ""
+    if "is_wrong" in run.samples:
+        detail = f"truly {percent(float(run.samples['is_wrong'].mean()))}"
+    elif interval := run.summary.get("noise_interval"):
+        detail = f"{percent(interval[0])} to {percent(interval[1])}"
+    value = "not known" if rate is None else percent(float(rate))
+    return Headline("wrong labels, estimated", value, detail)
 
 
 def _test_headline(run: ReportRun) -> list[Headline]:

@@ -93,6 +93,6 @@ def _left_out_note(summary: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:
-    """What the audit itself found and cost, in place of what its first run did."""
+    """The entries of the audit's summary that replace those of its first run."""
     names = ("seconds", "command", "noise_estimated", "noise_interval", "verdicts")
-    return {name: summary[name] for name in names if summary.get(name) is not None}
+    return {name: summary[name] for name in names if name in summary}

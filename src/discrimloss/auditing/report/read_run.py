@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from discrimloss.training.run import TrainedRun
 
 MOST_TRACED = 100_000
-"""Of larger sets the traces of so many samples are read, drawn at random: a chart shows no more."""
+"""Samples whose traces are read at most, drawn at random: a chart does not show more."""
 SUGGESTING_EPOCHS = 5
-"""A suggestion is what most of the last epochs predicted: one epoch alone wavers."""
+"""The suggested label is what most of the last epochs predicted: single epochs vary."""
 
 
 def read_run(directory: Path) -> ReportRun:
-    """A training run, as far as it is. Without a gallery: see `with_gallery`.
+    """Read a training run, finished or not. `with_gallery` adds samples to look at.
+
+    Args:
+        directory: of the run.
 
     Raises:
         DiscrimLossError: no run began here, or its files cannot be read.
@@ -103,14 +106,14 @@ def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
 
 
 def with_gallery(run: ReportRun, view: View | None, size: int, note: str = "") -> ReportRun:
-    """The run with its worst samples to look at, where it has verdicts."""
+    """Add samples to look at, if the run has verdicts."""
     if run.samples is None:
         return run
     return replace(run, gallery=choose_gallery(run.samples, view, size, note))
 
 
 def _environment(run: RunDirectory) -> dict[str, Any]:
-    """What an unfinished run says of itself."""
+    """Read the facts about an unfinished run, such as its device."""
     try:
         found: dict[str, Any] = json.loads((run / ENVIRONMENT).read_text(encoding="utf-8"))
     except FileNotFoundError:  # stopped before it was written
