@@ -13,8 +13,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from discrimloss.auditing.sources.base import SourceError
-from discrimloss.auditing.sources.rows import FileRows
-from discrimloss.auditing.sources.tables import open_table_file
+from discrimloss.auditing.sources.table_files import open_table_file
+from discrimloss.auditing.sources.tables import FileRows
 
 
 def table(folder: Path, name: str, content: str | bytes) -> FileRows:

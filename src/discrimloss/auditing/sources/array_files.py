@@ -1,32 +1,36 @@
-"""Files of NumPy: features or images as arrays, with labels."""
+"""Features or images in files of NumPy: an ``.npz``, or a ``.npy`` and a file of labels."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
     Corrections,
+    Label,
     SourceError,
     SourceOptions,
     Store,
 )
 from discrimloss.auditing.sources.features import (
     Array,
-    Features,
     array_checksum,
     not_finite,
     require_numbers,
 )
-from discrimloss.auditing.sources.images import array_pictures, as_images
-from discrimloss.auditing.sources.labels import one_per_sample, read_samples
-from discrimloss.auditing.sources.values import kept_rows, relabelled_array
+from discrimloss.auditing.sources.images import array_source
+from discrimloss.auditing.sources.labels import one_per_sample
+from discrimloss.auditing.sources.values import class_name, kept_rows, relabelled_array
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import did_you_mean
 
@@ -41,6 +45,7 @@ LABELS = (
 IDS = ("ids", "id", "names", "filenames", "paths", "keys", "index")
 """Usual names of arrays, the most usual first, in any case."""
 
+LABEL_SUFFIXES = (".npy", ".txt", ".csv")
 _npy: Any = np.lib.format  # without types
 
 
@@ -48,33 +53,8 @@ def open_array_file(options: SourceOptions) -> AuditSource:
     """Open an ``.npz`` or ``.npy`` file of features, or of images (see `as_images`)."""
     options.refuse(("text", "image"), because="a file of arrays has no columns")
     is_archive = Path(options.path).suffix.lower() == ".npz"
-    store: ArrayFile
-    if is_archive:
-        store = Archive(options)
-    else:
-        from discrimloss.auditing.sources.npy_files import SeparateFiles
-
-        store = SeparateFiles(options)
+    store: ArrayFile = Archive(options) if is_archive else SeparateFiles(options)
     return array_source(store.options, store, store.features, not_finite(store.features))
-
-
-def array_source(
-    options: SourceOptions, store: Store, features: Array, unusable: Mapping[int, str]
-) -> AuditSource:
-    """A source whose samples are the rows of an array.
-
-    Args:
-        options: how to read it.
-        store: the labels, one per row.
-        features: shape (rows, ...), numbers.
-        unusable: rows that cannot be audited, and why.
-    """
-    samples = read_samples(store, options, unusable)
-    pixels = as_images(features)
-    if pixels is not None:
-        return array_pictures(pixels, options, store, samples)
-    options.refuse(("encoder",), because="its features are encoded already")
-    return AuditSource(options, store, samples, Features(features, samples.rows))
 
 
 class ArrayFile(Store):
@@ -164,8 +144,9 @@ class Archive(ArrayFile):
                     array: Array = _npy.read_array(file, allow_pickle=False)
                 if name == self.labels_name:
                     array = relabelled_array(array, corrections.labels)
-                # A new description: the old one holds the old length.
-                with new.open(_described(member), "w", force_zip64=True) as target:
+                described = zipfile.ZipInfo(member.filename, member.date_time)  # of a new length
+                described.compress_type = member.compress_type
+                with new.open(described, "w", force_zip64=True) as target:
                     _npy.write_array(target, array[keep], allow_pickle=False)
         return [written]
 
@@ -182,7 +163,7 @@ class Archive(ArrayFile):
         self._shapes = {name: array.shape for name, array in arrays.items()}
         wanted = self.options.label
         if wanted is not None:
-            _require_array(self.path, wanted, "--label", arrays, self._unreadable)
+            self._require(wanted, "--label", arrays)
             return wanted
         others = {name: array for name, array in arrays.items() if name != features_name}
         if (name := _by_name(LABELS, others)) is not None:
@@ -206,7 +187,7 @@ class Archive(ArrayFile):
     def _find_ids(self, arrays: Mapping[str, Array]) -> Array | None:
         wanted = self.options.id
         if wanted is not None:
-            _require_array(self.path, wanted, "--id", arrays, self._unreadable)
+            self._require(wanted, "--id", arrays)
             return arrays[wanted]
         name = _by_name(IDS, arrays)
         if name is None or name == self.labels_name:
@@ -216,6 +197,14 @@ class Archive(ArrayFile):
             return None
         self.notes = (*self.notes, f"samples are named by the array {name!r}")
         return ids
+
+    def _require(self, name: str, option: str, arrays: Mapping[str, Array]) -> None:
+        if name in self._unreadable:
+            reason = self._unreadable[name]
+            raise SourceError(f"cannot read {name!r} in {self.path} ({option}): {reason}")
+        if name not in arrays:
+            known = did_you_mean(name, list(arrays))
+            raise SourceError(f"{self.path} has no array {name!r} ({option}): {known}")
 
 
 def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
@@ -261,22 +250,148 @@ def _by_name(usual: Sequence[str], arrays: Mapping[str, Array]) -> str | None:
     return next((names[name] for name in usual if name in names), None)
 
 
-def _require_array(
-    path: Path,
-    name: str,
-    option: str,
-    arrays: Mapping[str, Array],
-    unreadable: Mapping[str, str],
-) -> None:
-    if name in unreadable:
-        raise SourceError(f"cannot read {name!r} in {path} ({option}): {unreadable[name]}")
-    if name not in arrays:
-        raise SourceError(
-            f"{path} has no array {name!r} ({option}): {did_you_mean(name, list(arrays))}"
-        )
+class SeparateFiles(ArrayFile):
+    """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options.path)
+        options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
+        features = load_array(self.path, mapped=True)
+        self.features = require_numbers(features, str(self.path))
+        label_path = self._label_path(options.label)
+        # Absolute: the audit is opened again, perhaps from another directory.
+        self.options = replace(options, label=str(label_path))
+        self.label_file = LabelFile(label_path, len(self.features))
+        self.given_labels = self.label_file.read()
+
+    def write(self, directory: Path, corrections: Corrections) -> list[Path]:
+        """Write both files, under their names."""
+        directory.mkdir(parents=True, exist_ok=True)
+        keep = kept_rows(len(self), corrections.dropped)
+        features, labels = directory / self.path.name, directory / self.label_file.path.name
+        if labels == features:  # of two folders
+            labels = directory / f"labels-{labels.name}"
+        self.label_file.write(labels, corrections.labels, keep)
+        with atomic_write(features) as unfinished, unfinished.open("wb") as file:
+            np.save(file, self.features[keep] if corrections.dropped else self.features)
+        return [features, labels]
+
+    def _label_path(self, given: str | None) -> Path:
+        folder = self.path.parent
+        if given is not None:
+            path = next((p for p in (folder / given, Path(given)) if p.is_file()), None)
+            if path is None:
+                raise SourceError(f"there is no file of labels {given} (--label): check the path")
+            if path.suffix.lower() not in LABEL_SUFFIXES:
+                raise SourceError(
+                    f"cannot read labels from {path}: its name must end in one of "
+                    f"{', '.join(LABEL_SUFFIXES)}"
+                )
+            return path.absolute()
+        names = [f"{name}{suffix}" for name in LABELS for suffix in LABEL_SUFFIXES]
+        names += [f"{self.path.stem}{n}{s}" for n in ("_labels", "-labels") for s in LABEL_SUFFIXES]
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if len(found) != 1:
+            candidates = f": there are {', '.join(p.name for p in found)}" if found else ""
+            raise SourceError(
+                f"say which file holds the labels of {self.path} (--label FILE){candidates}"
+            )
+        self.notes = (f"the labels are in {found[0].name}",)
+        return found[0].absolute()
 
 
-def _described(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    described = zipfile.ZipInfo(member.filename, member.date_time)
-    described.compress_type = member.compress_type
-    return described
+@dataclass(frozen=True)
+class LabelFile:
+    """A file of labels: ``.npy``; ``.txt`` with one per line; ``.csv`` of one column.
+
+    Args:
+        path: the file.
+        num_samples: how many labels there must be. A ``.csv`` may have one row more, its header.
+    """
+
+    path: Path
+    num_samples: int
+
+    def read(self) -> Array:
+        """Read the labels: numbers if all are, else texts. An empty line is a missing label."""
+        if self._has_suffix(".npy"):
+            labels = load_array(self.path)
+        else:
+            lines = self._lines()
+            cells = [self._cell(line.strip(), number) for number, line in enumerate(lines, start=1)]
+            labels = _numbers_if_all(np.array(cells[self._num_headers(lines) :], dtype=np.str_))
+        return one_per_sample(labels, self.num_samples, str(self.path))
+
+    def write(self, path: Path, new_labels: Mapping[int, Label], keep: npt.NDArray[Any]) -> None:
+        """Write the file once more.
+
+        Args:
+            path: what to write.
+            new_labels: by row.
+            keep: the rows to keep.
+        """
+        with atomic_write(path) as unfinished:
+            if self._has_suffix(".npy"):
+                with unfinished.open("wb") as file:
+                    np.save(file, relabelled_array(load_array(self.path), new_labels)[keep])
+                return
+            lines = self._lines()
+            start = self._num_headers(lines)
+            ending = "\r\n" if lines[-1].endswith("\r") else "\n"
+            for row, label in new_labels.items():
+                text = io.StringIO()
+                name = class_name(label)
+                if self._has_suffix(".csv"):
+                    csv.writer(text, lineterminator="").writerow([name])
+                lines[start + row] = (text.getvalue() or name) + ending[:-1]
+            kept = [*lines[:start], *(lines[start + row] for row in keep)]
+            unfinished.write_bytes("".join(line + "\n" for line in kept).encode())
+
+    def _has_suffix(self, suffix: str) -> bool:
+        return self.path.suffix.lower() == suffix
+
+    def _lines(self) -> list[str]:
+        try:
+            text = self.path.read_bytes().decode("utf-8-sig")
+        except (OSError, ValueError) as error:
+            raise SourceError(f"cannot read labels from {self.path}: {error}") from error
+        return text.removesuffix("\n").split("\n") if text else []
+
+    def _num_headers(self, lines: list[str]) -> int:
+        return int(self._has_suffix(".csv") and len(lines) == self.num_samples + 1)
+
+    def _cell(self, line: str, number: int) -> str:
+        cells = next(csv.reader([line]), [""]) if self._has_suffix(".csv") else [line]
+        if len(cells) > 1:
+            raise SourceError(
+                f"{self.path} must have one column, but line {number} has {len(cells)}: audit a "
+                "table with features and labels, or keep the labels only"
+            )
+        return cells[0] if cells else ""
+
+
+def load_array(path: Path, *, mapped: bool = False) -> Array:
+    """Read a ``.npy`` file, or raise a `SourceError`. Nothing is ever unpickled."""
+    try:
+        if mapped:
+            array: Array = _npy.open_memmap(path, mode="r")
+        else:
+            # Opened here, because np.load leaves a broken file open.
+            with path.open("rb") as file:
+                array = _npy.read_array(file, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no file {path}: check the path") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise SourceError(f"cannot read {path}: {reason_of(error)}") from error
+    return array
+
+
+def _numbers_if_all(texts: Array) -> Array:
+    try:
+        return texts.astype(np.int64)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.where(texts == "", "nan", texts).astype(np.float64)
+    except ValueError:
+        return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ from discrimloss.auditing.sources.base import (
     SourceError,
 )
 from discrimloss.auditing.sources.features import require_memory, standardised
-from discrimloss.auditing.sources.rows import Rows
 from discrimloss.data.base import TensorInputs
 from discrimloss.judging.verdicts import import_pandas
+
+if TYPE_CHECKING:
+    from discrimloss.auditing.sources.tables import Rows
 
 Kind = Literal["number", "date", "category", "vector"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.features import require_memory
-from discrimloss.auditing.sources.rows import FileRows
+from discrimloss.auditing.sources.tables import FileRows
 from discrimloss.auditing.sources.values import arrow, as_number, number_text
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas

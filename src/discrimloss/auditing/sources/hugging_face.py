@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
-from discrimloss.auditing.sources.parquet_file import as_series
-from discrimloss.auditing.sources.rows import Rows
-from discrimloss.auditing.sources.tables import open_pictures, open_table
+from discrimloss.auditing.sources.images import PictureRows
+from discrimloss.auditing.sources.pictures import cell_picture
+from discrimloss.auditing.sources.tables import Rows, open_pictures, open_table
 from discrimloss.auditing.sources.values import (
     arrow,
+    arrow_series,
     arrow_value,
     as_text,
     kept_rows,
@@ -147,7 +148,7 @@ class DatasetRows(Rows):
 
     def raw_labels(self, column: str) -> pandas.Series:
         """A column as it is; the number -1 means a missing label."""
-        series: pandas.Series = as_series(self.table.column(column))
+        series: pandas.Series = arrow_series(self.table.column(column))
         names = self._class_names(column)
         if names is None:
             return series
@@ -283,22 +284,12 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _open_images(rows: DatasetRows, options: SourceOptions, cache: Path | None) -> AuditSource:
-    from discrimloss.auditing.sources.images import PictureRows
-
     column: Any = rows.table.column(options.image)
     mark = rows.checksum()
     is_missing = column.is_null().to_pylist()
     stamps = [None if missing else f"{mark} {row}" for row, missing in enumerate(is_missing)]
-    pictures = PictureRows(lambda row: encoded_picture(column[row].as_py()), stamps, cache)
+    pictures = PictureRows(lambda row: cell_picture(column[row].as_py()), stamps, cache)
     return open_pictures(rows, pictures, options, options.image)
-
-
-def encoded_picture(cell: Any) -> bytes:
-    """The picture in a cell of the library: its bytes, or the path of its file."""
-    if cell["bytes"] is not None:
-        encoded: bytes = cell["bytes"]
-        return encoded
-    return Path(cell["path"]).read_bytes() if cell["path"] else b""
 
 
 def _label_column(rows: DatasetRows) -> str | None:

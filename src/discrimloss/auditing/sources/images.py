@@ -22,7 +22,14 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     Store,
 )
-from discrimloss.auditing.sources.features import cache_file, cached_rows, standardised
+from discrimloss.auditing.sources.features import (
+    Array,
+    Features,
+    cache_file,
+    cached_rows,
+    standardised,
+)
+from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.pictures import (
     LARGEST_CLOSE_VIEW,
     LARGEST_VIEW,
@@ -31,6 +38,7 @@ from discrimloss.auditing.sources.pictures import (
     Pixels,
     Reader,
     UnreadablePictureError,
+    as_images,
     check_pictures,
     file_stamp,
     in_threads,
@@ -45,8 +53,6 @@ NO_IMAGE = "no image"
 SMALLEST_SIDE, LARGEST_SIDE = 32, 64
 SIDE_OF_THE_MODEL = 8
 """The smallest that the small model takes."""
-SMALLEST_IMAGE = 8
-"""Of an array: smaller ones are features."""
 DECODED_AT_ONCE = 1_000
 MEASURED_IMAGES = 5_000
 """Enough for means that are good to three digits."""
@@ -68,7 +74,7 @@ class Pictures(Contents):
         read: returns the picture of a sample.
         facts: one per sample.
         ids: of the samples, for messages.
-        fields: what else a reviewer sees of a sample.
+        fields: what else a reviewer sees of a sample; by default its id.
         encoder: a folder, ``package:NAME``, a name on the hub, or None for pixels.
     """
 
@@ -79,11 +85,12 @@ class Pictures(Contents):
         read: Reader,
         facts: Sequence[PictureFacts],
         ids: Sequence[str],
-        fields: Fields,
+        fields: Fields | None,
         encoder: str | None,
     ) -> None:
         self.read, self._facts, self._ids = read, facts, ids
-        self._fields, self._encoder = fields, encoder
+        self._fields = fields or (lambda index: (("sample", ids[index]),))
+        self._encoder = encoder
 
     @property
     def side(self) -> int:
@@ -194,7 +201,7 @@ class PictureRows:
             lambda index: self._read(rows[index]),
             [self._facts[row] for row in rows],
             samples.ids,
-            fields or (lambda index: (("sample", samples.ids[index]),)),
+            fields,
             options.encoder,
         )
         return AuditSource(options, store, samples, contents)
@@ -215,10 +222,22 @@ def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRo
     return PictureRows(read, [None if file is None else file_stamp(file) for file in files], cache)
 
 
-def array_pictures(
-    pixels: Pixels, options: SourceOptions, store: Store, samples: Samples
+def array_source(
+    options: SourceOptions, store: Store, features: Array, unusable: Mapping[int, str]
 ) -> AuditSource:
-    """A source of the pictures in an array, see `as_images`."""
+    """A source of the rows of an array: pictures (see `as_images`), or else features.
+
+    Args:
+        options: how to read it.
+        store: the labels, one per row.
+        features: shape (rows, ...), numbers.
+        unusable: rows that cannot be audited, and why.
+    """
+    samples = read_samples(store, options, unusable)
+    pixels = as_images(features)
+    if pixels is None:
+        options.refuse(("encoder",), because="its features are encoded already")
+        return AuditSource(options, store, samples, Features(features, samples.rows))
     height, width = pixels.shape[1:3]
     facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(samples.rows)
 
@@ -226,37 +245,8 @@ def array_pictures(
         picture: Pixels = pixels[samples.rows[index]]
         return picture
 
-    def fields(index: int) -> tuple[tuple[str, str], ...]:
-        return (("sample", samples.ids[index]),)
-
-    contents = Pictures(read, facts, samples.ids, fields, options.encoder)
+    contents = Pictures(read, facts, samples.ids, None, options.encoder)
     return AuditSource(options, store, samples, contents)
-
-
-def as_images(array: npt.NDArray[Any]) -> Pixels | None:
-    """Return grey or RGB images with the channels last, or None if an array holds no images.
-
-    Images are uint8 of the shape (samples, height, width), perhaps with 1 or 3 channels at the end
-    or after the samples, and at least 8 pixels wide and high.
-    """
-    images = channels_last(array)
-    if array.dtype != np.uint8 or images is None:
-        return None
-    return images[..., 0] if images.shape[3] == 1 else images
-
-
-def channels_last(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """An array with the shape of images as (samples, height, width, channels), or None."""
-    shape = array.shape
-    if array.ndim == 4 and shape[3] in (1, 3):
-        images = array
-    elif array.ndim == 4 and shape[1] in (1, 3):
-        images = array.transpose(0, 2, 3, 1)
-    elif array.ndim == 3:
-        images = array[..., None]
-    else:
-        return None
-    return images if min(images.shape[1:3]) >= SMALLEST_IMAGE else None
 
 
 def channel_statistics(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -11,7 +11,6 @@ import numpy as np
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import AuditSource, SourceError, SourceOptions
-from discrimloss.auditing.sources.rows import TABLE_SUFFIXES
 from discrimloss.auditing.sources.values import is_a
 
 FEATURE_SUFFIXES = (".npz", ".npy")
@@ -49,13 +48,14 @@ def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSourc
         from discrimloss.auditing.sources.array_files import open_array_file
 
         return open_array_file(options)
-    if suffix in TABLE_SUFFIXES:
-        from discrimloss.auditing.sources.tables import open_table, open_table_file
+    from discrimloss.auditing.sources.table_files import TABLE_FORMATS, open_table_file
+    from discrimloss.auditing.sources.tables import open_table
 
+    if suffix in TABLE_FORMATS:
         return open_table(open_table_file(path), options, cache)
     raise SourceError(
         f"cannot audit {path}: it must be a folder of images, a dataset saved to disk, or a file "
-        f"that ends in one of {', '.join((*TABLE_SUFFIXES, *FEATURE_SUFFIXES))}"
+        f"that ends in one of {', '.join((*TABLE_FORMATS, *FEATURE_SUFFIXES))}"
     )
 
 
@@ -92,7 +92,7 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
 
 def _open_in_memory(data: Any, options: SourceOptions, cache: Path | None) -> AuditSource:
     if is_a(data, "pandas", "DataFrame"):
-        from discrimloss.auditing.sources.frame import FrameRows, open_frame
+        from discrimloss.auditing.sources.in_memory import FrameRows, open_frame
 
         return open_frame(FrameRows(data), options, cache)
     if is_a(data, "datasets", "Dataset") or is_a(data, "datasets", "DatasetDict"):
@@ -104,7 +104,7 @@ def _open_in_memory(data: Any, options: SourceOptions, cache: Path | None) -> Au
             raise SourceError(
                 f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
             )
-        from discrimloss.auditing.sources.pair import open_pair
+        from discrimloss.auditing.sources.in_memory import open_pair
 
         return open_pair(data[0], data[1], options)
     if hasattr(data, "to_pandas"):

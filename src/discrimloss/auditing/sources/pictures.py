@@ -6,7 +6,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
@@ -41,6 +41,8 @@ SMALLEST_VIEW = 96
 PROBE_SIDE = 32
 GREY_TOLERANCE = 4
 """Largest difference between the channels of a grey picture that is compressed as a colour one."""
+SMALLEST_IMAGE = 8
+"""Of an array: smaller ones are features."""
 REMEMBERED = "pictures.json"
 
 Pixels = npt.NDArray[np.uint8]
@@ -85,6 +87,64 @@ def is_picture(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] == (3,))
     return is_a(value, "PIL.Image", "Image")
+
+
+def cell_picture(cell: Any) -> Picture:
+    """The picture in a cell of a table: itself, or a mapping with its bytes or its path.
+
+    Raises:
+        SourceError: the cell holds something else.
+    """
+    if isinstance(cell, Mapping):
+        if cell.get("bytes") is not None:
+            encoded: bytes = cell["bytes"]
+            return encoded
+        return Path(cell["path"]).read_bytes() if cell.get("path") else b""
+    if not isinstance(cell, bytes) and not is_picture(cell):
+        raise SourceError(
+            f"a cell of the column of images holds a {type(cell).__name__}: it must hold an image "
+            "of Pillow, an encoded image, or the path of one"
+        )
+    picture: Picture = cell
+    return picture
+
+
+def as_images(array: npt.NDArray[Any]) -> Pixels | None:
+    """Return grey or RGB images with the channels last, or None if an array holds no images.
+
+    Images are uint8 of the shape (samples, height, width), perhaps with 1 or 3 channels at the end
+    or after the samples, and at least 8 pixels wide and high.
+    """
+    images = channels_last(array)
+    if array.dtype != np.uint8 or images is None:
+        return None
+    return images[..., 0] if images.shape[3] == 1 else images
+
+
+def channels_last(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """An array with the shape of images as (samples, height, width, channels), or None."""
+    shape = array.shape
+    if array.ndim == 4 and shape[3] in (1, 3):
+        images = array
+    elif array.ndim == 4 and shape[1] in (1, 3):
+        images = array.transpose(0, 2, 3, 1)
+    elif array.ndim == 3:
+        images = array[..., None]
+    else:
+        return None
+    return images if min(images.shape[1:3]) >= SMALLEST_IMAGE else None
+
+
+def float_pixels(images: npt.NDArray[Any]) -> Pixels:
+    """Floats as uint8: from 0 to 1, from 0 to 255, or else from the smallest to the largest."""
+    low, high = float(images.min()), float(images.max())
+    if low >= 0.0 and high <= 255.0:
+        low, high = 0.0, 1.0 if high <= 1.0 else 255.0
+    scale = 255.0 / max(high - low, 1e-12)
+    pixels: Pixels = np.empty(images.shape, np.uint8)
+    for row, image in enumerate(images):
+        pixels[row] = ((image - low) * scale).round()
+    return pixels
 
 
 def look_at(picture: Picture) -> PictureFacts:

@@ -24,8 +24,8 @@ from discrimloss.auditing.sources.base import (
 )
 from discrimloss.auditing.sources.features import Array, array_checksum, require_memory
 from discrimloss.auditing.sources.images import PictureRows
+from discrimloss.auditing.sources.in_memory import open_inputs
 from discrimloss.auditing.sources.labels import read_samples
-from discrimloss.auditing.sources.pair import open_inputs
 from discrimloss.auditing.sources.values import Spelling, is_a, kept_rows, tensor_array
 
 LABEL_KEYS = ("label", "labels", "target", "targets", "y")

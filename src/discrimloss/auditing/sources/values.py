@@ -287,6 +287,15 @@ def relabelled_series(series: pandas.Series, new_labels: Mapping[int, Label]) ->
     return result
 
 
+def arrow_series(column: Any) -> Any:
+    """A column of Arrow as a pandas series, decimals as floats, booleans with gaps as booleans."""
+    pyarrow = arrow()
+    if pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    series = column.to_pandas()
+    return series.astype("boolean") if pyarrow.types.is_boolean(column.type) else series
+
+
 def relabelled_column(column: Any, new_labels: Mapping[int, Label], name: str) -> Any:
     """Copy a column of Arrow with new labels, by position. Its type stays.
 

@@ -1,16 +1,16 @@
-"""A pair ``(X, y)`` of inputs and labels in memory."""
+"""Data in memory: DataFrames with a column of labels, and pairs ``(X, y)`` of inputs and labels."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
-from discrimloss.auditing.sources.array_files import array_source
 from discrimloss.auditing.sources.base import (
     AuditSource,
     Corrections,
@@ -27,26 +27,157 @@ from discrimloss.auditing.sources.features import (
     require_memory,
     require_numbers,
 )
-from discrimloss.auditing.sources.frame import (
-    FrameRows,
-    index_ids,
-    save_frame,
-    series_checksum,
-)
-from discrimloss.auditing.sources.images import PictureRows, channels_last, stamps
+from discrimloss.auditing.sources.images import PictureRows, array_source, stamps
 from discrimloss.auditing.sources.labels import one_per_sample, read_samples
-from discrimloss.auditing.sources.pictures import is_picture
+from discrimloss.auditing.sources.pictures import (
+    cell_picture,
+    channels_last,
+    float_pixels,
+    is_picture,
+)
+from discrimloss.auditing.sources.tables import Rows, open_pictures, open_table
 from discrimloss.auditing.sources.text import text_source
 from discrimloss.auditing.sources.values import (
     Spelling,
+    as_text,
     is_a,
     kept_rows,
+    plain,
     relabelled,
+    relabelled_series,
     taken,
     tensor_array,
 )
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def open_frame(rows: FrameRows, options: SourceOptions, cache: Path | None) -> AuditSource:
+    """Open a DataFrame with a column of labels. Cells may hold images, see `open_table`."""
+    if options.image is not None:
+        rows.require(options.image, "--image")
+    column = options.image if options.image is not None else _picture_column(rows, options)
+    if column is not None and options.text is None:
+        cells = rows.cells(column)
+        if not all(cell is None or isinstance(cell, (str, Path)) for cell in cells):
+            pictures = PictureRows(lambda row: cell_picture(cells[row]), stamps(cells), None)
+            return open_pictures(rows, pictures, replace(options, image=column), column)
+    return open_table(rows, options, cache)
+
+
+def _picture_column(rows: FrameRows, options: SourceOptions) -> str | None:
+    """The only column of images, if there is one."""
+    first_values = {
+        column: rows.given.iloc[:, place].dropna().head(1).tolist()
+        for place, column in enumerate(rows.columns)
+        if column != options.label
+    }
+    found = [column for column, values in first_values.items() if values and is_picture(values[0])]
+    return found[0] if len(found) == 1 else None
+
+
+class FrameRows(Rows):
+    """The rows of a DataFrame. Their ids are its index, if that is unique.
+
+    Args:
+        frame: is not changed.
+    """
+
+    name = "the DataFrame"
+    file_name = "corrected.csv"
+
+    def __init__(self, frame: pandas.DataFrame) -> None:
+        self.given = frame
+        self.columns = tuple(str(column) for column in frame.columns)
+        self.require_rows()
+        self._frame = frame.set_axis(list(self.columns), axis=1).reset_index(drop=True)
+        self.has_ids = not isinstance(frame.index, import_pandas().RangeIndex)
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """Columns as they are; all of them if None."""
+        return self._frame[list(self.columns if columns is None else columns)]
+
+    def row(self, number: int) -> tuple[tuple[str, str], ...]:
+        """Names and values of a row."""
+        return tuple((name, as_text(self._frame[name].iloc[number])) for name in self.columns)
+
+    def default_ids(self) -> list[str]:
+        """The index, or the numbers of the rows if two index values are the same."""
+        return index_ids(self.given)
+
+    def checksum(self) -> str:
+        """Covers all columns."""
+        digest = hashlib.sha256(repr((self.columns, len(self))).encode())
+        for column in self.columns:
+            digest.update(series_checksum(self._frame[column]))
+        return digest.hexdigest()
+
+    def write(
+        self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
+    ) -> None:
+        """Write a ``.csv``, ``.tsv``, ``.parquet`` or ``.jsonl`` file."""
+        save_frame(self.corrected(new_labels, column, dropped), path, keep_index=self.has_ids)
+
+    def corrected(
+        self, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
+    ) -> pandas.DataFrame:
+        """A copy of the frame with new labels and without dropped rows."""
+        frame = self.given.copy()
+        place = self.columns.index(column)
+        labels = relabelled_series(self.given.iloc[:, place], new_labels)
+        frame[frame.columns[place]] = labels
+        kept: pandas.DataFrame = frame.iloc[kept_rows(len(self), dropped)]
+        return kept
+
+    def require_label(self, label: Label, column: str) -> None:
+        """Raise a `SourceError` if the column holds numbers or booleans and the label is none."""
+        Spelling(self._frame[column], subject=f"the column {column!r} holds")(label)
+
+
+def index_ids(data: Any) -> list[str]:
+    """One id per row of a frame or a series: its index if that is unique, else the row number."""
+    ids = [str(value) for value in data.index]
+    return ids if len(set(ids)) == len(ids) else [str(row) for row in range(len(ids))]
+
+
+def series_checksum(series: pandas.Series) -> bytes:
+    """A checksum of the values; of lists and objects, of what they look like as texts."""
+    pandas = import_pandas()
+    try:
+        hashes = pandas.util.hash_pandas_object(series, index=False)
+    except TypeError:
+        hashes = pandas.util.hash_pandas_object(series.map(str), index=False)
+    content: bytes = hashes.to_numpy().tobytes()
+    return hashlib.sha256(content).digest()
+
+
+def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) -> None:
+    """Write a frame in the format that the ending of the path names, or raise a `SourceError`."""
+    formats: dict[str, Callable[[Path], object]] = {
+        ".csv": lambda file: frame.to_csv(file, index=keep_index),
+        ".tsv": lambda file: frame.to_csv(file, index=keep_index, sep="\t"),
+        ".parquet": lambda file: frame.to_parquet(file, index=keep_index or None),
+        ".jsonl": lambda file: frame.to_json(file, orient="records", lines=True),
+    }
+    save = formats.get(path.suffix.lower())
+    if save is None:
+        raise SourceError(f"cannot write {path}: its name must end in {', '.join(formats)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as unfinished:
+        try:
+            save(unfinished)
+        except (TypeError, ValueError) as error:  # Parquet has no objects and no mixed columns
+            reason = str(error).partition("\n")[0]
+            raise SourceError(
+                f"cannot write {path} ({reason}): name a .csv file, or take the corrected data "
+                "itself"
+            ) from error
 
 
 def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
@@ -84,7 +215,7 @@ def open_inputs(options: SourceOptions, store: Store, inputs: Array | list[Any])
     unusable = not_finite(array)
     if array.ndim == 4 and array.dtype.kind == "f" and channels_last(array) is not None:
         finite = np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0) if unusable else array
-        array = _as_bytes(finite)
+        array = float_pixels(finite)
     return array_source(options, store, array, unusable)
 
 
@@ -177,18 +308,6 @@ class Pair(Store):
         return path
 
 
-def _as_bytes(images: Array) -> Array:
-    """Floats as uint8: from 0 to 1, from 0 to 255, or else from the smallest to the largest."""
-    low, high = float(images.min()), float(images.max())
-    if low >= 0.0 and high <= 255.0:
-        low, high = 0.0, 1.0 if high <= 1.0 else 255.0
-    scale = 255.0 / max(high - low, 1e-12)
-    pixels = np.empty(images.shape, np.uint8)
-    for row, image in enumerate(images):
-        pixels[row] = ((image - low) * scale).round()
-    return pixels
-
-
 def readable_inputs(inputs: Any) -> Array | list[Any]:
     """Inputs as an array of numbers, or as a list of texts or pictures; None where missing.
 
@@ -208,20 +327,18 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
         return inputs
     values = list(inputs)
     present = [value for value in values if not _is_missing(value)]
-    if present and isinstance(present[0], (str, bytes, np.str_)):
-        wrong = next((value for value in present if not isinstance(value, (str, bytes))), None)
-        if wrong is not None:
-            raise SourceError(
-                f"the inputs hold texts and also a {type(wrong).__name__}: give texts only"
-            )
-        return [None if _is_missing(value) else _text(value) for value in values]
-    if present and is_picture(present[0]):
-        wrong = next((value for value in present if not is_picture(value)), None)
-        if wrong is not None:
-            raise SourceError(
-                f"the inputs hold images and also a {type(wrong).__name__}: give images only"
-            )
-        return [None if _is_missing(value) else value for value in values]
+    kinds: dict[str, Callable[[Any], bool]] = {
+        "texts": lambda value: isinstance(value, (str, bytes)),
+        "images": is_picture,
+    }
+    for kind, fits in kinds.items():
+        if present and fits(present[0]):
+            wrong = next((value for value in present if not fits(value)), None)
+            if wrong is not None:
+                raise SourceError(
+                    f"the inputs hold {kind} and also a {type(wrong).__name__}: give {kind} only"
+                )
+            return [None if _is_missing(value) else plain(value) for value in values]
     if present and isinstance(present[0], Tensor):
         values = [tensor_array(value) for value in values]
     try:
@@ -280,7 +397,3 @@ def _is_missing(value: Any) -> bool:
 def is_text(values: Sequence[Any]) -> bool:
     """Whether all values are texts, or missing."""
     return all(value is None or isinstance(value, str) for value in values)
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
