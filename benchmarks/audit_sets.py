@@ -12,7 +12,7 @@ import inspect
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def prepare(
     with atomic_write(out / TRUTH) as unfinished, unfinished.open("wb") as file:
         np.savez(file, target=labels.target.numpy(), clean=labels.clean_target.numpy())
     with atomic_write(out / SOURCE) as unfinished:  # last: with it, the rest is there
-        unfinished.write_text(json.dumps(options.as_table(), indent=1) + "\n")
+        unfinished.write_text(json.dumps(asdict(options), indent=1) + "\n")
 
 
 @cache

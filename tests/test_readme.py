@@ -58,6 +58,6 @@ def test_fragments_are_python() -> None:
     """Those that stand side by side in the README cannot run alone, but must at least be read."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     fragments = re.findall(r"^```py\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    assert len(fragments) == 2 * 5  # before and after, for each library
+    assert len(fragments) == 2 * 5 + 2  # before and after for each library, the audit, the losses
     for fragment in fragments:
         ast.parse(fragment)

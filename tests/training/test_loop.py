@@ -99,7 +99,7 @@ def test_the_loop_equals_one_by_hand(task: str, method: str, tmp_path: Path) -> 
         assert torch.equal(state[f"networks.0.{name}"], value), name
     if method == "discrimloss":
         for name, value in by_hand.criterion.state_dict().items():
-            assert torch.equal(state[f"criterion.{name}"], value), name
+            assert torch.equal(state[f"loss.criterion.{name}"], value), name
     history = history_of(tmp_path / "run")
     assert [float(row["train_loss"]) for row in history] == pytest.approx(by_hand.train_losses)
     assert [float(row["test_accuracy"]) for row in history] == by_hand.test_accuracies

@@ -67,10 +67,11 @@ def audit(
         DiscrimLossError: the data cannot be audited, or `out` cannot be used. The sentence says
             what to do.
 
-    Example:
-        >>> result = discrimloss.audit(frame, label="topic", text="text")
-        >>> result.to_pandas().head()
-        >>> fixed = result.apply(accept_suggestions=0.95)
+    Example::
+
+        result = discrimloss.audit(frame, label="topic", text="text")
+        result.to_pandas().head()
+        fixed = result.apply(accept_suggestions=0.95)
     """
     from discrimloss.auditing.run import AuditSettings, run_audit
     from discrimloss.auditing.sources.base import SourceOptions

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from discrimloss import __version__
 from discrimloss.cli.apply import apply
@@ -23,9 +24,23 @@ from discrimloss.cli.tune import tune
 from discrimloss.errors import DiscrimLossError
 from discrimloss.training.interruption import Interrupted
 
+
+class Commands(TyperGroup):
+    """All commands. A stopped one ends in a sentence, where typer would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
+        try:
+            return super().invoke(ctx)
+        except Interrupted as stopped:
+            raise DiscrimLossError(f"stopped {stopped}", 128 + stopped.signal_number) from None
+        except KeyboardInterrupt:
+            raise DiscrimLossError("stopped", 130) from None
+
+
 # Importing the commands is cheap, as each imports its libraries when it runs: `--help` must answer
 # in a fraction of a second.
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None)
 for command in (audit, review, apply, report, demo, train, tune, ls, cp):
     app.command()(command)
 app.command(hidden=True, context_settings=ANY_ARGUMENTS)(reproduce)
@@ -58,9 +73,7 @@ def run(arguments: list[str]) -> int:
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)
-    except Interrupted as stopped:
-        return _failed(f"stopped {stopped}", 128 + stopped.signal_number)
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return _failed("stopped", 130)
     except MemoryError:
         return _failed("there is not enough memory: end other programs, or use less data", 2)
