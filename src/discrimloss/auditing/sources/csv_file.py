@@ -6,7 +6,7 @@ import csv
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -57,13 +57,10 @@ class CsvRows(FileRows):
     def __len__(self) -> int:
         return int(self._cells.num_rows)
 
-    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types; all of them if None."""
-        names = self.columns if columns is None else columns
-        frame: pandas.DataFrame = import_pandas().DataFrame(
-            {name: typed(self._cells.column(name), self.decimal_comma) for name in names}
-        )
-        return frame
+    def series(self, column: str) -> pandas.Series:
+        """A column of numbers, booleans or texts."""
+        series: pandas.Series = typed(self._cells.column(column), self.decimal_comma)
+        return series
 
     def raw_labels(self, column: str) -> pandas.Series:
         """Numbers, or texts exactly as they are in the file."""

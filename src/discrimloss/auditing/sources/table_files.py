@@ -63,12 +63,12 @@ class JsonlRows(FileRows):
     def __len__(self) -> int:
         return self._length
 
-    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types; all of them if None."""
-        names = self.columns if columns is None else columns
-        columns_by_name = {name: self._series(name) for name in names}
-        frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
-        return frame
+    def series(self, column: str) -> pandas.Series:
+        """A column with the type that pandas finds: with gaps, whole numbers become floats."""
+        values = self._values[column]
+        series: pandas.Series = import_pandas().Series(values)
+        is_boolean = {type(value) for value in values if value is not None} == {bool}
+        return series.astype("boolean") if is_boolean else series
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row."""
@@ -132,12 +132,6 @@ class JsonlRows(FileRows):
             )
         return content
 
-    def _series(self, column: str) -> Any:
-        values = self._values[column]
-        series = import_pandas().Series(values)
-        is_boolean = {type(value) for value in values if value is not None} == {bool}
-        return series.astype("boolean") if is_boolean else series
-
 
 def _with_value(line: bytes, key: str, value: Any) -> bytes:
     """A line with a new value, with the same spaces and escapes."""
@@ -179,8 +173,12 @@ class ParquetRows(FileRows):
     def __len__(self) -> int:
         return int(self._metadata.num_rows)
 
+    def series(self, column: str) -> pandas.Series:
+        """A column with the type it has."""
+        return self.frame([column])[column]
+
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with the types they have; all of them if None."""
+        """Columns, read together; all of them if None."""
         names = list(self.columns if columns is None else columns)
         self._require_memory(names)
         table = self._read(names)

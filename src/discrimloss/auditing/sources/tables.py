@@ -23,6 +23,7 @@ from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.pictures import SUFFIXES
 from discrimloss.auditing.sources.text import text_source
 from discrimloss.auditing.sources.values import as_text
+from discrimloss.judging.verdicts import import_pandas
 from discrimloss.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -142,16 +143,22 @@ class Rows(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
+    def series(self, column: str) -> pandas.Series:
+        """A column with its type: numbers, booleans, dates, texts."""
+
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types: numbers, booleans, dates, texts; all of them if None."""
+        """Columns with their types; all of them if None."""
+        names = self.columns if columns is None else columns
+        frame: pandas.DataFrame = import_pandas().DataFrame({n: self.series(n) for n in names})
+        return frame
 
     def raw_labels(self, column: str) -> pandas.Series:
         """A column for reading labels: numbers, or texts exactly as they are written."""
-        return self.frame([column])[column]
+        return self.series(column)
 
     def cells(self, column: str) -> list[Any]:
         """The values of a column, None where missing."""
-        series = self.frame([column])[column]
+        series = self.series(column)
         missing = series.isna().to_numpy()
         return [None if gone else value for value, gone in zip(series, missing, strict=True)]
 
