@@ -79,23 +79,17 @@ class JsonlRows(FileRows):
     ) -> None:
         """Write the file once more. Lines whose label does not change stay byte for byte."""
         spell = Spelling(self._values[column], strict=False)
-        dropped = frozenset(dropped)
-        number = -1
+
+        def relabel(line: bytes, label: Label) -> bytes:
+            return _with_value(line, column, spell(label))
+
         with (
             self.path.open("rb") as source,
             atomic_write(path) as unfinished,
             unfinished.open("wb") as copy,
         ):
-            for line in source:
-                if line.removeprefix(_MARK).strip():
-                    number += 1
-                    if number in dropped:
-                        continue
-                    if number in new_labels:
-                        line = _with_value(line, column, spell(new_labels[number]))
-                copy.write(line)
-            if number + 1 != len(self):
-                raise self.changed_meanwhile()
+            lines = ((line, bool(line.removeprefix(_MARK).strip())) for line in source)
+            copy.writelines(self.corrected_lines(lines, new_labels, dropped, relabel))
 
     def _read(self) -> tuple[dict[str, list[Any]], int]:
         columns: dict[str, list[Any]] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, AnyStr
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
@@ -242,9 +242,30 @@ class FileRows(Rows):
                 digest.update(block)
         return digest.hexdigest()
 
-    def changed_meanwhile(self) -> SourceError:
-        """The error for a file that changes while it is copied."""
-        return SourceError(f"{self.path} changed while it was written once more: do it again")
+    def corrected_lines(
+        self,
+        lines: Iterable[tuple[AnyStr, bool]],
+        new_labels: Mapping[int, Label],
+        dropped: Collection[int],
+        relabel: Callable[[AnyStr, Label], AnyStr],
+    ) -> Iterator[AnyStr]:
+        """The lines of the file, without those of dropped rows. All others stay as they are.
+
+        Args:
+            lines: with whether each is a row.
+            new_labels: by row.
+            dropped: rows to leave out.
+            relabel: returns a line with a new label.
+        """
+        dropped, number = frozenset(dropped), -1
+        for line, is_row in lines:
+            number += is_row
+            if is_row and number in dropped:
+                continue
+            is_changed = is_row and number in new_labels
+            yield relabel(line, new_labels[number]) if is_changed else line
+        if number + 1 != len(self):
+            raise SourceError(f"{self.path} changed while it was written once more: do it again")
 
 
 class LabelColumn(Store):
