@@ -6,7 +6,7 @@ import csv
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -57,13 +57,10 @@ class CsvRows(FileRows):
     def __len__(self) -> int:
         return int(self._cells.num_rows)
 
-    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types; all of them if None."""
-        names = self.columns if columns is None else columns
-        frame: pandas.DataFrame = import_pandas().DataFrame(
-            {name: typed(self._cells.column(name), self.decimal_comma) for name in names}
-        )
-        return frame
+    def series(self, column: str) -> pandas.Series:
+        """A column of numbers, booleans or texts."""
+        series: pandas.Series = typed(self._cells.column(column), self.decimal_comma)
+        return series
 
     def raw_labels(self, column: str) -> pandas.Series:
         """Numbers, or texts exactly as they are in the file."""
@@ -88,8 +85,10 @@ class CsvRows(FileRows):
         """Write the file once more. All cells but corrected labels stay byte for byte."""
         position = self.columns.index(column)
         spell = self._speller(column) if new_labels else str
-        dropped = frozenset(dropped)
-        number = -1
+
+        def relabel(raw: str, label: Label) -> str:
+            return replaced_cell(raw, self.delimiter, position, spell(label))
+
         with (
             open_text(self.path) as source,
             atomic_write(path) as unfinished,
@@ -99,18 +98,8 @@ class CsvRows(FileRows):
                 copy.write(BYTE_ORDER_MARK)
             all_records = records(source, self.delimiter)
             copy.write(next(record for record in all_records if record.cells).raw)
-            for record in all_records:
-                raw = record.raw
-                if record.cells:
-                    number += 1
-                    if number in dropped:
-                        continue
-                    if number in new_labels:
-                        text = spell(new_labels[number])
-                        raw = replaced_cell(raw, self.delimiter, position, text)
-                copy.write(raw)
-            if number + 1 != len(self):
-                raise self.changed_meanwhile()
+            lines = ((record.raw, bool(record.cells)) for record in all_records)
+            copy.writelines(self.corrected_lines(lines, new_labels, dropped, relabel))
 
     def _speller(self, column: str) -> Callable[[Label], str]:
         """How the file writes a label: ``1.0`` or ``1``, with a decimal point or comma."""

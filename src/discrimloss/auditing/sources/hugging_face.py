@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from discrimloss.auditing.sources.values import (
     kept_rows,
     relabelled_column,
 )
-from discrimloss.judging.verdicts import import_pandas
 
 if TYPE_CHECKING:
     import pandas
@@ -139,14 +138,7 @@ class DatasetRows(Rows):
             if types.is_string(kind) or types.is_large_string(kind)
         ]
 
-    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types; all of them if None."""
-        names = self.columns if columns is None else columns
-        series = {name: self.raw_labels(name) for name in names}
-        frame: pandas.DataFrame = import_pandas().DataFrame(series)
-        return frame
-
-    def raw_labels(self, column: str) -> pandas.Series:
+    def series(self, column: str) -> pandas.Series:
         """A column as it is; the number -1 means a missing label."""
         series: pandas.Series = arrow_series(self.table.column(column))
         names = self._class_names(column)

@@ -45,6 +45,7 @@ from discrimloss.auditing.sources.values import (
     plain,
     relabelled,
     relabelled_series,
+    series_checksum,
     taken,
     tensor_array,
 )
@@ -99,6 +100,10 @@ class FrameRows(Rows):
     def __len__(self) -> int:
         return len(self.given)
 
+    def series(self, column: str) -> pandas.Series:
+        """A column as it is."""
+        return self._frame[column]
+
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """Columns as they are; all of them if None."""
         return self._frame[list(self.columns if columns is None else columns)]
@@ -144,17 +149,6 @@ def index_ids(data: Any) -> list[str]:
     """One id per row of a frame or a series: its index if that is unique, else the row number."""
     ids = [str(value) for value in data.index]
     return ids if len(set(ids)) == len(ids) else [str(row) for row in range(len(ids))]
-
-
-def series_checksum(series: pandas.Series) -> bytes:
-    """A checksum of the values; of lists and objects, of what they look like as texts."""
-    pandas = import_pandas()
-    try:
-        hashes = pandas.util.hash_pandas_object(series, index=False)
-    except TypeError:
-        hashes = pandas.util.hash_pandas_object(series.map(str), index=False)
-    content: bytes = hashes.to_numpy().tobytes()
-    return hashlib.sha256(content).digest()
 
 
 def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) -> None:

@@ -63,12 +63,12 @@ class JsonlRows(FileRows):
     def __len__(self) -> int:
         return self._length
 
-    def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types; all of them if None."""
-        names = self.columns if columns is None else columns
-        columns_by_name = {name: self._series(name) for name in names}
-        frame: pandas.DataFrame = import_pandas().DataFrame(columns_by_name)
-        return frame
+    def series(self, column: str) -> pandas.Series:
+        """A column with the type that pandas finds: with gaps, whole numbers become floats."""
+        values = self._values[column]
+        series: pandas.Series = import_pandas().Series(values)
+        is_boolean = {type(value) for value in values if value is not None} == {bool}
+        return series.astype("boolean") if is_boolean else series
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
         """Names and values of a row."""
@@ -79,23 +79,17 @@ class JsonlRows(FileRows):
     ) -> None:
         """Write the file once more. Lines whose label does not change stay byte for byte."""
         spell = Spelling(self._values[column], strict=False)
-        dropped = frozenset(dropped)
-        number = -1
+
+        def relabel(line: bytes, label: Label) -> bytes:
+            return _with_value(line, column, spell(label))
+
         with (
             self.path.open("rb") as source,
             atomic_write(path) as unfinished,
             unfinished.open("wb") as copy,
         ):
-            for line in source:
-                if line.removeprefix(_MARK).strip():
-                    number += 1
-                    if number in dropped:
-                        continue
-                    if number in new_labels:
-                        line = _with_value(line, column, spell(new_labels[number]))
-                copy.write(line)
-            if number + 1 != len(self):
-                raise self.changed_meanwhile()
+            lines = ((line, bool(line.removeprefix(_MARK).strip())) for line in source)
+            copy.writelines(self.corrected_lines(lines, new_labels, dropped, relabel))
 
     def _read(self) -> tuple[dict[str, list[Any]], int]:
         columns: dict[str, list[Any]] = {}
@@ -131,12 +125,6 @@ class JsonlRows(FileRows):
                 f'line {number} of {self.path} is no JSON object: write lines like {{"label": 1}}'
             )
         return content
-
-    def _series(self, column: str) -> Any:
-        values = self._values[column]
-        series = import_pandas().Series(values)
-        is_boolean = {type(value) for value in values if value is not None} == {bool}
-        return series.astype("boolean") if is_boolean else series
 
 
 def _with_value(line: bytes, key: str, value: Any) -> bytes:
@@ -179,8 +167,12 @@ class ParquetRows(FileRows):
     def __len__(self) -> int:
         return int(self._metadata.num_rows)
 
+    def series(self, column: str) -> pandas.Series:
+        """A column with the type it has."""
+        return self.frame([column])[column]
+
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with the types they have; all of them if None."""
+        """Columns, read together; all of them if None."""
         names = list(self.columns if columns is None else columns)
         self._require_memory(names)
         table = self._read(names)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, AnyStr
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
@@ -23,6 +23,7 @@ from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.pictures import SUFFIXES
 from discrimloss.auditing.sources.text import text_source
 from discrimloss.auditing.sources.values import as_text
+from discrimloss.judging.verdicts import import_pandas
 from discrimloss.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -142,16 +143,22 @@ class Rows(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
+    def series(self, column: str) -> pandas.Series:
+        """A column with its type: numbers, booleans, dates, texts."""
+
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types: numbers, booleans, dates, texts; all of them if None."""
+        """Columns with their types; all of them if None."""
+        names = self.columns if columns is None else columns
+        frame: pandas.DataFrame = import_pandas().DataFrame({n: self.series(n) for n in names})
+        return frame
 
     def raw_labels(self, column: str) -> pandas.Series:
         """A column for reading labels: numbers, or texts exactly as they are written."""
-        return self.frame([column])[column]
+        return self.series(column)
 
     def cells(self, column: str) -> list[Any]:
         """The values of a column, None where missing."""
-        series = self.frame([column])[column]
+        series = self.series(column)
         missing = series.isna().to_numpy()
         return [None if gone else value for value, gone in zip(series, missing, strict=True)]
 
@@ -235,9 +242,30 @@ class FileRows(Rows):
                 digest.update(block)
         return digest.hexdigest()
 
-    def changed_meanwhile(self) -> SourceError:
-        """The error for a file that changes while it is copied."""
-        return SourceError(f"{self.path} changed while it was written once more: do it again")
+    def corrected_lines(
+        self,
+        lines: Iterable[tuple[AnyStr, bool]],
+        new_labels: Mapping[int, Label],
+        dropped: Collection[int],
+        relabel: Callable[[AnyStr, Label], AnyStr],
+    ) -> Iterator[AnyStr]:
+        """The lines of the file, without those of dropped rows. All others stay as they are.
+
+        Args:
+            lines: with whether each is a row.
+            new_labels: by row.
+            dropped: rows to leave out.
+            relabel: returns a line with a new label.
+        """
+        dropped, number = frozenset(dropped), -1
+        for line, is_row in lines:
+            number += is_row
+            if is_row and number in dropped:
+                continue
+            is_changed = is_row and number in new_labels
+            yield relabel(line, new_labels[number]) if is_changed else line
+        if number + 1 != len(self):
+            raise SourceError(f"{self.path} changed while it was written once more: do it again")
 
 
 class LabelColumn(Store):

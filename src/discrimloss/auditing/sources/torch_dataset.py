@@ -30,15 +30,7 @@ from discrimloss.auditing.sources.values import Spelling, is_a, kept_rows, tenso
 
 LABEL_KEYS = ("label", "labels", "target", "targets", "y")
 INPUT_KEYS = (
-    "image",
-    "img",
-    "pixel_values",
-    "text",
-    "sentence",
-    "features",
-    "x",
-    "input",
-    "inputs",
+    *("image", "img", "pixel_values", "text", "sentence", "features", "x", "input", "inputs"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import math
@@ -116,6 +117,17 @@ def taken(data: Any, rows: npt.NDArray[np.int64]) -> Any:
         return data[rows]
     kept = [data[row] for row in rows]
     return tuple(kept) if isinstance(data, tuple) else kept
+
+
+def series_checksum(series: pandas.Series) -> bytes:
+    """A checksum of the values; of lists and objects, of what they look like as texts."""
+    pandas = import_pandas()
+    try:
+        hashes = pandas.util.hash_pandas_object(series, index=False)
+    except TypeError:
+        hashes = pandas.util.hash_pandas_object(series.map(str), index=False)
+    content: bytes = hashes.to_numpy().tobytes()
+    return hashlib.sha256(content).digest()
 
 
 def value_of_kind(label: Label, kind: Kind, subject: str) -> Any:
