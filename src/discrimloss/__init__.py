@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from discrimloss import _moved
+from discrimloss import _moved, judge
 from discrimloss._version import __version__
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from discrimloss.auditing.result import AuditResult
     from discrimloss.errors import DiscrimLossError
     from discrimloss.indexed_dataset import IndexedDataset
-    from discrimloss.judging.criterion import judge_criterion as judge_criterion
     from discrimloss.judging.find_label_errors import find_label_errors
     from discrimloss.judging.verdicts import Verdicts
     from discrimloss.loss import DiscrimLoss
@@ -39,7 +38,6 @@ _MODULES = {
     "IndexedDataset": "indexed_dataset",
     "SampleIds": "state.sample_ids",
     "find_label_errors": "judging.find_label_errors",
-    "judge_criterion": "judging.criterion",
     "Verdicts": "judging.verdicts",
 }
 """Where each public name lives. It is imported on first use: `import discrimloss` costs nothing."""
@@ -48,7 +46,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'discrimloss' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"discrimloss.{_MODULES[name]}"), name)
+    value = _imported(_MODULES[name], name)
     globals()[name] = value
     return value
 
@@ -57,4 +55,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+def _imported(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"discrimloss.{module}"), name)
+
+
+judge.set_judge(lambda *arguments: _imported("judging.criterion", "judge_criterion")(*arguments))
 _moved.install()

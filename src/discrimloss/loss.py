@@ -21,6 +21,7 @@ from discrimloss.hyperparameters import (
     require_whole_number,
     resolve_hyperparameters,
 )
+from discrimloss.judge import judge_samples
 from discrimloss.released import ReleasedForm
 from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
 from discrimloss.state.sample_ids import SampleIds
@@ -339,11 +340,7 @@ class DiscrimLoss(nn.Module):
             p_incorrect: Probability that each label is wrong, shape (num_samples,), from a better
                 source than the losses, such as predictions. Not for sharded tables.
         """
-        # Judging is a layer above this one, so it is reached through the package's public names.
-        import discrimloss
-
-        verdicts: Verdicts = discrimloss.judge_criterion(self, rule, p_incorrect)
-        return verdicts
+        return judge_samples(self, rule, p_incorrect)
 
     def resize(self, num_samples: int) -> None:
         """Make room for appended samples, which start fresh. All others keep their state."""

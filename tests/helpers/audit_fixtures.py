@@ -21,6 +21,7 @@ from discrimloss.auditing.directory import AUDIT, SUMMARY, VERDICTS, AuditDirect
 from discrimloss.auditing.result import AuditResult
 from discrimloss.auditing.review.session import ReviewSession
 from discrimloss.auditing.sources.base import (
+    FINGERPRINT_VERSION,
     AuditSource,
     Corrections,
     Label,
@@ -139,7 +140,11 @@ def write_audit(path: Path, source: AuditSource, frame: pd.DataFrame) -> AuditDi
     """The files of a finished audit."""
     path.mkdir(parents=True, exist_ok=True)
     directory = AuditDirectory(path)
-    settings = {"source": asdict(source.options), "fingerprint": source.fingerprint()}
+    settings = {
+        "source": asdict(source.options),
+        "fingerprint": source.fingerprint(),
+        "fingerprint_version": FINGERPRINT_VERSION,
+    }
     directory.write(AUDIT, json.dumps(settings))
     directory.write(SUMMARY, json.dumps({"samples": len(source)}))
     frame.to_parquet(directory / VERDICTS)

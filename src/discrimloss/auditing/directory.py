@@ -10,8 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from discrimloss.auditing.review.session import DECISIONS
-from discrimloss.auditing.sources.base import AuditSource, SourceError, SourceOptions
+from discrimloss.auditing.sources.base import (
+    FINGERPRINT_VERSION,
+    AuditSource,
+    SourceError,
+    SourceOptions,
+)
 from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
@@ -93,7 +100,12 @@ class AuditDirectory:
 
     def require_unchanged(self, source: AuditSource) -> AuditSource:
         """The source, or a `SourceError` if it is not what was audited."""
-        if source.fingerprint() != self.settings()["fingerprint"]:
+        settings = self.settings()
+        if settings.get("fingerprint_version") == FINGERPRINT_VERSION:
+            is_unchanged = source.fingerprint() == settings["fingerprint"]
+        else:
+            is_unchanged = _is_about(self.verdicts(), source)
+        if not is_unchanged:
             raise SourceError(
                 f"{source.options.path or 'the data'} has changed since it was audited: audit it "
                 "again, or put it back as it was"
@@ -135,7 +147,13 @@ class AuditDirectory:
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write what is audited and how, unless the source has changed since the audit began."""
-        if self.holds_audit and self.settings()["fingerprint"] != settings["fingerprint"]:
+        saved = self.settings() if self.holds_audit else settings
+        if saved.get("fingerprint_version") != settings.get("fingerprint_version"):
+            raise DiscrimLossError(
+                f"the audit in {self.path} began with another version of discrimloss, so it cannot "
+                "be resumed: start anew with --overwrite, or name another directory"
+            )
+        if saved["fingerprint"] != settings["fingerprint"]:
             raise SourceError(
                 f"{settings['source']['path'] or 'the data'} has changed since the audit began: "
                 "start anew with --overwrite, or put it back as it was"
@@ -229,3 +247,16 @@ class AuditDirectory:
             shutil.rmtree(self / folder, ignore_errors=True)
         for name in (*outputs, AUDIT):
             (self / name).unlink(missing_ok=True)
+
+
+def _is_about(verdicts: Verdicts, source: AuditSource) -> bool:
+    """Whether verdicts have the ids and the labels of a source, in its order."""
+    if verdicts.ids is None or list(map(str, verdicts.ids)) != list(source.ids):
+        return False
+    target = source.target.numpy()
+    if source.is_regression:
+        given = np.asarray(verdicts.given_label)
+        is_number = given.dtype.kind in "iuf"
+        return is_number and np.array_equal(given.astype(target.dtype), target)
+    names = np.array(source.class_names, dtype=object)[target]
+    return verdicts.given_label is not None and names.tolist() == verdicts.given_label.tolist()

@@ -19,7 +19,11 @@ from discrimloss.auditing.report.contents import ReportRun
 from discrimloss.auditing.report.read_run import run_in_memory
 from discrimloss.auditing.result import AuditResult
 from discrimloss.auditing.settings import audit_config
-from discrimloss.auditing.sources.base import AuditSource, SourceOptions
+from discrimloss.auditing.sources.base import (
+    FINGERPRINT_VERSION,
+    AuditSource,
+    SourceOptions,
+)
 from discrimloss.auditing.task import audit_task
 from discrimloss.data.base import TaskData
 from discrimloss.judging.combine import combine_verdicts
@@ -164,6 +168,7 @@ class _Audit:
         return {
             "source": asdict(self.source.options),
             "fingerprint": self.source.fingerprint(),
+            "fingerprint_version": FINGERPRINT_VERSION,
             "kind": self.source.kind,
             "samples": len(self.source),
             "class_names": list(self.source.class_names),

@@ -37,7 +37,7 @@ def judge_criterion(
         warnings.warn(
             "samples were visited several times, all in epoch 1: "
             "call set_epoch(epoch) at the start of every epoch",
-            stacklevel=3,
+            stacklevel=5,
         )
     verdicts = judge_samples(
         averages=criterion.average_chunks,

@@ -28,6 +28,8 @@ from torch import Tensor
 from discrimloss.data.base import Inputs, Prepare, Split, TaskData, unprepared
 from discrimloss.errors import DiscrimLossError
 
+FINGERPRINT_VERSION = 2
+"""Of `AuditSource.fingerprint`. Audits of 0.1 computed it in another way, and kept no version."""
 Label = str | float
 """The name of a class, or a regression target."""
 
