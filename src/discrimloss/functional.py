@@ -37,7 +37,7 @@ class EpochTerms(NamedTuple):
     """``ES``."""
     rise: float
     """By how much of ``|k1|`` the threshold lies above ``k1``."""
-    gradient_share: float
+    gradient_fraction: float
     """Factor of the model's gradient: 1 in the paper's form."""
 
 
