@@ -14,6 +14,8 @@ from made_verdicts import assert_same_verdicts
 
 from discrimloss import Verdicts, find_label_errors
 from discrimloss.judging.find_label_errors import FEWEST_SAMPLES
+from discrimloss.judging.noise_model import noise_interval
+from discrimloss.judging.verdicts import CANNOT_TELL
 
 pandas = pytest.importorskip("pandas")
 
@@ -237,10 +239,48 @@ def test_predictions_that_do_not_correlate_cannot_tell() -> None:
     assert verdicts.noise_rate is None
     assert verdicts.noise_interval is None
     assert verdicts.counts["incorrect"] == 0
-    assert "cannot tell" in verdicts.notes[0]
+    assert verdicts.notes == (CANNOT_TELL,)
     again = Verdicts.from_pandas(verdicts.to_pandas())
     assert again.noise_rate is None
     assert "noise rate not known" in repr(again)
+
+
+def regression(samples: int, rate: float, deviation: float, seed: int) -> Verdicts:
+    """Verdicts from predictions with this error; a fraction of the targets is shuffled."""
+    rng = np.random.default_rng(seed)
+    true = rng.normal(size=samples)
+    predicted = (true + deviation * rng.normal(size=samples)) * (1 - rate) / (1 + deviation**2)
+    is_wrong = rng.random(samples) < rate
+    targets = np.where(is_wrong, rng.permutation(true), true)
+    return find_label_errors(targets, predictions=predicted)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_good_predictions_of_clean_targets_leave_room_for_little_noise(seed: int) -> None:
+    verdicts = regression(samples=500, rate=0.0, deviation=0.3, seed=seed)
+    assert verdicts.noise_rate == pytest.approx(0.0, abs=0.01)
+    assert verdicts.noise_interval is not None
+    assert verdicts.noise_interval[1] < 0.05
+    assert verdicts.notes == ()
+
+
+@pytest.mark.parametrize(("samples", "rate"), [(40, 0.0), (40, 0.3), (200, 0.3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_interval_that_says_nothing_is_not_given(samples: int, rate: float, seed: int) -> None:
+    verdicts = regression(samples, rate, deviation=2.0, seed=seed)
+    if verdicts.noise_interval is None:
+        assert verdicts.noise_rate is None
+        assert verdicts.notes == (CANNOT_TELL,)
+    else:
+        low, high = verdicts.noise_interval
+        assert low <= rate <= high <= low + 0.5
+
+
+def test_a_very_uncertain_noise_rate_has_no_interval() -> None:
+    p_incorrect = torch.full((1000,), 0.3, dtype=torch.float64)
+    assert noise_interval(p_incorrect, variance=0.1**2) is not None
+    assert noise_interval(p_incorrect, variance=0.2**2) is None
+    assert noise_interval(p_incorrect, variance=0.1**2, highest_plausible=0.8) is None
 
 
 # Notes.
@@ -254,7 +294,7 @@ def test_predictions_that_know_nothing_of_the_labels_cannot_tell() -> None:
     guesses = find_label_errors(labels, logits=rng.normal(size=(300, 3)) + np.array([2.0, 0, 0]))
     assert guesses.noise_rate is None
     assert guesses.noise_interval is None
-    assert "cannot tell which labels are wrong" in guesses.notes[-1]
+    assert guesses.notes[-1] == CANNOT_TELL
 
 
 def test_rare_classes_can_tell_although_the_prediction_is_always_the_frequent_one() -> None:

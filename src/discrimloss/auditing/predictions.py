@@ -12,13 +12,10 @@ from torch import Tensor
 from discrimloss.auditing.sources.base import SourceError
 from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
-from discrimloss.judging.verdicts import UNSEEN, Verdicts
+from discrimloss.judging.verdicts import CANNOT_TELL, UNSEEN, Verdicts
 from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.methods.discrimloss import DiscrimLossMethod
 
-CANNOT_TELL = (
-    "the predictions say too little about the labels to tell which of them are wrong, or how many"
-)
 MOST_ENTRIES = 2**30  # samples times classes: four gigabytes
 
 

@@ -23,7 +23,14 @@ from discrimloss.judging.prediction_input import (
     require_same_index,
 )
 from discrimloss.judging.regression_noise import estimate_target_errors
-from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, INCORRECT_ABOVE, Verdicts
+from discrimloss.judging.verdicts import (
+    CANNOT_TELL,
+    EASY,
+    HARD,
+    INCORRECT,
+    INCORRECT_ABOVE,
+    Verdicts,
+)
 from discrimloss.state.sample_ids import SampleId
 
 FEWEST_SAMPLES = 30
@@ -72,6 +79,9 @@ def find_label_errors(
     or the regression target is within twice the median absolute error of the prediction. All others
     are ``"hard"``.
 
+    Wrong regression targets are taken to be drawn from the distribution of all targets. Where they
+    are shifted far outside of it instead, only some of them are found.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> true = rng.integers(0, 3, 600)
@@ -95,7 +105,9 @@ def find_label_errors(
     Returns:
         Verdicts with given and suggested labels, in the names that the labels have.
         ``average_loss`` is the cross-entropy of the given label, or the absolute error; ``weight``
-        is None. ``notes`` say what limits the result.
+        is None. ``notes`` say what limits the result. ``noise_rate`` is None where the predictions
+        say too little about the labels: they hardly depend on them, or the interval of the noise
+        rate is wider than 0.5.
 
     Raises:
         ValueError: the labels and the predictions do not fit together, or are too few.
@@ -137,12 +149,6 @@ def _of_classes(
     losses = cross_entropy(predicted.float(), given, reduction="none")
     agrees = predicted.argmax(1) == given
     notes = _notes_on_classes(classes, bool(agrees.all()))
-    can_tell = _know_labels(predicted, given)
-    if not can_tell:
-        notes.append(
-            "The predictions say no more about the labels than how frequent each class is: they "
-            "cannot tell which labels are wrong."
-        )
     return _verdicts(
         estimate,
         agrees,
@@ -151,7 +157,7 @@ def _of_classes(
         suggested_label=classes.named(estimate.suggested.numpy()),
         ids=ids,
         notes=notes,
-        can_tell=can_tell,
+        can_tell=_know_labels(predicted, given),
     )
 
 
@@ -169,15 +175,6 @@ def _of_regression(
     prediction = torch.from_numpy(finite_numbers(predicted, "predictions"))
     estimate = estimate_target_errors(prediction, target, torch.ones(len(target), dtype=torch.bool))
     errors = (target - prediction).abs()
-    can_tell = estimate.noise_interval is not None
-    notes = []
-    if not can_tell:
-        notes.append(
-            "The predictions hardly correlate with the targets: they cannot tell which targets "
-            "are wrong."
-        )
-    elif not errors.any():
-        notes.append(SAME_AS_GIVEN)
     return _verdicts(
         estimate,
         errors <= EASY_ERRORS * errors.median(),
@@ -185,8 +182,7 @@ def _of_regression(
         given_label=target.numpy(),
         suggested_label=estimate.suggested.numpy(),
         ids=ids,
-        notes=notes,
-        can_tell=can_tell,
+        notes=[] if errors.any() else [SAME_AS_GIVEN],
     )
 
 
@@ -199,8 +195,9 @@ def _verdicts(
     suggested_label: npt.NDArray[Any],
     ids: Sequence[SampleId] | None,
     notes: Sequence[str],
-    can_tell: bool,
+    can_tell: bool = True,
 ) -> Verdicts:
+    can_tell = can_tell and estimate.noise_interval is not None
     p_incorrect = estimate.p_incorrect.numpy()
     code = np.where(agrees.numpy(), EASY, HARD).astype(np.int8)
     code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
@@ -213,7 +210,7 @@ def _verdicts(
         suggested_label=suggested_label,
         ids=ids,
         noise_interval=estimate.noise_interval if can_tell else None,
-        notes=tuple(notes),
+        notes=tuple(notes) if can_tell else (*notes, CANNOT_TELL),
         can_tell_noise=can_tell,
     )
 

@@ -58,6 +58,8 @@ deviation: a fraction of the rate, and a constant. Chosen from trials with cross
 regressions, forests and nearest neighbours on small tables."""
 INTERVAL_SAMPLES = 5000
 """Samples that the uncertainty of a fit is computed from."""
+WIDEST_INTERVAL = 0.5
+"""A wider interval for the noise rate says nothing about the labels."""
 INTERVAL_CLASSES = 20
 """With more classes the transition matrix is taken as known for the interval."""
 
@@ -73,7 +75,7 @@ class LabelErrors:
     from the given label wherever the score is above 0."""
     noise_interval: tuple[float, float] | None = None
     """Where the fraction of wrong labels lies with 90 % probability; None where the predictions
-    cannot tell it."""
+    say too little about it."""
 
     @property
     def p_incorrect(self) -> Tensor:
@@ -158,23 +160,32 @@ def fit_noise_model(logits: Tensor, given: Tensor, least_noise: float = 0.0) -> 
     return model
 
 
-def noise_interval(p_incorrect: Tensor, variance: float) -> tuple[float, float]:
+def noise_interval(
+    p_incorrect: Tensor, variance: float, highest_plausible: float = 0.0
+) -> tuple[float, float] | None:
     """An interval that holds the fraction of wrong labels with a probability of about 90 %.
 
     Args:
         p_incorrect: shape (samples,), float64.
         variance: of the noise rate, from the uncertainty of the fitted parameters.
+        highest_plausible: the interval reaches at least up to this noise rate.
+
+    Returns:
+        The interval, or None where it is wider than `WIDEST_INTERVAL`.
     """
     rate = float(p_incorrect.mean())
     # Even with known parameters, each label is wrong or not at random.
     by_chance = float((p_incorrect * (1.0 - p_incorrect)).sum()) / len(p_incorrect) ** 2
     misfit = (RELATIVE_MISFIT * rate) ** 2 + ABSOLUTE_MISFIT**2
     deviation = math.sqrt(max(variance, 0.0) + by_chance + misfit)
-    # The arcsine of the root has the same variance near 0 as elsewhere.
-    margin = INTERVAL_DEVIATIONS * deviation / (2.0 * math.sqrt(max(rate * (1.0 - rate), 1e-12)))
+    # The arcsine of the root has the same variance near 0 as elsewhere. At a rate of 0 its slope is
+    # infinite: the smallest spread makes the interval end at the plain margin there.
+    plain_margin = INTERVAL_DEVIATIONS * deviation
+    margin = plain_margin / (2.0 * math.sqrt(max(rate * (1.0 - rate), plain_margin / 4.0)))
     angle = math.asin(math.sqrt(rate))
-    low, high = max(angle - margin, 0.0), min(angle + margin, math.pi / 2)
-    return math.sin(low) ** 2, math.sin(high) ** 2
+    low = math.sin(max(angle - margin, 0.0)) ** 2
+    high = max(math.sin(min(angle + margin, math.pi / 2)) ** 2, highest_plausible)
+    return (low, high) if high - low <= WIDEST_INTERVAL else None
 
 
 def _random_rows(chosen: Tensor, logits: Tensor) -> Tensor:

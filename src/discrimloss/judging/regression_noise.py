@@ -23,14 +23,24 @@ from torch import Tensor
 from torch.autograd.functional import hessian, jacobian
 from torch.nn.functional import softplus
 
-from discrimloss.judging.noise_model import ITERATIONS, TOLERANCE, LabelErrors, noise_interval
+from discrimloss.judging.noise_model import (
+    INTERVAL_DEVIATIONS,
+    INTERVAL_SAMPLES,
+    ITERATIONS,
+    TOLERANCE,
+    LabelErrors,
+    noise_interval,
+)
 from discrimloss.judging.optimization import bisect_root, minimize
 
 MOST_FITTED = 50_000
 """Samples in a fit."""
 SMALLEST_LOG_SCALE = math.log(1e-4)
-"""Of the errors, for predictions that equal their targets."""
+"""The smallest scale of the errors, where predictions equal their targets."""
 HIGHEST_RATE = 0.8
+SMALLEST_RATE = 1e-6
+NEAR_ZERO_RATE = 0.01
+"""Up to here the uncertainty of the noise rate cannot follow from that of its log-odds."""
 CORRECT_BEFOREHAND = 20.0
 """The prior on the noise rate is worth so many correct targets."""
 LEAST_CORRELATION = 0.2
@@ -47,6 +57,9 @@ def estimate_target_errors(
 ) -> LabelErrors:
     """Estimate which targets of a regression are wrong.
 
+    The model assumes that a wrong target is drawn from the distribution of all targets. Where wrong
+    targets are shifted far outside of that distribution instead, only some of them are found.
+
     Args:
         predicted: shape (samples,): mean predictions.
         given: shape (samples,).
@@ -58,7 +71,8 @@ def estimate_target_errors(
 
     Returns:
         The estimates. Where the predictions hardly correlate with the targets, all scores are far
-        below zero and there is no noise interval.
+        below zero and there is no noise interval. There is none either where it would be wider than
+        0.5.
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
@@ -84,7 +98,11 @@ def estimate_target_errors(
     if _correlation(problem.prediction, problem.target) < LEAST_CORRELATION:
         score = score - score.max() - NEVER  # keeps the order and calls no target wrong
     else:
-        interval = noise_interval(score.sigmoid(), problem.rate_variance(parameters))
+        interval = noise_interval(
+            score.sigmoid(),
+            problem.rate_variance(parameters),
+            problem.highest_plausible_rate(parameters),
+        )
     return LabelErrors(score.float(), suggested, interval)
 
 
@@ -151,6 +169,30 @@ class _Likelihood:
         # Directions in which the likelihood is flat or wavy must not give a negative variance.
         values, vectors = torch.linalg.eigh(information)
         return float(((of_rate @ vectors).square() / values.clamp(min=1e-3)).sum())
+
+    def highest_plausible_rate(self, parameters: Tensor) -> float:
+        """The highest noise rate that fits the targets almost as well; 0 where it is not needed.
+
+        At a noise rate near 0 its log-odds have no limit, and `rate_variance` says nothing.
+        """
+        if float(_rate(parameters)) > NEAR_ZERO_RATE:
+            return 0.0
+        some = self.subset(torch.arange(min(len(self.target), INTERVAL_SAMPLES)))
+
+        def misfit(rate: float) -> float:
+            """Negative log-likelihood of the best fit with this noise rate."""
+            log_odds = parameters.new_tensor([math.log(rate / (HIGHEST_RATE - rate))])
+            best, _ = minimize(
+                lambda others: some.objective(torch.cat([others, log_odds])),
+                parameters[:-1],
+                ITERATIONS,
+                TOLERANCE,
+            )
+            return best * len(some.target) + CORRECT_BEFOREHAND * math.log1p(-rate)
+
+        lowest = misfit(SMALLEST_RATE)
+        plausible = INTERVAL_DEVIATIONS**2 / 2  # as far as a normal distribution falls there
+        return bisect_root(plausible, lambda rate: misfit(rate) - lowest, HIGHEST_RATE)
 
     def pulled_back(self, pull: float) -> _Likelihood:
         """The same with predictions farther from their targets, by this fraction of the error."""

@@ -27,6 +27,10 @@ LABELS = ("easy", "hard", "incorrect", "unseen")
 EASY, HARD, INCORRECT, UNSEEN = range(4)
 INCORRECT_ABOVE = 0.5
 """A label is called incorrect where its probability of being wrong is above this."""
+CANNOT_TELL = (
+    "The predictions say too little about the labels to tell which of them are wrong, or how many."
+)
+"""The note of verdicts without a noise rate."""
 LARGEST_LOG_ODDS = 120.0
 """Scores are finite: the log-odds of the probability 1 is this, that of 0 its negative."""
 
