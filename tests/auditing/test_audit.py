@@ -7,6 +7,7 @@ import json
 import tempfile
 import threading
 import urllib.request
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,38 @@ def test_what_is_shown(result: AuditResult) -> None:
     page = result._repr_html_()
     assert page.count("<tr>") == 11
     assert "suggested label" in page
+
+
+def test_rows_left_out_and_all_notes_are_the_same_everywhere(tmp_path: Path) -> None:
+    data = frame(60).assign(same=1.0)
+    data.loc[["row 3", "row 8"], "kind"] = None
+    result = audit(data, "kind", out=tmp_path / "out", epochs=2, progress=False)
+    assert result.notes[0] == "2 rows left out: no label"
+    assert any("the column 'same' is left aside" in note for note in result.notes)
+    assert len(set(result.notes)) == len(result.notes)
+    assert "note: 2 rows left out: no label" in repr(result)
+    assert result.notes == result.verdicts.notes
+    assert result.notes == Verdicts.from_parquet(tmp_path / "out" / "verdicts.parquet").notes
+    assert list(result.notes) == result.summary["notes"]
+    assert (
+        list(result.notes) == json.loads((tmp_path / "out" / "summary.json").read_text())["notes"]
+    )
+    assert AuditResult.load(tmp_path / "out").notes == result.notes
+    page = unescape(result.report(tmp_path / "page.html").read_text("utf-8"))
+    for note in result.notes:
+        assert page.count(note) == 1
+    assert "left_out.csv" not in page
+    shown = result.to_pandas()
+    assert sorted(shown.index) == list(range(58))
+    assert shown.loc[3, "id"] == result.verdicts.ids[3] == "row 4"  # type: ignore[index]
+
+
+def test_reasons_to_leave_rows_out_are_counted() -> None:
+    points, given, _ = blobs(30)
+    points[5] = np.nan
+    given[[3, 8]] = ""
+    result = audit((points, given), epochs=2, progress=False)
+    assert result.notes[0] == "3 rows left out: no label (2), a feature is NaN or infinite (1)"
 
 
 def test_markup_in_data_is_shown_as_text() -> None:

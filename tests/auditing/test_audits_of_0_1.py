@@ -15,6 +15,7 @@ from discrimloss.cli import main
 
 CLASSES = ["cat", "dog", "cat", "dog", "cat", "dog"]
 TARGETS = [1.1, 2.2, 3.3, 4.4, 5.5, 6.6]
+SUMMARY = {"samples": 6, "left_out": 1, "left_out_why": {"no label": 1}, "notes": ["a note"]}
 SUGGESTED = {"cat": "dog", "dog": "cat"}
 
 
@@ -56,14 +57,16 @@ def write_audit_of_0_1(directory: Path, source: Path, labels: list[str] | list[f
         "epochs": None,
     }
     (directory / "audit.json").write_text(json.dumps(settings), "utf-8")
-    (directory / "summary.json").write_text(json.dumps({"samples": 6, "notes": []}), "utf-8")
+    (directory / "summary.json").write_text(json.dumps(SUMMARY), "utf-8")
 
 
 @pytest.mark.parametrize("labels", [CLASSES, TARGETS], ids=["classes", "regression"])
 def test_it_is_reviewed_and_applied(labels: list[str] | list[float], tmp_path: Path) -> None:
     source, out = write_source(tmp_path / "some.csv", labels), tmp_path / "out"
     write_audit_of_0_1(out, source, labels)
-    session = AuditResult.load(out).review_session()
+    result = AuditResult.load(out)
+    assert result.notes == result.verdicts.notes == ("1 sample left out: no label", "a note")
+    session = result.review_session()
     try:
         assert session.about()["verdict_counts"]["incorrect"] == 1
         assert session.queue.verdicts.order[0] == 3

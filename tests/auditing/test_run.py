@@ -20,11 +20,12 @@ from audit_runs import (
     write_blobs,
     write_numbers,
 )
-from command_line import snapshot
+from command_line import refused, snapshot
 from judged_labels import f1_score
 
 from discrimloss import DiscrimLossError, Verdicts
 from discrimloss.auditing.directory import AuditDirectory
+from discrimloss.cli import main
 from discrimloss.training.interruption import Interrupted
 
 COLUMNS = (
@@ -260,7 +261,19 @@ def test_one_class_is_refused_and_nothing_begins(tmp_path: Path) -> None:
     np.savez(source, x=np.eye(6, dtype=np.float32), y=np.array(["a"] * 6))
     with pytest.raises(DiscrimLossError, match="class"):
         run_audit(source, tmp_path / "out")
-    assert not AuditDirectory(tmp_path / "out").holds_audit
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_start_that_fails_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "texts.csv", tmp_path / "out"
+    pd.DataFrame({"text": ["good film", "bad film"] * 10, "kind": ["a", "b"] * 10}).to_csv(source)
+    columns = ("--label", "kind", "--text", "text", "--out", str(out))
+    printed = refused(capsys, "audit", str(source), *columns, "--encoder", "nope:encoder")
+    assert "--encoder cannot be used" in printed
+    assert not out.exists()
+    assert main(["audit", str(source), *columns, "--epochs", "2"]) == 0
 
 
 # Small and odd data.

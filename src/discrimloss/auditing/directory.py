@@ -184,8 +184,11 @@ class AuditDirectory:
                 if overwrite:
                     self.clear()
                 yield
-        except BaseException:
-            if is_new and not self.holds_audit:  # nothing has begun: leave nothing
+        except BaseException as error:
+            # A refusal before the first run leaves nothing. After Ctrl-C or a full disk, --resume
+            # goes on with the features that are computed.
+            is_refused = isinstance(error, DiscrimLossError) and not (self / RUNS).exists()
+            if is_new and (is_refused or not self.holds_audit):
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,9 +36,25 @@ def summarize(source: AuditSource, verdicts: Verdicts) -> dict[str, Any]:
         "verdicts": {label: counts[label] for label in LABELS[:UNSEEN]},
         "worst": worst_rows(verdicts, WORST_SHOWN),
         "left_out": len(source.left_out),
-        "left_out_why": dict(Counter(entry.reason for entry in source.left_out)),
-        "notes": [*source.notes, *verdicts.notes],
+        "left_out_why": source.left_out_why,
+        "notes": list(verdicts.notes),
     }
+
+
+def left_out_notes(number_by_reason: Mapping[str, int], unit: str) -> tuple[str, ...]:
+    """How many rows were left out and why, as a note; no note if there are none.
+
+    Args:
+        number_by_reason: how many rows were left out for each reason.
+        unit: what a row is called.
+    """
+    if not number_by_reason:
+        return ()
+    number = sum(number_by_reason.values())
+    reasons = list(number_by_reason)
+    if len(reasons) > 1:
+        reasons = [f"{reason} ({count:,})" for reason, count in number_by_reason.items()]
+    return (f"{number:,} {unit}{'' if number == 1 else 's'} left out: {', '.join(reasons)}",)
 
 
 def worst_rows(verdicts: Verdicts, number: int) -> list[dict[str, Any]]:

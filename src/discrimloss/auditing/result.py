@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,8 +81,14 @@ class AuditResult:
         """Read a finished audit, of this source if it is given."""
         if source is not None:
             audit.require_unchanged(source)
-        record, summary = audit.settings(), audit.summary()
-        return cls(audit.verdicts(), summary, record, source=source, directory=audit.path)
+        record, summary, verdicts = audit.settings(), audit.summary(), audit.verdicts()
+        if "fingerprint_version" not in record:  # of 0.1: verdicts have no notes of their own
+            from discrimloss.auditing.outputs import left_out_notes
+
+            left_out = left_out_notes(summary.get("left_out_why", {}), "sample")
+            verdicts = replace(verdicts, notes=(*left_out, *summary.get("notes", ())))
+            summary["notes"] = list(verdicts.notes)
+        return cls(verdicts, summary, record, source=source, directory=audit.path)
 
     # -- what was found ---------------------------------------------------------------------------
 
@@ -98,7 +105,7 @@ class AuditResult:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about how the data was read and what limits the verdicts."""
-        return tuple(self.summary.get("notes", ()))
+        return self.verdicts.notes
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -123,7 +130,11 @@ class AuditResult:
         return len(self.verdicts)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The verdicts as a data frame, worst first; its index is the position in the data."""
+        """The verdicts as a data frame, worst first.
+
+        Its index is the position in `verdicts`, where rows that were left out do not count. The
+        column ``id`` names the row of the data.
+        """
         frame = self.verdicts.to_pandas()
         worst_first: pandas.DataFrame = frame.iloc[self.verdicts.order]
         return worst_first

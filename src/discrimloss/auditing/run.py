@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from discrimloss.auditing.directory import CACHE, REPORT, RUNS, SUMMARY, AuditDirectory
-from discrimloss.auditing.outputs import summarize, write_outputs
+from discrimloss.auditing.outputs import left_out_notes, summarize, write_outputs
 from discrimloss.auditing.predictions import PredictionRecord
 from discrimloss.auditing.progress import ObserverOfRun, observing
 from discrimloss.auditing.report.contents import ReportRun
@@ -195,14 +195,16 @@ class _Audit:
 
 
 def _named(verdicts: Verdicts, source: AuditSource, suggested: Any) -> Verdicts:
-    """Verdicts with the ids and labels of the source."""
+    """Verdicts with the ids and labels of the source, and with notes on how it was read."""
     given = source.target.numpy()
     if source.is_regression:
         labels = {"given_label": given.astype(np.float64), "suggested_label": suggested}
     else:
         names = np.array(source.class_names, dtype=object)
         labels = {"given_label": names[given], "suggested_label": names[suggested]}
-    return replace(verdicts, ids=source.ids, **labels)
+    left_out = left_out_notes(source.left_out_why, source.store.unit)
+    notes = tuple(dict.fromkeys((*left_out, *source.notes, *verdicts.notes)))
+    return replace(verdicts, ids=source.ids, notes=notes, **labels)
 
 
 def _requested(options: SourceOptions, settings: AuditSettings) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def _trial_cells(outcome: Outcome, trial: FrozenTrial) -> tuple[str, str, str]:
 
 def print_audit(summary: dict[str, Any], out: Path) -> None:
     """Print what was found, the most suspicious samples, and what to do next."""
-    from discrimloss.auditing.directory import CLEANED, REPORT, VERDICTS_CSV
+    from discrimloss.auditing.directory import CLEANED, LEFT_OUT, REPORT, VERDICTS_CSV
 
     console = Console(highlight=False)
     verdicts, samples = summary["verdicts"], summary["samples"]
@@ -283,13 +283,14 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
     console.print(values)
     if summary["worst"]:
         console.print(_worst_table(summary["worst"]))
-    for note in (*_left_out(summary, out), *summary["notes"]):
+    for note in summary["notes"]:
         console.print(f"Note: {note}", markup=False, soft_wrap=True)
     place = shlex.quote(str(out))
     for line in (
         f"Look at it:   {out / REPORT}",
         f"All samples:  {out / VERDICTS_CSV} (worst first)",
         f"Rows to keep: {out / CLEANED}",
+        *([f"Left out:     {out / LEFT_OUT}"] if summary["left_out"] else []),
         f"Next: discrimloss review {place}   goes through the suspicious samples, then",
         f"      discrimloss apply {place}    writes the corrected data.",
     ):
@@ -323,12 +324,3 @@ def _shown(value: Any) -> Text:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     text = " ".join(text.split())
     return Text(text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…")
-
-
-def _left_out(summary: dict[str, Any], out: Path) -> list[str]:
-    from discrimloss.auditing.directory import LEFT_OUT
-
-    if not summary["left_out"]:
-        return []
-    why = "; ".join(f"{number:,}: {why}" for why, number in summary["left_out_why"].items())
-    return [f"{summary['left_out']:,} could not be audited ({why}): see {out / LEFT_OUT}"]

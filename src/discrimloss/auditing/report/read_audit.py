@@ -43,7 +43,6 @@ def audit_contents(
     class_names = () if is_regression else _class_names(samples, source, runs)
     view = None if source is None else source.view
     gallery = choose_gallery(samples, view, GALLERY_SIZE, note)
-    notes = (*summary.get("notes", ()), *_left_out_note(summary))
     reported: list[ReportRun] = []
     for run in runs or [ReportRun("audit", {}, [], None)]:
         if run.traces is not None and run.num_samples != len(samples):
@@ -59,7 +58,7 @@ def audit_contents(
                 class_names=class_names,
                 is_regression=is_regression,
                 gallery=gallery if not reported else None,
-                notes=notes if not reported else (),
+                notes=verdicts.notes if not reported else (),
                 summary={**run.summary, **({} if reported else _of_audit(summary))},
             )
         )
@@ -85,11 +84,6 @@ def _class_names(
     known = source.class_names if source is not None else (runs[0].class_names if runs else ())
     present = {str(name) for column in ("given", "suggested") for name in samples[column].dropna()}
     return (*known, *sorted(present - set(known)))
-
-
-def _left_out_note(summary: dict[str, Any]) -> tuple[str, ...]:
-    number = summary.get("left_out", 0)
-    return (f"{number:,} rows or files could not be audited: see left_out.csv.",) if number else ()
 
 
 def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +130,8 @@ class Store(ABC):
 
     name: str
     """For messages."""
+    unit: ClassVar[str] = "row"
+    """What to call a row in notes."""
     notes: tuple[str, ...] = ()
     """What a user should know of the rows."""
     note_on_corrected: str | None = None
@@ -261,6 +264,11 @@ class AuditSource:
     def name(self) -> str:
         """What to call the source in messages."""
         return self.store.name
+
+    @property
+    def left_out_why(self) -> dict[str, int]:
+        """How many rows were left out for each reason."""
+        return dict(Counter(entry.reason for entry in self.left_out))
 
     @property
     def is_regression(self) -> bool:

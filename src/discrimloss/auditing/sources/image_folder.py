@@ -66,6 +66,8 @@ class ImageFolder(Store):
         listing: its files.
     """
 
+    unit = "file"
+
     def __init__(self, folder: Path, listing: FolderListing) -> None:
         self.folder, self._listing = folder, listing
         self.name = folder.name or "images"
