@@ -39,7 +39,7 @@ over the seeds; the last epoch is what a user without clean labels gets, the bes
 on test labels and stands here for comparison only. *Fit* is the accuracy on the training labels as
 given, 40 % of them wrong: above about 60 the network has memorised wrong labels. *Noise* is the
 rate that the method was given, or estimated by itself. The AUROC says how well wrong labels are
-separated from right ones: by the average task loss of the samples, and by the method's own score."""
+separated from right ones: by the average task loss of a sample, and by the method's own score."""
 
 
 @dataclass(frozen=True)
