@@ -1,4 +1,4 @@
-"""What DiscrimLoss tracks over the batches of a run: the thresholds and the scale of the losses."""
+"""The thresholds and the loss scale that DiscrimLoss tracks over the batches of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LossTracker(FixedDtypeModule):
     suppression: Tensor
     """Scalar. ``ES`` of the epoch; not saved, like everything below."""
     rise: Tensor
-    """Scalar. By how much of ``|k1|`` the threshold lies above ``k1`` in this epoch."""
+    """Scalar. How far the threshold lies above ``k1`` in this epoch, as a fraction of ``|k1|``."""
     gradient_fraction: Tensor
     """Scalar. Factor of the model's gradient in this epoch; 1 in the paper's form."""
     threshold_now: Tensor
