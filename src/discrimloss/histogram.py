@@ -184,7 +184,7 @@ def _between_class_variance(histogram: LossHistogram) -> Tensor:
 
 
 def squash(losses: Tensor, scale: float | Tensor) -> Tensor:
-    """``l / (|l| + s)``: losses into (-1, 1), in order, so that no tail can dominate a variance."""
+    """Map losses to (-1, 1) by ``l / (|l| + s)``, so that no large loss dominates a variance."""
     return losses / (losses.abs() + scale)
 
 

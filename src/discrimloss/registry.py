@@ -52,7 +52,7 @@ class Registry(Generic[Entry]):
         return sorted(self._entries())
 
     def get(self, name: str) -> Entry:
-        """The entry of this name; an `OptionError` lists the names there are."""
+        """The entry of this name. If there is none, an `OptionError` lists the known names."""
         entries = self._entries()
         if name not in entries:
             raise OptionError(

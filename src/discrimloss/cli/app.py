@@ -26,7 +26,7 @@ from discrimloss.training.interruption import Interrupted
 
 
 class Commands(TyperGroup):
-    """All commands. A stopped one ends in a sentence, where typer would end without a word."""
+    """All commands. A command that is stopped ends with a message; typer would print none."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""

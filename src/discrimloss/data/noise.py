@@ -323,7 +323,7 @@ def num_samples_of(rate: float, num_samples: int) -> int:
 
 
 def check_classes(clean_target: Tensor, num_classes: int | None, kind: str) -> int:
-    """Check int64 classes in range, or raise a `ValueError`; returns the number of classes."""
+    """Return the number of classes; raise a `ValueError` unless all are int64 and in range."""
     if num_classes is None:
         raise ValueError(
             f"{kind} noise is for classes: for a regression there are symmetric and permuted"

@@ -25,7 +25,7 @@ class IndexedRow:
 
 
 class IndexedRows(IndexedDataset):
-    """Any map-style dataset, as `IndexedRow`s. The index is that of `IndexedDataset`.
+    """Wraps a map-style dataset and returns `IndexedRow`s, with the index of `IndexedDataset`.
 
     >>> IndexedRows([{"label": 3}, {"label": 5}])[1]
     IndexedRow(sample={'label': 5}, index=1)

@@ -1,4 +1,4 @@
-"""The loss of every sample from a model's logits: what the model itself averages over the batch."""
+"""The loss of each sample from a model's logits. The model itself returns only their mean."""
 
 from __future__ import annotations
 

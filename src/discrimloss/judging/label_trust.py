@@ -39,19 +39,19 @@ MOMENTUM = 0.6
 LEAST_TRUST = 0.1
 """Labels that are trusted less are not learned from: a small weight only delays memorising."""
 LEAST_TRUST_BY_LOSSES = 0.5
-"""The same where losses decide, which are confident about almost every label."""
+"""The least trust where losses decide, which are confident about almost every label."""
 SMOOTHING = 0.2
 """Fraction of the target that goes to all classes, once class labels are left out."""
 MOST_FITTED = 6000
 """Samples in a fit, drawn anew every time."""
 MOST_MISTAKES = 0.03
-"""Mistakes that the losses may expect of themselves, as a fraction of the samples, to decide."""
+"""Losses decide if they expect at most this fraction of the samples to be misjudged."""
 MOST_MISTAKES_OF_FOUND = 0.1
-"""The same as a fraction of the labels that they find wrong. It keeps hard samples of clean data
-from being taken for wrong labels."""
+"""The expected mistakes must also be fewer than this fraction of the labels that losses find wrong.
+This keeps hard samples of clean data from being taken for wrong labels."""
 SAME_NOISE = 0.1
-"""How far the noise rate of the losses may be from the known one for them to decide, and how far
-below it that of the predictions."""
+"""Losses decide if their noise rate differs by at most this from the known one. Predictions decide
+if theirs is at most this far below it."""
 
 
 def smoothed(losses: Tensor, output: Tensor) -> Tensor:

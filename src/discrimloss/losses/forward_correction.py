@@ -13,8 +13,9 @@ from discrimloss.losses.transition import log_label_probability
 class ForwardCorrection(LossCorrection):
     """Forward loss correction with a known or estimated transition matrix (Patrini et al. 2017).
 
-    The network predicts the probability of each true class, p; T has the probability that each is
-    labelled as another. The loss of the label y is ``-log((T^T p)_y)``: theorem 2 of the paper.
+    The network predicts the probability p of each true class. The matrix T holds, for each true
+    class, the probabilities of the given labels. The loss of the label y is ``-log((T^T p)_y)``,
+    see theorem 2 of the paper.
 
     Args:
         num_samples: size of the training set.

@@ -124,7 +124,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
         return losses.where(self.is_kept[index], constant + 0.0 * losses)
 
     def _record(self, cross_entropies: Tensor, index: Tensor) -> None:
-        """Keep ``p_y`` of each sample; the lower one of a sample that is in the batch twice."""
+        """Keep ``p_y`` of each sample. If a sample is in the batch twice, keep the lower one."""
         index = gather_rows(index)
         predictions = gather_rows(cross_entropies).neg().exp().to(self.predictions.dtype)
         self.predictions.index_fill_(0, index, 1.0)
@@ -135,7 +135,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
         return self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The exponent; for the truncated form, also what is left out and when."""
+        """The exponent; for the truncated form also its threshold and its epochs."""
         values: dict[str, Any] = {"exponent": self.exponent, "truncated": self.truncated}
         if self.truncated:
             values["truncation_threshold"] = self.truncation_threshold

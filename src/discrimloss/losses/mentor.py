@@ -46,7 +46,7 @@ def ramp_at(percentage: Tensor, ramp: float, ramp_from: float) -> Tensor:
 
 
 def compressed(values: Tensor) -> Tensor:
-    """Odd, logarithmic away from 0, and 1 at 1, so that losses of any scale are resolved."""
+    """Compress values logarithmically, with their sign, so that losses of any scale differ."""
     scaled = torch.log1p(values.abs() / NARROWEST_DIFFERENCE)
     return values.sign() * scaled / math.log1p(1.0 / NARROWEST_DIFFERENCE)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 SMALLEST_PROBABILITY = 1e-7
-"""Below it the authors' code clips a probability: the epsilon of their framework."""
+"""The authors' code raises lower probabilities to this, the epsilon of their framework."""
 
 
 def symmetric_transition(num_classes: int, noise_rate: float) -> Tensor:
@@ -75,7 +75,7 @@ def anchor_transition(probabilities: Tensor, label_counts: Tensor, percentile: f
 
 
 def log_label_probability(log_probabilities: Tensor, target: Tensor, transition: Tensor) -> Tensor:
-    """``log((T^T p)_y)``, shape (batch,): of the label y, with p of the true classes.
+    """``log((T^T p)_y)`` for the label y and the probabilities p of the classes, shape (batch,).
 
     Computed in logarithms, so that a label with ``p_y = 0`` has a finite loss and a gradient
     without the authors' clipping of p.

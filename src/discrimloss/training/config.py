@@ -120,7 +120,7 @@ class RunConfig:
     options: Settings
     """Options of the method."""
     hyperparameters: Literal["default", "paper"]
-    """``default``: ours, the same at every noise rate; ``paper``: the row of its appendix."""
+    """``default``: our values for every noise rate. ``paper``: the values in its appendix."""
     loss: Literal["cross_entropy", "mse", "smooth_l1"]
     seed: int
     epochs: int

@@ -1,4 +1,4 @@
-"""The study that workers share: created once, joined by workers with equal settings."""
+"""The study that workers share. The first creates it; others join if their settings are equal."""
 
 from __future__ import annotations
 
