@@ -3,7 +3,7 @@
     python -m benchmarks.methods --data DIR --runs DIR
 
 The same network, optimizer, schedule, epochs and labels for all; each method's options are its
-defaults. One that takes a noise rate is run twice: told the true one, as its authors do, and left
+defaults. One that takes a noise rate is run twice: with the true one, as its authors do, and left
 to estimate it. One that diverges at the recipes' learning rate is run at a tenth of it as well.
 Every run is a `discrimloss train` in its own directory below RUNS: finished ones
 are not run again, stopped ones go on. The tables are made from their summaries and written to
@@ -35,11 +35,11 @@ LOWER_LEARNING_RATE = 0.01
 FIRST = ["plain", "discrimloss"]
 ABOUT = """\
 `python -m benchmarks.methods --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
-over the seeds; the last epoch is what a person without clean labels gets, the best epoch is chosen
+over the seeds; the last epoch is what a user without clean labels gets, the best epoch is chosen
 on test labels and stands here for comparison only. *Fit* is the accuracy on the training labels as
-given, 40 % of them wrong: above about 60 the network has learned wrong labels by heart. *Noise* is
-the rate that the method was told, or estimated by itself. The AUROC says how well wrong labels are
-told from right ones: by the average task loss of the samples, and by the method's own score."""
+given, 40 % of them wrong: above about 60 the network has memorised wrong labels. *Noise* is the
+rate that the method was given, or estimated by itself. The AUROC says how well wrong labels are
+separated from right ones: by the average task loss of a sample, and by the method's own score."""
 
 
 @dataclass(frozen=True)
@@ -59,33 +59,33 @@ EXPERIMENTS = [
 @dataclass(frozen=True)
 class Variant:
     method: str
-    is_told: bool = False
+    has_rate: bool = False
     """Whether the true noise rate is given."""
     is_slow: bool = False
     """Whether the learning rate is a tenth of the recipe's."""
 
     @property
     def settings(self) -> tuple[str, ...]:
-        told = (f"options.noise_rate={RATE}",) if self.is_told else ()
+        given = (f"options.noise_rate={RATE}",) if self.has_rate else ()
         slow = (f"optimizer.learning_rate={LOWER_LEARNING_RATE}",) if self.is_slow else ()
-        return (f"method={self.method}", *told, *slow)
+        return (f"method={self.method}", *given, *slow)
 
     @property
     def title(self) -> str:
         return f"`{self.method}`{f', learning rate {LOWER_LEARNING_RATE}' * self.is_slow}"
 
     def group(self, experiment: Experiment) -> str:
-        return f"{experiment.name}/{self.method}{'-told' * self.is_told}{'-slow' * self.is_slow}"
+        return f"{experiment.name}/{self.method}{'-given' * self.has_rate}{'-slow' * self.is_slow}"
 
 
 def variants() -> list[Variant]:
     names = FIRST + [name for name in methods.names() if name not in FIRST]
     return [
-        Variant(name, is_told, is_slow)
+        Variant(name, has_rate, is_slow)
         for name in names
         for is_slow in (False, True)
-        for is_told in (True, False)
-        if (not is_told or "noise_rate" in methods.options(name))
+        for has_rate in (True, False)
+        if (not has_rate or "noise_rate" in methods.options(name))
         and (not is_slow or name in UNSTABLE)
     ]
 
@@ -95,8 +95,9 @@ def noise(summaries: list[Summary]) -> str:
     used = [summary["method_hyperparameters"] for summary in summaries]
     if "noise_rate" not in used[0]:
         return ""
-    source = {"given": "told"}.get(used[0]["noise_rate_source"], used[0]["noise_rate_source"])
-    return f"{source}: {spread((each['noise_rate'] for each in used), 1, 100)}"
+    return (
+        f"{used[0]['noise_rate_source']}: {spread((each['noise_rate'] for each in used), 1, 100)}"
+    )
 
 
 def row(variant: Variant, summaries: list[Summary]) -> list[str]:

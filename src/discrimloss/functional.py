@@ -36,8 +36,8 @@ class EpochTerms(NamedTuple):
     suppression: float
     """``ES``."""
     rise: float
-    """By how much of ``|k1|`` the threshold lies above ``k1``."""
-    gradient_share: float
+    """How far the threshold lies above ``k1``, as a fraction of ``|k1|``."""
+    gradient_fraction: float
     """Factor of the model's gradient: 1 in the paper's form."""
 
 
@@ -279,7 +279,7 @@ def loss_scale(mean_abs: Tensor, mean_square: Tensor) -> Tensor:
 
 
 class TrackedLosses(NamedTuple):
-    """What is tracked over batches, shape (groups,) each; unset where `visits` is 0."""
+    """Statistics tracked over batches, shape (groups,) each; unset where `visits` is 0."""
 
     k1: Tensor
     """The base threshold."""

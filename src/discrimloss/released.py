@@ -95,4 +95,4 @@ class ReleasedForm:
         velocity = RELEASED_MOMENTUM * old_velocity + terms.weight_gradient / number
         velocity = torch.where(batch.local(visits.counts), velocity, old_velocity)
         table.velocity.index_copy_(0, batch.table_rows, velocity)
-        return F.LossTerms(terms.value, terms.model_gradient * tracker.gradient_share, velocity)
+        return F.LossTerms(terms.value, terms.model_gradient * tracker.gradient_fraction, velocity)

@@ -1,4 +1,4 @@
-"""What DiscrimLoss tracks over the batches of a run: the thresholds and the scale of the losses."""
+"""The thresholds and the loss scale that DiscrimLoss tracks over the batches of a run."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class LossTracker(FixedDtypeModule):
     suppression: Tensor
     """Scalar. ``ES`` of the epoch; not saved, like everything below."""
     rise: Tensor
-    """Scalar. By how much of ``|k1|`` the threshold lies above ``k1`` in this epoch."""
-    gradient_share: Tensor
+    """Scalar. How far the threshold lies above ``k1`` in this epoch, as a fraction of ``|k1|``."""
+    gradient_fraction: Tensor
     """Scalar. Factor of the model's gradient in this epoch; 1 in the paper's form."""
     threshold_now: Tensor
     """Shape (groups,). ``k_dyn``."""
@@ -62,7 +62,7 @@ class LossTracker(FixedDtypeModule):
         for name in ("first_mean_abs", "first_mean_square"):
             self.register_buffer(name, torch.zeros(groups, dtype=torch.float32))
         self.register_buffer("past_first_epoch", torch.zeros(groups, dtype=torch.bool))
-        for name in ("suppression", "rise", "gradient_share"):
+        for name in ("suppression", "rise", "gradient_fraction"):
             term = torch.zeros((), dtype=torch.float32)
             self.register_buffer(name, term, persistent=False)
         for name in ("threshold_now", "step_size"):
@@ -116,7 +116,7 @@ class LossTracker(FixedDtypeModule):
         terms, values = self.form.epoch_terms(epoch), self.hyperparameters
         self.suppression.fill_(terms.suppression)
         self.rise.fill_(terms.rise)
-        self.gradient_share.fill_(terms.gradient_share)
+        self.gradient_fraction.fill_(terms.gradient_fraction)
         if not isinstance(values.threshold, str):
             self.k1.fill_(values.threshold)
         self.threshold_now.copy_(F.dynamic_threshold(self.k1, self.rise))

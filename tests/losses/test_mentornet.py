@@ -117,9 +117,9 @@ class TestMentor:
         one, other = mentornet(), mentornet(seed=1)
         assert {name for name in one.state_dict() if name.startswith("mentor.lstm.")}
         assert not any(parameter.requires_grad for parameter in one.mentor.parameters())
-        one.mentor.answer.bias.zero_()
-        assert float(other.mentor.answer.bias) != 0.0
-        assert float(mentornet().mentor.answer.bias) != 0.0
+        one.mentor.output.bias.zero_()
+        assert float(other.mentor.output.bias) != 0.0
+        assert float(mentornet().mentor.output.bias) != 0.0
 
 
 def test_the_moving_percentile_by_a_loop() -> None:

@@ -1,4 +1,4 @@
-"""What a terminal shows of a command: a progress bar while it runs, a table at the end.
+"""Progress bars while a command runs, and tables at its end.
 
 Bars go to standard error, and only if it is a terminal.
 """

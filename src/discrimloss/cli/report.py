@@ -27,7 +27,7 @@ FIGURES_FOLDER = "figures"
 
 
 class Format(str, Enum):
-    """What is written."""
+    """The formats of a report: a page, or figures."""
 
     html = "html"
     png = "png"

@@ -100,11 +100,11 @@ class TaskData:
     train: Split
     test: Split | None
     num_classes: int | None
-    """Of a classification or multiple choice; None for a regression."""
+    """Number of classes or choices; None for a regression."""
     validation: Split | None = None
     prepare: Prepare = unprepared
     input_shape: tuple[int, ...] = ()
-    """Of one prepared sample: (features,) or (channels, height, width). Empty for text."""
+    """Shape of one prepared sample: (features,) or (channels, height, width). Empty for text."""
     class_names: tuple[str, ...] = ()
     picture_shape: tuple[int, int] | None = None
     """Height and width, where the features of a sample, from 0 to 1, are pixels of a picture."""

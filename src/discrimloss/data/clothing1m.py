@@ -159,7 +159,10 @@ def _root(annotations: Path) -> Path:
 
 
 def _image_folder(root: Path) -> Path:
-    """Keys read ``images/0/…``; the archives hold ``0/…``, and not all make the folder for it."""
+    """The folder that holds the folders ``0``, ``1`` and so on.
+
+    It is ``images``, as in the lists of keys, or the root if the archives were extracted there.
+    """
     return root if (root / "0").is_dir() and not (root / IMAGES).is_dir() else root / IMAGES
 
 

@@ -124,7 +124,7 @@ def obtained(how: Obtained) -> Callable[[Loader], Loader]:
 
 
 def how_obtained(loader: Callable[..., Any]) -> Obtained:
-    """What `obtained` declared for this loader."""
+    """Return how to get the dataset of a loader, as its decorator `obtained` declares."""
     undeclared = ByHand(
         "its loader does not say how to get it; loading it will say what is missing"
     )
@@ -197,7 +197,7 @@ def listed(folders: Sequence[str]) -> str:
 
 
 def how_to_get(dataset: str) -> str:
-    """What to do about missing files."""
+    """The command that gets a dataset, for error messages about missing files."""
     return f"`discrimloss data fetch {dataset}` gets it or says how"
 
 
@@ -281,7 +281,10 @@ def check_files(how: Obtained, directory: Path, *, read: bool = True) -> list[Ch
 def check_forms(
     forms: Sequence[Form], directory: Path, *, read: bool = True, optional: bool = False
 ) -> list[CheckedFile]:
-    """The state of the files of every complete form, or else of the most complete one."""
+    """The state of the files of every complete form.
+
+    If no form is complete, the result has the files of the form that misses the fewest.
+    """
 
     def fraction_there(form: Form) -> float:
         return sum(known.exists_in(directory) for known in form) / len(form)

@@ -72,7 +72,7 @@ class NoisyDigits:
 
 @dataclass(frozen=True)
 class Values:
-    """What is measured in one seed. Fractions from 0 to 1; None where there is nothing to count."""
+    """The measurements of one seed. Fractions from 0 to 1; None where there is nothing to count."""
 
     cross_entropy_accuracy: float
     """On the test set, after the last epoch."""
@@ -99,7 +99,7 @@ class SeedRun:
     digits: NoisyDigits
     values: Values
     verdicts: Verdicts
-    """Of DiscrimLoss after the last epoch, with the labels that its network suggests."""
+    """Verdicts of DiscrimLoss after the last epoch, with the labels that its network suggests."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class ModelLosses:
     """
 
     problem_type: str | None = None
-    """As in a model's config; without it, the shapes decide."""
+    """The entry of the same name in a model's config. None: the shapes decide."""
     single_output: bool = False
     """The model has one output, so that whole numbers may be measurements and not classes."""
     shifted: bool = False
@@ -37,7 +37,7 @@ class ModelLosses:
 
     @classmethod
     def of(cls, model: Any, label_smoothing: float = 0.0) -> ModelLosses:
-        """What a model of the transformers library, or one like it, calls for."""
+        """The losses that fit a model of the transformers library, or one like it."""
         config = getattr(model, "config", None)
         is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
         return cls(

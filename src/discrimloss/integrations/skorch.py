@@ -85,7 +85,7 @@ class DiscrimNetMixin:
         )
 
     def set_params(self, **kwargs: Any) -> DiscrimNetMixin:
-        """As skorch's; options of `DiscrimLoss` start the samples of an initialised net over."""
+        """Set parameters. Options of `DiscrimLoss` reset the sample state of an initialised net."""
         own = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("discrimloss__")}
         super().set_params(**kwargs)  # type: ignore[misc]
         for name, value in own.items():
@@ -129,7 +129,7 @@ class DiscrimNetMixin:
             self.batch_index_ = None
 
     def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:  # noqa: N803
-        """In training the weighted loss, otherwise the task loss."""
+        """The weighted loss in training, otherwise the task loss."""
         if not training:
             loss: Tensor = super().get_loss(y_pred, y_true, X=X, training=False)  # type: ignore[misc]
             return loss.mean()  # a scalar already, unless reduction="none"

@@ -116,7 +116,7 @@ class DiscrimTrainerMixin(_Trainer):
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """As the Trainer's. A checkpoint to resume from must hold the samples' state."""
+        """Train like the Trainer. A checkpoint to resume from must hold the sample state."""
         checkpoint = resume_from_checkpoint
         if checkpoint is True:
             checkpoint = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
@@ -219,7 +219,7 @@ class DiscrimTrainerMixin(_Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """In training the weighted loss; in evaluation the Trainer's own."""
+        """The weighted loss in training; the Trainer's own in evaluation."""
         if not model.training and INDEX_KEY not in inputs:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         labelled = self._labelled(inputs)

@@ -1,4 +1,4 @@
-"""What the files for other tools share: labels as people read them, facts about a sample, JSON."""
+"""Shared by the files for other tools: readable labels, facts about a sample, JSON."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def worst_rows(verdicts: Verdicts, limit: int | None) -> list[int]:
 
 
 def facts_of(verdicts: Verdicts, index: int) -> dict[str, Any]:
-    """What is known about one sample, under the names that every file uses; None if unknown."""
+    """The facts about one sample, under the names that every file uses; None if unknown."""
     facts: dict[str, Any] = {"sample_index": index}
     if verdicts.ids is not None:
         facts["sample_id"] = verdicts.ids[index]

@@ -43,7 +43,7 @@ RAREST = 1e-3
 LARGEST_SHAPE = 4.0
 MOST_ITERATIONS = 150
 EXTRA_PARAMETERS = 5
-"""Of two parts over one."""
+"""How many more parameters two parts have than one."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ COLUMNS = (
     "average_loss",
     "weight",
 )
-"""Of every frame and file of verdicts."""
+"""The columns of every frame and file of verdicts."""
 
 
 def verdicts_to_frame(verdicts: Verdicts) -> pandas.DataFrame:

@@ -35,7 +35,7 @@ from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.state.gathering import gather_rows
 
 MOMENTUM = 0.6
-"""Of the predictions' moving average: it forgets predictions of five epochs ago."""
+"""Momentum of the predictions' moving average: it forgets predictions of five epochs ago."""
 LEAST_TRUST = 0.1
 """Labels that are trusted less are not learned from: a small weight only delays memorising."""
 LEAST_TRUST_BY_LOSSES = 0.5

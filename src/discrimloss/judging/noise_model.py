@@ -46,7 +46,7 @@ NOISE_PRIOR = 0.02
 STARTS = ((0.0, -2.0), (1.0, -1.0))
 """Starting points: log of the sharpness, log-odds of the noise rate."""
 LARGEST_LEAK = 3.0
-"""In standard deviations of the logits."""
+"""The largest effect of memorising on a logit, in standard deviations of the logits."""
 ITERATIONS, TOLERANCE = 60, 1e-6
 CHUNK = 1 << 22
 """Entries processed at once."""
@@ -100,7 +100,7 @@ class NoiseModel:
     """Shape (classes, classes): log probability of each given label (columns) for each true class
     (rows)."""
     leak: float | Tensor = 0.0
-    """What memorising has added to the logit of the given label."""
+    """The amount that memorising has added to the logit of the given label."""
 
     def log_joint(self, logits: Tensor, given: Tensor) -> Tensor:
         """Shape (samples, classes): log probability of the true class and the given label."""

@@ -52,7 +52,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
     """
 
     needs: ClassVar[str] = "nothing"
-    """What must be known in advance beyond the labels."""
+    """Knowledge that the loss needs in advance, beyond the labels."""
     needs_classes: ClassVar[str | None] = None
     """Why the loss fits classification only: the end of a sentence that begins with "it"."""
 
@@ -106,7 +106,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
         return reduce(self.unreduced(logits, target, index), self.reduction)
 
     def unreduced(self, logits: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
-        """What `forward` reduces, shape (batch,)."""
+        """The losses of the samples before `forward` reduces them, shape (batch,)."""
         if self.needs_classes is not None:
             check_classification(logits, target, self.num_classes)
         if not self.training:

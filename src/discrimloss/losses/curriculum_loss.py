@@ -33,9 +33,9 @@ def hard_hinge(margin: Tensor) -> Tensor:
 
 
 def soft_hinge(logits: Tensor, target: Tensor) -> Tensor:
-    """As `hard_hinge`, but with a smooth maximum over all logits where the prediction is wrong.
+    """`hard_hinge`, but with a smooth maximum over all logits where the prediction is wrong.
 
-    That is 1 plus the cross-entropy: above the hard hinge, and with a gradient for all classes.
+    There it is 1 plus the cross-entropy: above the hard hinge, and with a gradient for all classes.
     """
     margin = margins(logits, target)
     wrong = 1.0 + cross_entropy(logits, target)

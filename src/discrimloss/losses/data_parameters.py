@@ -193,7 +193,7 @@ class DataParameters(IndexedLoss):
         return None if instances is None else instances.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Whose temperatures are learned, and how."""
+        """Which temperatures are learned (of samples, classes or both), and how."""
         values: dict[str, Any] = {"parameters": self.parameters_of}
         for name, temperatures in self._learned():
             values[f"{name}_lr"] = temperatures.learning_rate

@@ -54,7 +54,7 @@ class DiscrimLossOn(IndexedLoss):
         )
 
     def forward(self, logits: Tensor, target: Tensor, index: Any = None) -> Tensor:
-        """As `IndexedLoss.forward`; with ``ids=...``, `index` holds the names of the samples."""
+        """Like `IndexedLoss.forward`; with ``ids=...``, `index` holds the names of the samples."""
         if not self.training:
             return super().forward(logits, target)
         if self.num_samples is not None:
@@ -107,7 +107,7 @@ class DiscrimLossOn(IndexedLoss):
         return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of the criterion."""
+        """The variant and the hyperparameters of the criterion."""
         return {"variant": self.criterion.variant, **asdict(self.criterion.hyperparameters)}
 
     def log_values(self) -> dict[str, float]:

@@ -69,7 +69,7 @@ def _polynomial(p: Tensor) -> Tensor:
 
 
 def _halley_step(w: Tensor, x: Tensor) -> Tensor:
-    """Of ``w exp(w) - x``, divided by ``exp(w)`` throughout, so that nothing overflows."""
+    """A step of Halley's method for ``w exp(w) = x``, divided by ``exp(w)`` to avoid overflow."""
     residual = w - x * torch.exp(-w)
     slope = w + 1.0
     return residual / (slope - (w + 2.0) * residual / (2.0 * slope))

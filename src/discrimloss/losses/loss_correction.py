@@ -1,4 +1,4 @@
-"""What forward and backward correction share: a transition matrix, given or estimated."""
+"""The common base of forward and backward correction: a transition matrix, given or estimated."""
 
 from __future__ import annotations
 

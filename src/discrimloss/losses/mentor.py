@@ -68,7 +68,7 @@ class Mentor(nn.Module):
         self.epoch_embedding = nn.Embedding(PERCENTAGES, EPOCH_FEATURES)
         self.lstm = nn.LSTM(2, LSTM_UNITS, batch_first=True, bidirectional=True)
         self.hidden = nn.Linear(2 * LSTM_UNITS + LABEL_FEATURES + EPOCH_FEATURES, HIDDEN_UNITS)
-        self.answer = nn.Linear(HIDDEN_UNITS, 1)
+        self.output = nn.Linear(HIDDEN_UNITS, 1)
 
     def logits(
         self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor
@@ -79,8 +79,8 @@ class Mentor(nn.Module):
         _, (last, _) = self.lstm(compressed(pair).unsqueeze(1))
         features = [last[0], last[1], self.label_embedding(label), self.epoch_embedding(percentage)]
         hidden = torch.tanh(self.hidden(torch.cat(features, dim=1)))
-        answer: Tensor = self.answer(hidden).squeeze(1)
-        return answer
+        output: Tensor = self.output(hidden).squeeze(1)
+        return output
 
     def forward(
         self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor

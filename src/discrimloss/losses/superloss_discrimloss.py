@@ -17,12 +17,12 @@ from discrimloss.losses.superloss import SuperLoss
 class SuperLossDiscrimLoss(DiscrimLossOn):
     """DiscrimLoss on top of SuperLoss, a robust loss as the inner loss (Wu et al. 2022).
 
-    DiscrimLoss gets SuperLoss minus its value for a task loss of 0. SuperLoss is negative wherever
-    the task loss is below tau, 0 for a uniform prediction, and all of it moves when tau does.
-    DiscrimLoss measures from 0: its threshold rises by a fraction of ``|k1|``, and the default
-    ``k1``, the step size of the weights and the verdicts follow the size of the losses in the first
-    epoch. Measured from 0, where nothing is left to learn, all of that means what it means for a
-    task loss. The gradient is the same: the subtracted value does not depend on the network.
+    The inner loss of DiscrimLoss is SuperLoss minus the value of SuperLoss for a task loss of 0.
+    SuperLoss alone is negative where the task loss is below tau, and all of its values shift when
+    tau changes. But DiscrimLoss needs losses that start at 0: its threshold rises by a fraction of
+    ``|k1|``, and the default ``k1``, the step size of the weights and the verdicts follow the size
+    of the losses in the first epoch. The subtraction does not change the gradient, because the
+    subtracted value does not depend on the network.
 
     Args:
         num_samples: size of the training set.
@@ -67,9 +67,9 @@ class SuperLossDiscrimLoss(DiscrimLossOn):
         return values - self.task_loss.terms(torch.zeros_like(values[:1])).values
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of both."""
+        """The hyperparameters of DiscrimLoss and of SuperLoss."""
         return {**super().hyperparameters(), **self.task_loss.hyperparameters()}
 
     def log_values(self) -> dict[str, float]:
-        """Those of both."""
+        """The logged values of DiscrimLoss and of SuperLoss."""
         return {**super().log_values(), **self.task_loss.log_values()}

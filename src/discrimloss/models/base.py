@@ -26,9 +26,9 @@ class TaskShape:
     num_classes: int | None
     """None for a regression."""
     target_mean: float = 0.0
-    """Of the training targets of a regression; 0 for a classification."""
+    """Mean of the training targets of a regression; 0 for a classification."""
     target_spread: float = 1.0
-    """Their standard deviation; 1 for a classification."""
+    """Standard deviation of the training targets of a regression; 1 for a classification."""
 
     @property
     def num_outputs(self) -> int:

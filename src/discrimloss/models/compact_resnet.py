@@ -38,7 +38,7 @@ class CompactResNet(nn.Module):
         channels_last(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        """Map (batch, channels, height, width) to (batch, classes) or (batch,)."""
         pooled = self.features(images_channels_last(images)).amax((2, 3))
         prediction: Tensor = self.output(self.head(pooled))
         return prediction

@@ -32,7 +32,7 @@ class TaskOutput(nn.Module):
             self.register_buffer("target_spread", torch.tensor(float(shape.target_spread)))
 
     def forward(self, raw: Tensor) -> Tensor:
-        """From (batch, outputs) to (batch, classes), or to (batch,) for a regression."""
+        """Map (batch, outputs) to (batch, classes), or to (batch,) for a regression."""
         if not self.is_regression:
             return raw
         return raw.squeeze(1) * self.target_spread + self.target_mean

@@ -39,7 +39,7 @@ class LeNet(nn.Module):
         channels_last(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        """Map (batch, channels, height, width) to (batch, classes) or (batch,)."""
         prediction: Tensor = self.output(self.network(images_channels_last(images)))
         return prediction
 

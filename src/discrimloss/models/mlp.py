@@ -38,6 +38,6 @@ class MLP(nn.Module):
         self.output = TaskOutput(shape)
 
     def forward(self, features: Tensor) -> Tensor:
-        """From (batch, ...) to (batch, classes), or to (batch,) for a regression."""
+        """Map (batch, ...) to (batch, classes), or to (batch,) for a regression."""
         prediction: Tensor = self.output(self.network(features))
         return prediction

@@ -32,7 +32,7 @@ class NgramText(nn.Module):
         self.output = TaskOutput(shape)
 
     def forward(self, ngrams: dict[str, Tensor]) -> Tensor:
-        """From the n-grams of a batch to (batch, classes), or to (batch,) for a regression.
+        """Map the n-grams of a batch to (batch, classes), or to (batch,) for a regression.
 
         Args:
             ngrams: ``ids`` and ``weights`` of all n-grams, the texts concatenated, and

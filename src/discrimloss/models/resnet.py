@@ -53,7 +53,7 @@ class ResNet(nn.Module):
         channels_last(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        """Map (batch, channels, height, width) to (batch, classes) or (batch,)."""
         prediction: Tensor = self.output(self.network(images_channels_last(images)).logits)
         return prediction
 

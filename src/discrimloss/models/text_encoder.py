@@ -159,7 +159,7 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """Without progress bars and without the warning that the head is new, which it always is."""
+    """Silence progress bars and the warning that the head is new, which it always is."""
     logging = transformers_library().logging
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -50,7 +50,7 @@ class WideResNet(nn.Module):
         channels_last(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """From (batch, channels, height, width) to (batch, classes) or (batch,)."""
+        """Map (batch, channels, height, width) to (batch, classes) or (batch,)."""
         pooled = self.features(images_channels_last(images)).mean((2, 3))
         prediction: Tensor = self.output(self.head(pooled))
         return prediction
@@ -73,7 +73,7 @@ class WideBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (batch, channels, height, width) to `wider` channels, smaller by the stride."""
+        """Map (batch, channels, height, width) to `wider` channels, smaller by the stride."""
         active = F.relu(self.normalization1(x), inplace=True)
         # As in the publication, a projection starts from the normalized activations.
         shortcut = x if self.projection is None else self.projection(active)

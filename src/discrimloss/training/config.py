@@ -61,9 +61,9 @@ class OptimizerConfig:
     kind: Literal["sgd", "adamw"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.9
-    """Of ``sgd``."""
+    """Used by ``sgd`` only."""
     nesterov: bool = False
-    """Of ``sgd``."""
+    """Used by ``sgd`` only."""
     weight_decay: float = 0.0
     clip_norm: float | None = None
     """Largest norm of the gradient. A longer one is scaled down."""
@@ -86,9 +86,9 @@ class ScheduleConfig:
     milestones: tuple[int, ...] = ()
     """For ``step``: after how many epochs the learning rate falls."""
     factor: float = 0.1
-    """For ``step``: what it is multiplied by."""
+    """For ``step``: the learning rate is multiplied by this after each milestone."""
     warmup_epochs: float = 0.0
-    """Over which the learning rate rises from zero."""
+    """The learning rate rises from zero over so many epochs."""
 
     def __post_init__(self) -> None:
         if self.kind == "step" and not self.milestones:
@@ -118,14 +118,14 @@ class RunConfig:
     model: ComponentConfig
     method: str
     options: Settings
-    """Of the method."""
+    """Options of the method."""
     hyperparameters: Literal["default", "paper"]
     """``default``: ours, the same at every noise rate; ``paper``: the row of its appendix."""
     loss: Literal["cross_entropy", "mse", "smooth_l1"]
     seed: int
     epochs: int
     batch_size: int
-    """Of all processes together."""
+    """Batch size of all processes together."""
     noise: NoiseConfig
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
@@ -168,7 +168,7 @@ class RunConfig:
             raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
 
     def as_dict(self) -> Settings:
-        """As TOML has it: the options of data and model beside their names, no unset values."""
+        """The settings in the layout of TOML: options of data and model beside their names."""
         settings = dataclasses.asdict(self)
         for name in ("data", "model"):
             component = getattr(self, name)

@@ -30,7 +30,7 @@ from discrimloss.training.run import RunRequest, run_training
 from discrimloss.training.run_directory import RunDirectory
 
 IMPORTED_ONCE = ("discrimloss.training.grid", "pandas", "sklearn.datasets", "torch._dynamo")
-"""What every training run imports, which takes seconds. Missing libraries are left out."""
+"""Modules that every training run imports, which takes seconds. Missing ones are left out."""
 POLL_SECONDS = 0.1
 SECONDS_TO_STOP = 60.0
 
@@ -60,7 +60,7 @@ class JobResult:
     job: Job
     seconds: float
     value: Any = None
-    """What the function returned."""
+    """The return value of the function."""
     error: str | None = None
     """Why there is no value, in one sentence; None for a job that succeeded."""
 
@@ -171,7 +171,7 @@ class _RunningJob:
         return cls(job, process, ours)
 
     def result(self) -> JobResult:
-        """What the process has sent, or why it has sent nothing."""
+        """The result that the process has sent, or one that says why it has sent nothing."""
         try:
             value, error = self.connection.recv()
         except EOFError:

@@ -47,7 +47,7 @@ from discrimloss.training.task_losses import task_losses
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run, from what, into what."""
+    """A training run: its settings, its data and the directory of its results."""
 
     config: RunConfig
     data: Path

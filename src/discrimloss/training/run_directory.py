@@ -134,7 +134,7 @@ class RunDirectory:
 
 
 class NoDirectory(RunDirectory):
-    """For a run that is kept in memory: nothing is written."""
+    """The directory of a run that is kept in memory: nothing is written."""
 
     is_kept = False
 

@@ -1,4 +1,4 @@
-"""What a search is: a recipe, a search space, a storage, and the score of a trial.
+"""The request for a search: a recipe, a search space, a storage, and the score of a trial.
 
 Trials are compared by their score on the labels of the noisy validation split. Clean labels serve
 the oracle alone: they show afterwards how good the choice was.
@@ -56,7 +56,7 @@ class TuneRequest:
     """A URL of SQLAlchemy."""
     study: str
     trials: int
-    """Of all workers together, including those of earlier commands."""
+    """Number of trials of all workers together, including those of earlier commands."""
     lost_after: int = 120
     """Seconds without a heartbeat after which a worker counts as dead and its trial is repeated."""
 

@@ -1,4 +1,4 @@
-"""What a search may set, and to what: ranges and choices by the names of settings."""
+"""The settings that a search may change: ranges and choices by the names of settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN_SPACE = ("discrimloss", "superloss_discrimloss")
 """Methods whose own hyperparameters are searched by default: those of the paper."""
 
 MOST_COMBINATIONS = 10_000
-"""Of a larger space hardly any combination is drawn twice."""
+"""In a space with more combinations, hardly any of them is drawn twice."""
 
 Value = float | int | str | bool
 

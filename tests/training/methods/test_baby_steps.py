@@ -73,7 +73,7 @@ def test_a_known_difficulty_grows_the_pool() -> None:
         visits = order.bincount(minlength=SAMPLES)
         assert set(order.tolist()) == set(pool.tolist())
         assert int(visits[pool].max() - visits[pool].min()) <= 1
-        assert trained.log_values()["open_share"] == pytest.approx(len(pool) / SAMPLES)
+        assert trained.log_values()["open_fraction"] == pytest.approx(len(pool) / SAMPLES)
     assert trained.hyperparameters() == {
         "difficulty": "given",
         "buckets": 5,

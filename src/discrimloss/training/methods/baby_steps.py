@@ -138,4 +138,4 @@ class BabySteps(Plain):
     def log_values(self) -> dict[str, float]:
         """The fraction of samples in the open buckets."""
         is_open = self.bucket < self._open_buckets
-        return {"open_share": float(is_open.float().mean())}
+        return {"open_fraction": float(is_open.float().mean())}

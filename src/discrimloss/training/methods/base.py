@@ -43,7 +43,7 @@ class StepResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method may know of the task. Clean labels are not part of it."""
+    """The facts about a task that a method may use. Clean labels are not among them."""
 
     build_network: Callable[[], nn.Module]
     """Returns a new, freshly initialised network at each call."""
@@ -82,7 +82,7 @@ class Method(nn.Module, ABC):
     """
 
     needs: ClassVar[str] = "nothing"
-    """What must be known in advance beyond the labels, for the list of the methods."""
+    """Knowledge that the method needs beyond the labels, for the list of the methods."""
 
     def __init__(
         self, setting: Setting, num_networks: int = 1, *, keeps_history: bool = True

@@ -60,5 +60,5 @@ class CoTeaching(SmallLossMethod):
         return StepResult(loss, losses[0].detach(), outputs[0].detach())
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of the schedule."""
+        """The hyperparameters of the schedule."""
         return {**super().hyperparameters(), "exponent": self.exponent}

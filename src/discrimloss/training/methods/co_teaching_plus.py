@@ -133,7 +133,7 @@ class CoTeachingPlus(SmallLossMethod):
         return by_first, by_second
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of the schedule, and the length of the warm-up."""
+        """The hyperparameters of the schedule, and the length of the warm-up."""
         return {
             **super().hyperparameters(),
             "warmup_epochs": self.warmup_epochs,

@@ -29,10 +29,10 @@ class DiscrimLossMethod(LossMethod):
         held_out: the fraction of samples that are in every epoch and never learned from, so that
             their losses show no memorising.
         predictions_from: ours. After this fraction of the epochs, labels are trusted by the
-            predictions of the network and the losses (`LabelTrust`). Labels that are not trusted
-            are not learned from, the others as much as they are trusted; targets of classes are
-            smoothed. The learned weights continue for the records. The step shrinks with the square
-            root of the fraction of trusted samples.
+            predictions of the network and the losses (`LabelTrust`). The trust in a label is the
+            weight of its sample; labels that are not trusted are left out. Targets of classes are
+            smoothed. The weights of DiscrimLoss are still learned, but only recorded. The step
+            shrinks with the square root of the fraction of trusted samples.
         options: hyperparameters of DiscrimLoss.
     """
 
@@ -112,14 +112,14 @@ class DiscrimLossMethod(LossMethod):
         return self.loss.sample_scores()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of the loss, and `predictions_from` if it is set."""
+        """The hyperparameters of the loss, and `predictions_from` if it is set."""
         values = super().hyperparameters()
         if self.predictions_from is not None:
             values["predictions_from"] = self.predictions_from
         return values
 
     def log_values(self) -> dict[str, float]:
-        """Those of the loss, and the mean trust."""
+        """The logged values of the loss, and the mean trust."""
         values = super().log_values()
         if self.labels is not None:
             values["mean_trust"] = float(self.labels.trust.mean())

@@ -81,5 +81,5 @@ class JoCoR(SmallLossMethod):
         return StepResult(loss, losses.detach(), output.detach())
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of the schedule, and lambda."""
+        """The hyperparameters of the schedule, and lambda."""
         return {**super().hyperparameters(), "co_regularization": self.co_regularization}

@@ -73,25 +73,25 @@ class LossMethod(Method):
         self.loss.set_epoch(epoch)
 
     def verdicts(self) -> Verdicts | None:
-        """From the loss history, whether the loss keeps it or the method."""
+        """The verdicts from the loss history, which the loss or the method keeps."""
         history = self.loss.history or self.history
         return None if history is None else history.verdicts()
 
     def sample_scores(self) -> Tensor | None:
-        """Those of the loss."""
+        """The scores of the loss."""
         return self.loss.sample_scores()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Those of the loss."""
+        """The hyperparameters of the loss."""
         return self.loss.hyperparameters()
 
     def log_values(self) -> dict[str, float]:
-        """Those of the loss."""
+        """The logged values of the loss."""
         return self.loss.log_values()
 
     @classmethod
     def options(cls) -> dict[str, Option]:
-        """Those of the loss, then those of the method."""
+        """The options of the loss, then those of the method."""
         return cls.loss_class.options() | keyword_options(cls)
 
 

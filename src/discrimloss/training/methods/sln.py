@@ -21,8 +21,8 @@ from discrimloss.training.methods.loss_method import LossMethod
 def follow(follower: nn.Module, leader: nn.Module, steps: Tensor, decay: float) -> None:
     """Move the averages of parameters and buffers one step; copy what cannot be averaged.
 
-    The average must be short as long as the run is: with the paper's decay alone, the initial
-    weights would be a large part of what is evaluated.
+    Early in a run the average covers few steps. With the paper's decay from the start, the
+    averages would still contain much of the initial weights when they are evaluated.
 
     Args:
         follower: the averages.

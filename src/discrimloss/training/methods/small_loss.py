@@ -108,7 +108,7 @@ class SmallLossMethod(Method):
         self.gradual_epochs = checked_length
         self.left_out = SampleMean(setting.num_samples)
         self.forget_rate = 0.0
-        """Of the current epoch. Not state: `begin_epoch` sets it, also after a resume."""
+        """Forget rate of the current epoch. `begin_epoch` sets it, so it is not saved."""
 
     def scheduled_forget_rate(self, finished_epochs: int, noise_rate: float) -> float:
         """The fraction of a batch to leave out after `finished_epochs`."""
@@ -132,10 +132,11 @@ class SmallLossMethod(Method):
     def small_losses(
         self, batch: Batch, *losses: Tensor, candidates: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """For each of the losses, which rows of the batch of all processes are small.
+        """Select the rows with small losses in the batch of all processes, for each of the losses.
 
-        It also records which are not, among all rows, whatever the candidates are. Every visit
-        counts, also while nothing is forgotten, so that all samples have equally many.
+        The method's scores count how often a sample has one of the large losses among all rows,
+        whatever the candidates are. They count in every epoch, even while the forget rate is 0, so
+        that all samples are counted equally often.
 
         Args:
             batch: of this process.
