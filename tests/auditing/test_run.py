@@ -300,3 +300,13 @@ def test_numbers_are_suggested_in_the_unit_of_the_labels(tmp_path: Path) -> None
     called = torch.from_numpy((frame["verdict"] == "incorrect").to_numpy())
     assert f1_score(called, is_wrong(frame)) > 0.75
     assert json.loads((audit / "audit.json").read_text())["class_names"] == []
+
+
+def test_a_source_that_is_refused_costs_no_earlier_audit(tmp_path: Path) -> None:
+    source = write_blobs(tmp_path / "blobs.npz", samples=40)
+    audit = audited(source, tmp_path / "out", epochs=2)
+    before = snapshot(audit.path)
+    source.write_bytes(b"no longer an archive")
+    with pytest.raises(DiscrimLossError):
+        run_audit(source, audit.path, overwrite=True)
+    assert snapshot(audit.path) == before

@@ -181,8 +181,6 @@ class AuditDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             with exclusive_lock(self / LOCK, refusal):
                 self._check(settings, resume, overwrite)  # again: another audit may have ended
-                if overwrite:
-                    self.clear()
                 yield
         except BaseException as error:
             # A refusal before the first run leaves nothing. After Ctrl-C or a full disk, --resume

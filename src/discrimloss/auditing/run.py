@@ -99,6 +99,8 @@ def run_audit(
                 in_memory = None if options.path else open_source(None)
                 return AuditResult.read(directory, in_memory)
             source = open_source(directory / CACHE)
+            if overwrite:  # after the source has been read: a refused one costs no earlier audit
+                directory.clear()
             return _Audit(source, options, settings, directory, observe).run()
 
 
