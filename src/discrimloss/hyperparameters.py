@@ -18,6 +18,8 @@ Variant = Literal["paper", "released"]
 
 THRESHOLDS = ("ema", "mean", "split", "bounded_split")
 VARIANTS = ("paper", "released")
+REDUCTIONS = ("mean", "sum", "none")
+MAX_EPOCHS = (1 << 31) - 1  # processes compare epochs as 32-bit integers
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,20 @@ def require_whole_number(name: str, value: Any, minimum: int, maximum: int | Non
         _fail(name, value, f"a whole number from {minimum} up")
     if maximum is not None and value > maximum:
         _fail(name, value, f"at most {maximum}")
+
+
+def require_epoch(epoch: Any) -> int:
+    """Return an epoch as an int, or raise an error unless it is counted from 1."""
+    if epoch == 0:
+        raise ValueError("epochs count from 1: call set_epoch(epoch + 1) if yours start at 0")
+    require_whole_number("epoch", epoch, 1, MAX_EPOCHS)
+    return int(epoch)
+
+
+def require_reduction(reduction: str) -> None:
+    """Raise an error unless `reduction` is one that PyTorch's losses have."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, not {reduction!r}")
 
 
 def _require_finite(name: str, value: float, minimum: float = -math.inf) -> None:

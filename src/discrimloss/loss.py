@@ -18,6 +18,8 @@ from discrimloss import functional as F
 from discrimloss.hyperparameters import (
     Threshold,
     Variant,
+    require_epoch,
+    require_reduction,
     require_whole_number,
     resolve_hyperparameters,
 )
@@ -107,8 +109,7 @@ class DiscrimLoss(nn.Module):
         process_group: Any = None,
     ) -> None:
         super().__init__()
-        if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"reduction must be one of mean, sum, none, not {reduction!r}")
+        require_reduction(reduction)
         self.hyperparameters = resolve_hyperparameters(
             epochs,
             variant,
@@ -246,10 +247,7 @@ class DiscrimLoss(nn.Module):
 
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch, counted from 1. Call it before the first batch of every epoch."""
-        if epoch == 0:
-            raise ValueError("epochs count from 1: call set_epoch(epoch + 1) if yours start at 0")
-        require_whole_number("epoch", epoch, 1, MAX_SAMPLES)
-        epoch = int(epoch)
+        epoch = require_epoch(epoch)
         if epoch != self.epoch and int(self.tracker.visits_seen.sum()) > 0:
             self._end_epoch(next_epoch=epoch)
         self.tracker.start_epoch(epoch)

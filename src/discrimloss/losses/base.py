@@ -11,17 +11,25 @@ from torch import Tensor
 from torch.nn import functional
 
 from discrimloss.functional import Reduction, reduce
-from discrimloss.hyperparameters import require_whole_number
+from discrimloss.hyperparameters import (
+    require_epoch,
+    require_reduction,
+    require_whole_number,
+)
 from discrimloss.loss import DiscrimLoss
 from discrimloss.options import Option
 from discrimloss.registry import Registry, keyword_options
-from discrimloss.state.exchange import checked_index
+from discrimloss.state.exchange import (
+    checked_index,
+    first_outside,
+    integer_tensor,
+    is_integer,
+    kind_of,
+)
 from discrimloss.state.table import MAX_SAMPLES, FixedDtypeModule
 
 TaskLoss = Callable[[Tensor, Tensor], Tensor]
 """``(predictions, target)`` to the task loss of each sample, shape (batch,)."""
-
-REDUCTIONS = ("mean", "sum", "none")
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -67,8 +75,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        if reduction not in REDUCTIONS:
-            raise ValueError(f"reduction must be one of mean, sum, none, not {reduction!r}")
+        require_reduction(reduction)
         if num_samples is not None:
             require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
         if num_classes is not None:
@@ -133,10 +140,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
         Repeating the call for the current epoch, as after a resume, changes nothing. A subclass
         that overrides this method calls it first.
         """
-        if epoch == 0:
-            raise ValueError("epochs count from 1: call set_epoch(epoch + 1) if yours start at 0")
-        require_whole_number("epoch", epoch, 1)
-        self.epoch = int(epoch)
+        self.epoch = require_epoch(epoch)
         self.epoch_count.fill_(self.epoch)
 
     def set_targets(self, target: Tensor) -> None:
@@ -190,7 +194,7 @@ def check_classification(logits: Tensor, target: Tensor, num_classes: int | None
         IndexError: if a label is not one of the classes. On a GPU the device raises it later.
     """
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
-        raise TypeError(f"logits must be a tensor of real numbers, not {_kind(logits)}")
+        raise TypeError(f"logits must be a tensor of real numbers, not {kind_of(logits)}")
     if logits.dim() != 2:
         raise ValueError(f"logits must have shape (batch, classes), not {tuple(logits.shape)}")
     if num_classes is not None and logits.shape[1] != num_classes:
@@ -198,30 +202,19 @@ def check_classification(logits: Tensor, target: Tensor, num_classes: int | None
             f"logits have {logits.shape[1]} columns, but the loss was built with "
             f"num_classes={num_classes}"
         )
-    is_integer = isinstance(target, Tensor) and not (
-        target.dtype == torch.bool or target.is_floating_point() or target.is_complex()
-    )
-    if not is_integer:
-        raise TypeError(f"target must be a tensor of class positions, not {_kind(target)}")
+    if not isinstance(target, Tensor) or not is_integer(target):
+        raise TypeError(f"target must be a tensor of class positions, not {kind_of(target)}")
     if target.shape != logits.shape[:1]:
         raise ValueError(
             f"target must have shape {tuple(logits.shape[:1])}, one label for each row of the "
             f"logits, not {tuple(target.shape)}"
         )
-    if len(target) > 0:
-        _check_range(target, logits.shape[1])
-
-
-def _check_range(target: Tensor, num_classes: int) -> None:
-    lowest, highest = target.aminmax()
-    if target.device.type != "cpu":  # asynchronous: the host does not wait for the device
-        inside = (lowest >= 0) & (highest < num_classes)
-        torch._assert_async(inside, f"a target is outside 0 … {num_classes - 1}")
-    elif int(lowest) < 0 or int(highest) >= num_classes:
-        row = int(((target < 0) | (target >= num_classes)).nonzero()[0, 0])
+    num_columns = logits.shape[1]
+    row = first_outside(target, num_columns, "target") if len(target) else None
+    if row is not None:
         raise IndexError(
             f"target {int(target[row])} (row {row} of the batch) is out of range: the logits have "
-            f"{num_classes} classes, so valid targets are 0 to {num_classes - 1}"
+            f"{num_columns} classes, so valid targets are 0 to {num_columns - 1}"
         )
 
 
@@ -229,19 +222,13 @@ def checked_rows(index: Tensor | None, target: Tensor, num_samples: int, loss: s
     """`index` as int64 on the device of `target`, or an error that says what is wrong with it."""
     if index is None:
         raise TypeError(f"{loss} keeps state for each sample: pass the index of each row")
-    index = torch.as_tensor(index)
-    if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
-        raise TypeError(f"sample indices must be integers, not {index.dtype}")
+    index = integer_tensor(index)
     if index.shape != target.shape[:1]:
         raise ValueError(
             f"index must have shape {tuple(target.shape[:1])}, one sample index for each row, "
             f"not {tuple(index.shape)}"
         )
     return checked_index(index.to(target.device, torch.int64), num_samples)
-
-
-def _kind(value: object) -> str:
-    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
 def _return_to_saved_epoch(loss: IndexedLoss, incompatible_keys: Any) -> None:

@@ -44,14 +44,15 @@ class Batch:
 # ------------------------------------------------------------------------ checks
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """Name the dtype of a tensor, or the type of anything else, for error messages."""
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_losses(losses: Tensor) -> None:
     """Raise an error unless `losses` holds one real number for each row of a batch."""
     if not isinstance(losses, Tensor) or not losses.is_floating_point():
-        raise TypeError(f"losses must be a tensor of real numbers, not {_kind(losses)}")
+        raise TypeError(f"losses must be a tensor of real numbers, not {kind_of(losses)}")
     if losses.dim() != 1:
         raise ValueError(
             f"losses must have shape (batch,), one task loss each, not {tuple(losses.shape)}: "
@@ -59,13 +60,23 @@ def check_losses(losses: Tensor) -> None:
         )
 
 
+def is_integer(values: Tensor) -> bool:
+    """Whether a tensor holds integers. Truth values are none."""
+    return not (values.dtype == torch.bool or values.is_floating_point() or values.is_complex())
+
+
+def integer_tensor(index: Any) -> Tensor:
+    """Convert sample indices to a tensor, or raise a `TypeError` if they are not integers."""
+    if not is_integer(given := torch.as_tensor(index)):
+        raise TypeError(f"sample indices must be integers, not {given.dtype}")
+    return given
+
+
 def as_sample_index(index: Any, losses: Tensor) -> Tensor:
     """Convert `index` to int64 and check that it holds one integer for each of the losses."""
     if index is None:
         raise TypeError("index is None: pass the sample index of each row")
-    given = torch.as_tensor(index)
-    if given.dtype == torch.bool or given.is_floating_point() or given.is_complex():
-        raise TypeError(f"sample indices must be integers, not {given.dtype}")
+    given = integer_tensor(index)
     if given.shape != losses.shape:
         raise ValueError(
             f"index must have the shape of the losses, {tuple(losses.shape)}, "
@@ -89,17 +100,26 @@ def checked_index(index: Tensor, num_samples: int) -> Tensor:
 
 
 def _raise_if_outside(index: Tensor, num_samples: int) -> None:
-    lowest, highest = index.aminmax()
-    if index.device.type != "cpu":
-        # Asynchronous: the device stops at the bad index, and the host never waits for it.
-        inside = (lowest >= 0) & (highest < num_samples)
-        torch._assert_async(inside, f"a sample index is outside 0 … {num_samples - 1}")
-    elif int(lowest) < 0 or int(highest) >= num_samples:
-        position = int(((index < 0) | (index >= num_samples)).nonzero()[0, 0])
+    row = first_outside(index, num_samples, "sample index")
+    if row is not None:
         raise IndexError(
-            f"sample index {int(index[position])} (row {position} of the batch) is out of range: "
+            f"sample index {int(index[row])} (row {row} of the batch) is out of range: "
             f"num_samples={num_samples}, so valid indices are 0 to {num_samples - 1}"
         )
+
+
+def first_outside(values: Tensor, size: int, name: str) -> int | None:
+    """Find the first row of integers outside 0 to ``size - 1``; None if there is none.
+
+    On a GPU the device stops at a bad value, which `name` describes, and the host never waits.
+    """
+    lowest, highest = values.aminmax()
+    if values.device.type != "cpu":
+        inside = (lowest >= 0) & (highest < size)
+        torch._assert_async(inside, f"a {name} is outside 0 … {size - 1}")
+    elif int(lowest) < 0 or int(highest) >= size:
+        return int(((values < 0) | (values >= size)).nonzero()[0, 0])
+    return None
 
 
 @torch.library.custom_op("discrimloss::checked_index", mutates_args=())
