@@ -14,7 +14,7 @@ from discrimloss import DiscrimLoss
 from discrimloss import functional as F
 from discrimloss.histogram import bounded_split_thresholds, split_thresholds
 from discrimloss.hyperparameters import resolve_hyperparameters
-from discrimloss.state.exchange import Batch
+from discrimloss.label_correction import MIXING
 from discrimloss.tracker import LossTracker
 
 GROUPS, SAMPLES, EPOCHS = 3, 60, 5
@@ -155,25 +155,12 @@ def test_ten_thousand_groups_need_little_memory() -> None:
     assert bool(((split > 1.0 + groups[:10_000] / 10_000) & (split < 6.0)).all())
 
 
-class GroupedLoss(DiscrimLoss):
-    """Sample ``i`` belongs to group ``i % GROUPS``."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(SAMPLES, EPOCHS, reduction="none", **options)
-        self.tracker = LossTracker(self.form, GROUPS)
-
-    def _visit(self, batch: Batch, group: Tensor | None = None) -> tuple[Tensor, ...]:
-        return super()._visit(batch, batch.index % GROUPS)
-
-    def _end_epoch(self, next_epoch: int, groups: Tensor | None = None) -> None:
-        super()._end_epoch(next_epoch, torch.arange(SAMPLES) % GROUPS)
-
-
 @pytest.mark.parametrize("weight_lr", [None, 0.1])
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_a_loss_with_groups_is_one_loss_for_each_group(threshold: Any, weight_lr: Any) -> None:
     options = {"threshold": threshold, "weight_lr": weight_lr, "weight_range": (0.2, 20.0)}
-    grouped = GroupedLoss(**options)
+    grouped = DiscrimLoss(SAMPLES, EPOCHS, num_classes=GROUPS, reduction="none", **options)  # type: ignore[arg-type]
+    grouped.tracker.smallest_group = 0
     alone = [
         DiscrimLoss(SAMPLES, EPOCHS, reduction="none", **options)  # type: ignore[arg-type]
         for _ in range(GROUPS)
@@ -182,13 +169,15 @@ def test_a_loss_with_groups_is_one_loss_for_each_group(threshold: Any, weight_lr
     for epoch in range(1, EPOCHS + 1):
         for criterion in (grouped, *alone):
             criterion.set_epoch(epoch)
+        assert grouped.labels is not None
+        grouped.labels.correction._set_phase(MIXING)  # the weights act
         for _ in range(5):
             index = torch.randint(SAMPLES, (16,), generator=generator)
             if epoch == 1:
                 index = index - index % GROUPS + index % 2  # the last group appears later
             losses = losses_of(index, epoch, generator)
             together = losses.clone().requires_grad_()
-            value = grouped(together, index)
+            value = grouped(together, index, target=index % GROUPS)
             value.sum().backward()
             assert together.grad is not None
             for group, criterion in enumerate(alone):

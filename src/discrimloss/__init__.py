@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from discrimloss import _moved, judge
@@ -59,5 +60,13 @@ def _imported(module: str, name: str) -> Any:
     return getattr(importlib.import_module(f"discrimloss.{module}"), name)
 
 
-judge.set_judge(lambda *arguments: _imported("judging.criterion", "judge_criterion")(*arguments))
+def _on_first_use(module: str, name: str) -> Callable[..., Any]:
+    return lambda *arguments: _imported(module, name)(*arguments)
+
+
+judge.set_functions(
+    judge_samples=_on_first_use("judging.criterion", "judge_criterion"),
+    fit_noise=_on_first_use("judging.held_out_noise", "fit_held_out_noise"),
+    target_errors=_on_first_use("judging.regression_noise", "estimate_target_errors"),
+)
 _moved.install()

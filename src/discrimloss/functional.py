@@ -189,6 +189,9 @@ class Visits(NamedTuple):
     """Shape (rows,), bool. Which places of `means` hold a sample with a finite loss."""
     order: Tensor
     """Shape (rows,), int64. The row of the batch that each place of `means` belongs to."""
+    first: Tensor
+    """Shape (rows,), int64. One row of the row's sample: the same for all rows of a sample, in
+    whatever order they arrive."""
 
     @property
     def number(self) -> Tensor:
@@ -222,6 +225,7 @@ def group_visits(losses: Tensor, index: Tensor) -> Visits:
         means=means,
         present=present,
         order=order,
+        first=order.index_select(0, place),
     )
 
 
@@ -276,6 +280,24 @@ def loss_scale(mean_abs: Tensor, mean_square: Tensor) -> Tensor:
     """
     scale = mean_square / mean_abs.clamp(min=SMALLEST_SCALE)
     return scale.clamp(min=SMALLEST_SCALE)
+
+
+def step_size(
+    scale: Tensor, visits: Tensor, hyperparameters: Hyperparameters, smallest_group: int
+) -> Tensor:
+    """Step size of the weights of each group, ``tau``; 0 for groups that are too small.
+
+    Args:
+        scale: shape (groups,): the loss scales.
+        visits: shape (groups,): visits that were tracked.
+        hyperparameters: of the criterion.
+        smallest_group: groups with fewer visits are too small.
+    """
+    if hyperparameters.weight_lr is not None:
+        size = torch.full_like(scale, hyperparameters.weight_lr)
+    else:
+        size = hyperparameters.relative_weight_lr / scale
+    return size.masked_fill(visits < smallest_group, 0.0) if smallest_group else size
 
 
 class TrackedLosses(NamedTuple):

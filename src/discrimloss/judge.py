@@ -1,31 +1,45 @@
-"""The slot for the function that turns the state of a criterion into verdicts.
+"""Slots for what the core needs of the layer above it.
 
-Judging is a layer above the core. So the core declares the function that it needs here, and
-`discrimloss/__init__.py`, which knows every package, puts it in.
+Estimating label errors is a layer above the core. So the core declares the functions that it needs
+here, and `discrimloss/__init__.py`, which knows every package, puts them in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from discrimloss.judging.held_out_noise import HeldOutNoise
+    from discrimloss.judging.noise_model import LabelErrors
     from discrimloss.judging.verdicts import Rule, Verdicts
     from discrimloss.loss import DiscrimLoss
 
-    Judge = Callable[[DiscrimLoss, Rule, Tensor | None], Verdicts]
-
-_judges: list[Judge] = []
+_functions: dict[str, Callable[..., Any]] = {}
 
 
-def set_judge(judge: Judge) -> None:
-    """Set the function that `DiscrimLoss.verdicts` calls."""
-    _judges[:] = [judge]
+def set_functions(**functions: Callable[..., Any]) -> None:
+    """Set the functions that this module passes calls on to, by their names here."""
+    _functions.update(functions)
 
 
 def judge_samples(criterion: DiscrimLoss, rule: Rule, p_incorrect: Tensor | None) -> Verdicts:
-    """Judge the samples of a criterion with the function that was set."""
-    (judge,) = _judges
-    return judge(criterion, rule, p_incorrect)
+    """See `judging.criterion.judge_criterion`."""
+    verdicts: Verdicts = _functions["judge_samples"](criterion, rule, p_incorrect)
+    return verdicts
+
+
+def fit_noise(
+    log_probabilities: Tensor, given: Tensor, predicted: Tensor, trained: Tensor
+) -> HeldOutNoise:
+    """See `judging.held_out_noise.fit_held_out_noise`."""
+    found: HeldOutNoise = _functions["fit_noise"](log_probabilities, given, predicted, trained)
+    return found
+
+
+def target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> LabelErrors:
+    """See `judging.regression_noise.estimate_target_errors`."""
+    errors: LabelErrors = _functions["target_errors"](predicted, given, is_held_out)
+    return errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +24,18 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.judge import judge_samples
+from discrimloss.known_labels import SMALLEST_GROUP, ClassLabels, KnownLabels, Rows, TargetRanges
 from discrimloss.released import ReleasedForm
 from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
+from discrimloss.state.predictions import MOST_CLASSES
 from discrimloss.state.sample_ids import SampleIds
 from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, SampleTable
 from discrimloss.tracker import LossTracker, rename_keys_of_0_1
 
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
+
+Task = Literal["classification", "regression"]
 
 FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
     "paper": F.PaperForm,
@@ -46,6 +50,12 @@ class DiscrimLoss(nn.Module):
     each sample over the epochs, compares the average with a threshold, and learns a weight for the
     sample. The gradient of a sample is divided by its weight.
 
+    There are three forms. With losses and an index alone it is the loss of the paper. With
+    `num_classes` and the targets of each batch, samples are compared with their own class, and
+    weights act only once the network memorises labels. With the logits as well, labels are
+    corrected by what the network predicts (`docs/loss.md`). The second and third form are never
+    far below the plain task loss, also on clean data and with rare classes.
+
     In eval mode the module returns the task loss unchanged and updates no state.
 
     With `torch.distributed` initialised, each process passes its own rows of the batch. The state
@@ -54,6 +64,9 @@ class DiscrimLoss(nn.Module):
 
     Args:
         num_samples: Number of training samples. Indices run from 0 to ``num_samples - 1``.
+        num_classes: Number of classes, for batches with targets.
+        task: ``"classification"``, or ``"regression"`` for batches with regression targets, which
+            need no `num_classes`.
         epochs: Length of the training run. The defaults of all other hyperparameters follow from it
             (`docs/defaults.md`).
         threshold: Base threshold ``k1``. ``"bounded_split"`` splits the average losses of all
@@ -92,6 +105,8 @@ class DiscrimLoss(nn.Module):
         num_samples: int | None = None,
         epochs: int | None = None,
         *,
+        num_classes: int | None = None,
+        task: Task = "classification",
         threshold: Threshold | None = None,
         switch_gain: float | None = None,
         switch_rate: float | None = None,
@@ -131,25 +146,64 @@ class DiscrimLoss(nn.Module):
         self.variant = variant
         self.processes = Processes(process_group)
         self.form = FORMS[variant](self.hyperparameters)
-        self.tracker = LossTracker(self.form)
+        size = _checked_size(num_samples, ids, sharded)
+        self.labels = self._known_labels(num_classes, task, size)
+        self.tracker = LossTracker(
+            self.form,
+            groups=1 if self.labels is None else self.labels.groups,
+            smallest_group=0 if self.labels is None else SMALLEST_GROUP,
+        )
         self.table = SampleTable(
-            _checked_size(num_samples, ids, sharded),
+            size,
             ids=ids,
             with_velocity=self.form.has_velocity,
+            more_columns=None if self.labels is None else self.labels.columns,
             shards=Shards(self.processes, sharded=sharded),
         )
-        self._options_checksum = zlib.crc32(f"{variant} {self.hyperparameters}".encode())
+        options = f"{variant} {self.hyperparameters} {self.tracker.groups} {task}"
+        self._options_checksum = zlib.crc32(options.encode())
         self._log_range = tuple(math.log(bound) for bound in self.hyperparameters.weight_range)
         self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(_note_visits)  # type: ignore[no-untyped-call]
+
+    def _known_labels(
+        self, num_classes: int | None, task: Task, num_samples: int
+    ) -> KnownLabels | None:
+        """What is done with targets, if they will be given."""
+        if task not in ("classification", "regression"):
+            raise ValueError(f"task must be 'classification' or 'regression', not {task!r}")
+        if num_classes is None and task == "classification":
+            return None
+        if self.variant == "released":
+            raise ValueError("variant='released' knows no targets: leave num_classes and task out")
+        # The switch is at 0.75 of the run by default, where its length is not given.
+        epochs = self.epochs or self.hyperparameters.switch_epoch / 0.75
+        if task == "regression":
+            if num_classes is not None:
+                raise ValueError("a regression has no classes: leave num_classes out")
+            return TargetRanges(num_samples, epochs)
+        require_whole_number("num_classes", num_classes, 2, MOST_CLASSES)
+        return ClassLabels(int(num_classes or 0), num_samples, epochs)
 
     # ------------------------------------------------------------------ a batch
 
-    def forward(self, losses: Tensor, index: Any) -> Tensor:
-        """Compute the weighted loss of a batch, and update the state of its samples.
+    def forward(
+        self,
+        losses: Tensor,
+        index: Any,
+        target: Tensor | None = None,
+        logits: Tensor | None = None,
+        predictions: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of a batch, and update the state of its samples.
 
         Args:
             losses: Task loss of each sample, not reduced, shape (batch,).
             index: Index of each sample, shape (batch,); with `ids`, their names.
+            target: Class or regression target of each sample, shape (batch,). Needs `num_classes`
+                or ``task="regression"``; then every training batch must have it.
+            logits: Output of the network, shape (batch, num_classes), with its gradient.
+            predictions: Output of the network for regression targets, shape (batch,).
 
         Returns:
             A scalar, or shape (batch,) with ``reduction="none"``; at least float32. In several
@@ -162,23 +216,66 @@ class DiscrimLoss(nn.Module):
             index = as_sample_index(self.table.rows_of(index), losses)  # names
         if not self.training:
             return F.reduce(losses, self.reduction)
+        outputs = self._outputs(target, logits, predictions)
+        device, words = self.table.history.device, None
+        if self.labels is not None:
+            words = self.labels.words(losses, target, outputs, self.table)
         batch = self.table.shards.collect(
-            losses, index, self.num_samples, self.table.history.device, self._agreement
+            losses, index, self.num_samples, device, self._agreement, words
         )
         if len(batch.losses) == 0:
             return F.reduce(losses, self.reduction)
-        value, slope = self._visit(batch)
         # The value of the averaged loss with the derivative of the new one: the bracket is zero, or
         # NaN where the loss is not finite, so that a gradient scaler notices.
         fresh = F.at_least_float32(losses)
-        value, slope = value.to(fresh), slope.to(fresh)
-        rows = value + slope * (fresh - fresh.detach())
+        if self.labels is None or target is None:
+            value, slope = self._visit(batch)
+            value, slope = value.to(fresh), slope.to(fresh)
+            rows = value + slope * (fresh - fresh.detach())
+        else:
+            found = self._visit_labels(batch).to(fresh.device)
+            rows = self.labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
         processes = len(batch.sizes)
         if processes == 1 or self.reduction == "none":
             return F.reduce(rows, self.reduction)
         # The gradients of the processes are averaged later, which divides by their number.
         divisor = len(batch.losses) if self.reduction == "mean" else 1
         return rows.sum() * (processes / divisor)
+
+    def _outputs(
+        self, target: Tensor | None, logits: Tensor | None, predictions: Tensor | None
+    ) -> Tensor | None:
+        """The network's output among the arguments, or an error if they do not fit the form."""
+        if self.labels is None:
+            if target is None and logits is None and predictions is None:
+                return None
+            raise ValueError(
+                "this DiscrimLoss works with losses alone: build it with num_classes=…, or with "
+                'task="regression", to give it targets and predictions'
+            )
+        is_regression = isinstance(self.labels, TargetRanges)
+        if (logits if is_regression else predictions) is not None:
+            raise ValueError(
+                "logits are for classes: give the output of a regression as predictions=…"
+                if is_regression
+                else "predictions are for a regression: give the output of a classifier as logits=…"
+            )
+        return predictions if is_regression else logits
+
+    @torch.no_grad()
+    def _visit_labels(self, batch: Batch) -> Rows:
+        """Update the state with a batch that has targets; what is found of its own rows."""
+        assert self.labels is not None
+        visits = F.group_visits(batch.losses, batch.index)
+        self.labels.check_targets(batch, self.table, visits)
+        group = self.labels.group_of(batch)
+        seen = F.of_group(self.tracker.visits_seen, group)
+        value, slope = self._visited(batch, visits, group)
+        role = self.labels.visit(batch, self.table, visits, seen)
+        self.labels.has_begun = True
+        more = self.labels.more_columns(batch, self.table)
+        sent = self.table.shards.send_back(batch, value, slope, role.to(value.dtype), *more)
+        return Rows(sent[0], sent[1], sent[2], sent[3:])
 
     @torch.no_grad()
     def _visit(self, batch: Batch, group: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -191,8 +288,14 @@ class DiscrimLoss(nn.Module):
         Returns:
             The value and ``dL/dl`` of each row of this process.
         """
-        table, tracker, values = self.table, self.tracker, self.hyperparameters
         visits = F.group_visits(batch.losses, batch.index)
+        return self.table.shards.send_back(batch, *self._visited(batch, visits, group))
+
+    def _visited(
+        self, batch: Batch, visits: F.Visits, group: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Update history, thresholds and weights; the value and ``dL/dl`` of each local row."""
+        table, tracker, values = self.table, self.tracker, self.hyperparameters
 
         # The history of the samples, and Avg(l).
         old_history = table.history.index_select(0, batch.table_rows)
@@ -221,7 +324,7 @@ class DiscrimLoss(nn.Module):
         moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
         moved = torch.where(counts, moved.clamp(*self._log_range), log_weight)
         table.log_weight.index_copy_(0, batch.table_rows, moved)
-        return table.shards.send_back(batch, terms.value, terms.model_gradient)
+        return terms.value, terms.model_gradient
 
     def _track(self, visits: F.Visits, group: Tensor | None) -> None:
         """Update ``k1``, the loss scales and the terms that follow from them."""
@@ -233,9 +336,10 @@ class DiscrimLoss(nn.Module):
         for buffer, value in zip(old, new, strict=True):
             buffer.copy_(value)
         tracker.threshold_now.copy_(F.dynamic_threshold(new.k1, tracker.rise))
-        if values.weight_lr is None:
+        if values.weight_lr is None or tracker.smallest_group:
             scale = F.loss_scale(new.mean_abs, new.mean_square)
-            tracker.step_size.copy_(values.relative_weight_lr / scale)
+            size = F.step_size(scale, new.visits, values, tracker.smallest_group)
+            tracker.step_size.copy_(size)
 
     def _agreement(self) -> tuple[int, int]:
         """Return the epoch, and a fingerprint of what else must be equal in all processes."""
@@ -248,27 +352,36 @@ class DiscrimLoss(nn.Module):
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch, counted from 1. Call it before the first batch of every epoch."""
         epoch = require_epoch(epoch)
-        if epoch != self.epoch and int(self.tracker.visits_seen.sum()) > 0:
+        has_begun = int(self.tracker.visits_seen.sum()) > 0
+        if epoch != self.epoch and has_begun:
             self._end_epoch(next_epoch=epoch)
+        if self.labels is not None and not has_begun:
+            self.labels.correction.begin(self.num_samples)
         self.tracker.start_epoch(epoch)
 
-    def _end_epoch(self, next_epoch: int, groups: Tensor | None = None) -> None:
-        """Record which samples were learned in stage 1, and set thresholds from the whole table.
-
-        Args:
-            next_epoch: The epoch that starts.
-            groups: Group of each row of the table; None for a single group.
-        """
+    def _end_epoch(self, next_epoch: int) -> None:
+        """Record which samples were learned in stage 1, and set thresholds from the whole table."""
+        if self.labels is not None:
+            knew_one_range = bool(self.tracker.visits_seen[1:].sum() == 0)
+            self.labels.end_epoch(self.epoch, self.table)
+            if isinstance(self.labels, TargetRanges) and knew_one_range:
+                self.tracker.spread_first_group()
         last_of_stage_one = max(math.floor(self.hyperparameters.switch_epoch), 1)
         if self.epoch <= last_of_stage_one < next_epoch:
             for rows in self.table.chunks():
                 average = self._average_losses(rows)
-                k1 = F.of_group(self.tracker.k1, None if groups is None else groups[rows])
+                k1 = F.of_group(self.tracker.k1, self.group_chunk(rows))
                 flags = torch.where(average < k1, YES, NO)
                 flags = torch.where(average.isnan(), NOT_KNOWN, flags)
                 self.table.learned_early[rows] = flags.to(torch.int8)
-        chunks = None if groups is None else [groups[rows] for rows in self.table.chunks()]
+        chunks = None
+        if self.labels is not None:
+            chunks = [self.labels.groups_of_rows(self.table, rows) for rows in self.table.chunks()]
         self.tracker.end_epoch(self.average_chunks(), chunks, self.table.shards)
+
+    def group_chunk(self, rows: slice) -> Tensor | None:
+        """The group of each of some rows of the table; None where there is one group only."""
+        return None if self.labels is None else self.labels.groups_of_rows(self.table, rows)
 
     # ---------------------------------------------------------------- the state
 
@@ -279,8 +392,8 @@ class DiscrimLoss(nn.Module):
 
     @property
     def k1(self) -> Tensor:
-        """The base threshold, a scalar tensor."""
-        return self.tracker.k1[0]
+        """The base threshold, a scalar tensor; the mean over the samples if there are groups."""
+        return self._over_groups(self.tracker.k1)
 
     @property
     def k2(self) -> float:
@@ -289,13 +402,20 @@ class DiscrimLoss(nn.Module):
 
     @property
     def k_dyn(self) -> float:
-        """The threshold of the current epoch."""
-        return float(self.tracker.threshold_now)
+        """The threshold of the current epoch; the mean over the samples if there are groups."""
+        return float(self._over_groups(self.tracker.threshold_now))
 
     @property
     def loss_scale(self) -> Tensor:
         """The size of the losses in the first epoch, a scalar tensor."""
-        return self.tracker.loss_scale[0]
+        return self._over_groups(self.tracker.loss_scale)
+
+    def _over_groups(self, values: Tensor) -> Tensor:
+        """The mean of a value of each group, weighted by the visits to it."""
+        if len(values) == 1:
+            return values[0]
+        visits = self.tracker.visits_seen.to(values.dtype)
+        return (values * visits).sum() / visits.sum().clamp(min=1)
 
     @property
     def ids(self) -> SampleIds | None:
@@ -374,7 +494,18 @@ class DiscrimLoss(nn.Module):
             f"{name}={getattr(self.hyperparameters, name)!r}"
             for name in self.hyperparameters.__dataclass_fields__
         )
-        return f"num_samples={self.num_samples}, variant={self.variant!r}, {values}"
+        known = f"num_samples={self.num_samples}, "
+        if isinstance(self.labels, ClassLabels):
+            known += f"num_classes={self.labels.groups}, "
+        elif self.labels is not None:
+            known += "task='regression', "
+        return f"{known}variant={self.variant!r}, {values}"
+
+
+def _note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
+    """Note whether a loaded state has seen batches."""
+    if criterion.labels is not None:
+        criterion.labels.has_begun = bool(criterion.tracker.visits_seen.sum() > 0)
 
 
 def _checked_size(num_samples: int | None, ids: SampleIds | None, sharded: bool) -> int:

@@ -25,6 +25,7 @@ class LossTracker(FixedDtypeModule):
     Args:
         form: the paper's form or the released code's, with the hyperparameters.
         groups: number of groups of samples with a threshold and a loss scale of their own.
+        smallest_group: weights of groups with fewer visits stay as they are.
     """
 
     epoch_count: Tensor
@@ -50,9 +51,12 @@ class LossTracker(FixedDtypeModule):
     step_size: Tensor
     """Shape (groups,). ``tau``."""
 
-    def __init__(self, form: F.PaperForm | ReleasedForm, groups: int = 1) -> None:
+    def __init__(
+        self, form: F.PaperForm | ReleasedForm, groups: int = 1, smallest_group: int = 0
+    ) -> None:
         super().__init__()
         self.form = form
+        self.smallest_group = smallest_group
         self.hyperparameters = form.hyperparameters
         constant = self.hyperparameters.threshold
         start = 0.0 if isinstance(constant, str) else float(constant)
@@ -120,10 +124,20 @@ class LossTracker(FixedDtypeModule):
         if not isinstance(values.threshold, str):
             self.k1.fill_(values.threshold)
         self.threshold_now.copy_(F.dynamic_threshold(self.k1, self.rise))
-        if values.weight_lr is not None:
-            self.step_size.fill_(values.weight_lr)
-        else:
-            self.step_size.copy_(values.relative_weight_lr / self.loss_scale)
+        self.step_size.copy_(
+            F.step_size(self.loss_scale, self.visits_seen, values, self.smallest_group)
+        )
+
+    def spread_first_group(self) -> None:
+        """Give what is known of the first group to all groups."""
+        for buffer in (
+            self.k1,
+            self.visits_seen,
+            self.first_mean_abs,
+            self.first_mean_square,
+            self.past_first_epoch,
+        ):
+            buffer.copy_(buffer[:1].expand_as(buffer).clone())
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

@@ -35,6 +35,8 @@ class Batch:
     """Rows of this process's table that belong to samples of the batch."""
     positions: Tensor | None
     """Which row of the batch each of `table_rows` belongs to; None if to all, in order."""
+    extra: Tensor | None = None
+    """Shape (rows, words), int32: what else each row carries."""
 
     def local(self, values: Tensor) -> Tensor:
         """Select the values of those rows of the batch whose samples are in this table."""
@@ -167,8 +169,14 @@ class Processes:
         return dist.get_rank(self.group) if self.count > 1 else 0
 
     def gather_batch(
-        self, losses: Tensor, index: Tensor, epoch: int, num_samples: int, fingerprint: int
-    ) -> tuple[Tensor, Tensor, list[int]]:
+        self,
+        losses: Tensor,
+        index: Tensor,
+        epoch: int,
+        num_samples: int,
+        fingerprint: int,
+        extra: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None, list[int]]:
         """Gather every process's losses and indices in one collective.
 
         The processes may contribute different numbers of rows. A batch that is larger than any
@@ -180,9 +188,10 @@ class Processes:
             epoch: must be equal in all processes, as must the following arguments.
             num_samples: size of the whole table.
             fingerprint: 32 bits of whatever else must be equal.
+            extra: shape (batch, words), int32: what else each row carries.
 
         Returns:
-            The losses, the indices, and how many rows each process contributed.
+            The losses, the indices, `extra`, and how many rows each process contributed.
 
         Raises:
             ValueError: in all processes, if they disagree.
@@ -192,10 +201,13 @@ class Processes:
         # An index that fits no table still fits none when it is clamped to 32 bits.
         small_index = index.to(losses.device).clamp(INT32.min, INT32.max).int()
         rows = torch.stack([small_index, losses.float().contiguous().view(torch.int32)], dim=1)
-        header = torch.tensor([[len(rows), epoch], [num_samples, fingerprint]], dtype=torch.int64)
-        header = header.int().to(rows.device)
+        if extra is not None:
+            rows = torch.cat([rows, extra.to(rows.device)], dim=1)
+        header = rows.new_zeros(HEADER_ROWS, rows.shape[1])
+        numbers = torch.tensor([[len(rows), epoch], [num_samples, fingerprint]], dtype=torch.int64)
+        header[:, :2] = numbers.int()
         while True:
-            padding = rows.new_zeros(max(self._capacity - len(rows), 0), 2)
+            padding = rows.new_zeros(max(self._capacity - len(rows), 0), rows.shape[1])
             received = self.all_gather(torch.cat([header, rows[: self._capacity], padding]))
             headers = received[:, :HEADER_ROWS].cpu()
             sizes = headers[:, 0, 0].tolist()
@@ -215,7 +227,8 @@ class Processes:
                 for rows, size in zip(received, sizes, strict=True)
             ]
         )
-        return gathered[:, 1].contiguous().view(torch.float32), gathered[:, 0].long(), sizes
+        losses = gathered[:, 1].contiguous().view(torch.float32)
+        return losses, gathered[:, 0].long(), None if extra is None else gathered[:, 2:], sizes
 
     def all_gather(self, values: Tensor) -> Tensor:
         """Stack the tensors of all processes, which must have the same shape, along dimension 0."""
@@ -317,6 +330,7 @@ class Shards:
         num_samples: int,
         device: torch.device,
         agreement: Callable[[], tuple[int, int]],
+        extra: Tensor | None = None,
     ) -> Batch:
         """Bring the rows of all processes together on the device of the table.
 
@@ -327,6 +341,7 @@ class Shards:
             device: where the table is.
             agreement: returns the epoch and a fingerprint of 32 bits, which must be equal in all
                 processes; called only if there are several.
+            extra: shape (batch, words), int32: what else each row carries.
 
         Raises:
             IndexError: if an index lies outside the table.
@@ -342,8 +357,8 @@ class Shards:
         if processes > 1:
             epoch, fingerprint = agreement()
             given = index.to(device)
-            losses, index, sizes = self.processes.gather_batch(
-                losses, index, epoch, num_samples, fingerprint
+            losses, index, extra, sizes = self.processes.gather_batch(
+                losses, index, epoch, num_samples, fingerprint, extra
             )
             checked_index(given, num_samples)  # first, so that an error names a row of this process
             start = sum(sizes[: self.processes.rank])
@@ -353,7 +368,9 @@ class Shards:
         if self.count > 1:
             positions = (index % self.count == self.rank).nonzero().flatten()
             table_rows = index.index_select(0, positions) // self.count
-        return Batch(losses.to(device, torch.float32), index, sizes, own, table_rows, positions)
+        losses = losses.to(device, torch.float32)
+        extra = None if extra is None else extra.to(device)
+        return Batch(losses, index, sizes, own, table_rows, positions, extra)
 
     def complete(self, batch: Batch, values: Tensor) -> Tensor:
         """Extend values of the local rows of a batch to all of its rows."""
@@ -395,9 +412,9 @@ class Shards:
         if not self.several:
             return column
         longest = len(range(0, num_samples, self.count))
-        padded = torch.cat([column, column.new_zeros(longest - len(column))])
-        shards = self.processes.all_gather(padded).cpu()
-        return shards.t().reshape(-1)[:num_samples].contiguous()
+        padding = column.new_zeros(longest - len(column), *column.shape[1:])
+        shards = self.processes.all_gather(torch.cat([column, padding])).cpu()
+        return shards.transpose(0, 1).flatten(0, 1)[:num_samples].contiguous()
 
     def own_part(self, column: Tensor) -> Tensor:
         """Select this process's rows of a whole column."""

@@ -137,7 +137,7 @@ def _own_rows(paths: list[Path], shards: Shards) -> tuple[dict[str, Tensor], int
             for number, file in enumerate(files):  # sample i is in file i % len(files)
                 column = file.get_tensor(name)
                 if name not in state:
-                    state[name] = column.new_empty(len(own))
+                    state[name] = column.new_empty(len(own), *column.shape[1:])
                 here = own % len(files) == number
                 state[name][here] = column[own[here] // len(files)]
     return state, sum(lengths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +19,53 @@ ROWS_PER_CHUNK = 1 << 22
 
 # Values of `learned_early`: whether the loss was below k1 when stage 1 ended.
 NOT_KNOWN, NO, YES = -1, 0, 1
+# Values of `role`: whether the sample is learned from while memorising is watched for.
+UNDECIDED, TRAINED, HELD_OUT = 0, 1, 2
+NO_CLASS = -1  # in `target`, of a sample that was never visited
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table."""
+
+    dtype: torch.dtype
+    initial: float = 0
+    """The value of a sample that was never visited."""
+    width: int | None = None
+    """Values of each sample; None for a plain column, shape (rows,)."""
+
+    def filled(self, rows: int, device: torch.device | None = None) -> Tensor:
+        """The column with this many rows in their initial state."""
+        shape = (rows,) if self.width is None else (rows, self.width)
+        return torch.full(shape, self.initial, dtype=self.dtype, device=device)
+
+
+CLASS_COLUMNS = {"target": Column(torch.int16, NO_CLASS), "role": Column(torch.int8, UNDECIDED)}
+"""What the class-aware form adds."""
+RANGE_COLUMNS = {
+    "target": Column(torch.float32, float("nan")),
+    "role": Column(torch.int8, UNDECIDED),
+}
+"""What the form that knows regression targets adds."""
+
+
+def prediction_columns(kept: int) -> dict[str, Column]:
+    """Columns of averaged predictions; see `state.predictions`."""
+    return {
+        "predicted_class": Column(torch.int16, 0, kept),
+        "predicted_mass": Column(torch.float16, 0, kept),
+        "predicted_visits": Column(torch.int8, 0),
+    }
+
+
+MEAN_PREDICTION_COLUMNS = {
+    "mean_prediction": Column(torch.float32),
+    "trust": Column(torch.float16, 1),
+    "predicted_visits": Column(torch.int8, 0),
+}
+"""Averaged predictions of a regression, and how far the targets are trusted."""
+OPTIONAL_COLUMNS = ("predicted_class", *MEAN_PREDICTION_COLUMNS)
+"""Columns that a loaded state may bring along."""
 
 
 class FixedDtypeModule(nn.Module):
@@ -54,10 +102,13 @@ class SampleTable(nn.Module):
     | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
     | `velocity`      | float32 | momentum of `log_weight`, of the released form only         |
 
+    `add_columns` adds those of the forms that know targets or predictions.
+
     Args:
         num_samples: Number of samples, in all processes together.
         ids: Names of the samples, if they are known by names.
         with_velocity: Whether there is a column `velocity`.
+        more_columns: Further columns.
         shards: How the rows are divided among processes; by default every process has them all.
     """
 
@@ -66,6 +117,13 @@ class SampleTable(nn.Module):
     log_weight: Tensor
     learned_early: Tensor
     velocity: Tensor
+    target: Tensor
+    role: Tensor
+    predicted_class: Tensor
+    predicted_mass: Tensor
+    predicted_visits: Tensor
+    mean_prediction: Tensor
+    trust: Tensor
 
     def __init__(
         self,
@@ -73,6 +131,7 @@ class SampleTable(nn.Module):
         *,
         ids: SampleIds | None = None,
         with_velocity: bool = False,
+        more_columns: dict[str, Column] | None = None,
         shards: Shards | None = None,
     ) -> None:
         super().__init__()
@@ -82,27 +141,43 @@ class SampleTable(nn.Module):
         """Number of samples of all processes; this one holds ``len(table)`` rows."""
         self.is_partial = False
         """Whether `state_dict` is about the rows of this process only."""
-        self._columns: dict[str, tuple[torch.dtype, int]] = {  # dtype and initial value
-            "history": (torch.float32, 0),
-            "visits": (torch.int16, 0),
-            "log_weight": (torch.float32, 0),
-            "learned_early": (torch.int8, NOT_KNOWN),
-        }
-        if with_velocity:
-            self._columns["velocity"] = (torch.float32, 0)
+        self._columns: dict[str, Column] = {}
         self._allocated: dict[str, Tensor] = {}  # columns with room for more rows
-        length = self.shards.length(num_samples)
-        for name, (dtype, initial) in self._columns.items():
-            setattr(self, name, torch.full((length,), initial, dtype=dtype))
+        self._length = self.shards.length(num_samples)
+        self.add_columns(
+            {
+                "history": Column(torch.float32),
+                "visits": Column(torch.int16),
+                "log_weight": Column(torch.float32),
+                "learned_early": Column(torch.int8, NOT_KNOWN),
+            }
+        )
+        if with_velocity:
+            self.add_columns({"velocity": Column(torch.float32)})
+        self.add_columns(more_columns or {})
         self.register_load_state_dict_post_hook(_add_rows_of_new_ids)  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
-        return self.history.shape[0]
+        return self._length
+
+    def add_columns(self, columns: dict[str, Column]) -> None:
+        """Add columns, all samples in their initial state."""
+        for name, column in columns.items():
+            device = self.history.device if self._columns else None
+            self._columns[name] = column
+            setattr(self, name, column.filled(self._length, device))
+
+    def has_column(self, name: str) -> bool:
+        """Whether the table has this column."""
+        return name in self._columns
 
     @property
     def bytes_per_sample(self) -> int:
         """Bytes of state that each sample takes."""
-        return sum(column.element_size() for _, column in self.columns())
+        return sum(
+            column.element_size() * (self._columns[name].width or 1)
+            for name, column in self.columns()
+        )
 
     def columns(self) -> Iterator[tuple[str, Tensor]]:
         """Iterate over the columns and their names."""
@@ -149,19 +224,19 @@ class SampleTable(nn.Module):
             is_current = allocated is not None and allocated.data_ptr() == column.data_ptr()
             if allocated is None or not is_current or len(allocated) < length:
                 size = max(length, 3 * len(column) // 2) if with_room else length
-                allocated = column.new_full((size,), self._columns[name][1])
+                allocated = self._columns[name].filled(size, column.device)
                 allocated[: len(column)] = column
                 self._allocated[name] = allocated
             setattr(self, name, allocated[:length])
-        self.num_samples = num_samples
+        self.num_samples, self._length = num_samples, length
 
     def restart(self, num_samples: int) -> None:
         """Reset to the initial state, with another number of samples."""
         length = self.shards.length(num_samples)
         self._allocated = {}
         for name, column in self.columns():
-            setattr(self, name, column.new_full((length,), self._columns[name][1]))
-        self.num_samples = num_samples
+            setattr(self, name, self._columns[name].filled(length, column.device))
+        self.num_samples, self._length = num_samples, length
 
     def rows_of(self, names: Any) -> Tensor:
         """Return the rows of some names, and add rows for new names."""
@@ -228,6 +303,7 @@ class SampleTable(nn.Module):
         saved = state_dict.get(prefix + "history")
         if saved is not None and not self.is_partial:
             self.make_fit(len(saved), has_ids=prefix + "ids.text" in state_dict)
+        self._add_saved_columns(state_dict, prefix)
         expected = [prefix + name for name in self._columns]
         missing_keys += [key for key in expected if key not in state_dict]
         ours = [key for key in state_dict if key.startswith(prefix)]
@@ -239,9 +315,23 @@ class SampleTable(nn.Module):
             value = state_dict[prefix + name]
             value = value if self.is_partial else self.shards.own_part(value)
             if value.shape != column.shape:
-                error_msgs.append(f"{prefix}{name} has {len(value)} rows instead of {len(column)}")
+                error_msgs.append(
+                    f"{prefix}{name} has the shape {tuple(value.shape)} "
+                    f"instead of {tuple(column.shape)}"
+                )
             else:
                 column.copy_(value)
+
+    def _add_saved_columns(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Add the columns of predictions that a saved state has and a new table has not."""
+        if not self.has_column("target"):
+            return
+        for name in OPTIONAL_COLUMNS:
+            if prefix + name in state_dict and not self.has_column(name):
+                if name == "predicted_class":
+                    self.add_columns(prediction_columns(state_dict[prefix + name].shape[1]))
+                else:
+                    self.add_columns(MEAN_PREDICTION_COLUMNS)
 
 
 def _add_rows_of_new_ids(table: SampleTable, incompatible_keys: Any) -> None:

@@ -1,0 +1,464 @@
+"""What DiscrimLoss does with targets and predictions, if they are given: ours, not the paper's.
+
+Targets divide the samples into groups with a threshold and a loss scale each: one for each class,
+or for each range of a regression target. So a sample is compared with its own kind, and a rare
+class is not taken for a wrong one. How labels are corrected is `label_correction`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from discrimloss.functional import Visits
+from discrimloss.judge import target_errors
+from discrimloss.label_correction import (
+    CORRECTING,
+    CORRECTING_ALL,
+    MIXING,
+    NEVER_HELD_OUT,
+    WATCHING,
+    LabelCorrection,
+    is_drawn,
+)
+from discrimloss.state.exchange import Batch
+from discrimloss.state.labels import (
+    check_unchanged,
+    checked_classes,
+    checked_logits,
+    checked_values,
+    pack_classes,
+    pack_values,
+    unpack_classes,
+    unpack_values,
+)
+from discrimloss.state.predictions import (
+    MOMENTUM,
+    TopPredictions,
+    average_predictions,
+    kept_classes,
+    top_predictions,
+)
+from discrimloss.state.table import (
+    CLASS_COLUMNS,
+    HELD_OUT,
+    MEAN_PREDICTION_COLUMNS,
+    RANGE_COLUMNS,
+    TRAINED,
+    UNDECIDED,
+    Column,
+    FixedDtypeModule,
+    SampleTable,
+    prediction_columns,
+)
+
+SMALLEST_GROUP = 20
+"""Groups with fewer visits are too small to be split: their weights stay at 1."""
+RANGES = 8
+"""Ranges of a regression target, each with as many samples."""
+MOST_RANKED = 1_000_000
+"""Targets that the ranges are computed from."""
+TRUSTED_FROM = 0.3
+"""Regression targets are judged by predictions after this fraction of the run."""
+LEAST_NOISE = 0.01
+"""They are trusted less only if at least this fraction is wrong with 95 % probability."""
+LEAST_TRUST = 0.1
+"""Targets that are trusted less are not learned from: a small weight only delays memorising."""
+MOST_COUNTED = 100  # visits of a prediction: more make no difference to a moving average
+
+
+class Rows(NamedTuple):
+    """What a step found of the rows of this process, shape (rows,) each."""
+
+    value: Tensor
+    """The value of the weighted loss."""
+    slope: Tensor
+    """Its derivative with respect to the task loss."""
+    role: Tensor
+    """Whether the sample is held out; see `state.table`."""
+    more: tuple[Tensor, ...]
+    """Columns of predictions, where they are needed."""
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on another device."""
+        value, slope, role = (part.to(device) for part in self[:3])
+        return Rows(value, slope, role, tuple(part.to(device) for part in self.more))
+
+
+class KnownLabels(FixedDtypeModule, ABC):
+    """Targets and predictions of the samples, and what follows from them.
+
+    Args:
+        groups: number of groups of samples.
+        correction: when labels are corrected, and by what.
+    """
+
+    columns: ClassVar[dict[str, Column]]
+    """Columns of the table that hold targets."""
+    prediction_name: ClassVar[str]
+    """The argument that holds predictions."""
+
+    def __init__(self, groups: int, correction: LabelCorrection) -> None:
+        super().__init__()
+        self.groups = groups
+        self.correction = correction
+        self.has_begun = False
+        """Whether there was a batch: from then on, all have predictions or none has."""
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether some samples are held out of the gradient in this epoch."""
+        return self.correction.holds_out
+
+    # ----------------------------------------------------------------- a batch
+
+    def words(self, losses: Tensor, target: Any, predictions: Any, table: SampleTable) -> Tensor:
+        """Check the targets and predictions of a batch, and pack them for the exchange."""
+        if target is None:
+            raise ValueError(
+                "target is missing: this DiscrimLoss was built for targets, so every training "
+                "batch must have them; leave num_classes and task out to work without"
+            )
+        knows_predictions = self._has_predictions(table)
+        if (predictions is None) == knows_predictions and self.has_begun:
+            given, before = ("not given", "were") if knows_predictions else ("given", "were not")
+            raise ValueError(
+                f"{self.prediction_name} are {given}, but {before} in earlier batches: pass them "
+                "in every training batch, or in none"
+            )
+        packed = self._packed(losses, target, predictions)
+        if predictions is not None and not knows_predictions:
+            self._add_prediction_columns(table)
+        return packed
+
+    @abstractmethod
+    def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor: ...
+
+    @abstractmethod
+    def _has_predictions(self, table: SampleTable) -> bool: ...
+
+    @abstractmethod
+    def _add_prediction_columns(self, table: SampleTable) -> None: ...
+
+    @abstractmethod
+    def group_of(self, batch: Batch) -> Tensor:
+        """Shape (rows,), int64: the group of each row of a batch of all processes."""
+
+    @abstractmethod
+    def visit(self, batch: Batch, table: SampleTable, visits: Visits, seen: Tensor) -> Tensor:
+        """Update targets, roles and predictions with a batch.
+
+        Args:
+            batch: the rows of all processes.
+            table: the samples.
+            visits: the batch as visits.
+            seen: shape (rows,): visits to the group of each row before this batch.
+
+        Returns:
+            The role of each local row.
+        """
+
+    def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
+        """Columns of the local rows that `rows_to_learn` needs besides values and slopes."""
+        return ()
+
+    @abstractmethod
+    def rows_to_learn(
+        self, losses: Tensor, rows: Rows, target: Tensor, predictions: Tensor | None
+    ) -> Tensor:
+        """Shape (rows,): the loss of each row of this process, differentiable."""
+
+    def check_targets(self, batch: Batch, table: SampleTable, visits: Visits) -> None:
+        """Raise an error, before any update, if a sample has another target than before."""
+        everyones = self._targets(batch).to(table.target.dtype)
+        target = batch.local(everyones)
+        known = table.visits.index_select(0, batch.table_rows) > 0
+        stored = table.target.index_select(0, batch.table_rows)
+        stored = torch.where(known, stored, batch.local(everyones.index_select(0, visits.first)))
+        check_unchanged(stored, target, batch.local(batch.index))
+
+    @abstractmethod
+    def _targets(self, batch: Batch) -> Tensor: ...
+
+    def _roles(self, batch: Batch, table: SampleTable, counts: Tensor, seen: Tensor) -> Tensor:
+        """Decide which new samples are held out, and store targets and roles."""
+        old = table.role.index_select(0, batch.table_rows)
+        drawn = is_drawn(batch.local(batch.index), self.correction.fraction)
+        drawn = drawn & (batch.local(seen) >= NEVER_HELD_OUT)
+        if self.correction.phase != WATCHING:
+            drawn = torch.zeros_like(drawn)
+        new = torch.where(drawn, HELD_OUT, TRAINED).to(old.dtype)
+        role = torch.where((old == UNDECIDED) & counts, new, old)
+        table.role.index_copy_(0, batch.table_rows, role)
+        target = batch.local(self._targets(batch)).to(table.target.dtype)
+        stored = table.target.index_select(0, batch.table_rows)
+        table.target.index_copy_(0, batch.table_rows, torch.where(counts, target, stored))
+        return role
+
+    def _record(
+        self, losses: Tensor, role: Tensor, visits: Visits, batch: Batch, table: SampleTable
+    ) -> None:
+        """Add the losses of all rows to the sums of the epoch, in an order that does not vary."""
+        if self.holds_out:
+            everyones = table.shards.complete(batch, role.float()).index_select(0, visits.order)
+            losses = losses.index_select(0, visits.order)
+            counts = losses.isfinite() & (everyones != UNDECIDED)
+            self.correction.record(losses, everyones == HELD_OUT, counts)
+
+    def _without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
+        if not self.holds_out:
+            return rows
+        return rows * torch.where(role == HELD_OUT, 0.0, self.correction.scale()).to(rows)
+
+    # ---------------------------------------------------------------- an epoch
+
+    @abstractmethod
+    def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
+        """Shape (rows,), int64: the group of each row of the table; 0 if never visited."""
+
+    def end_epoch(self, epoch: int, table: SampleTable) -> None:
+        """Decide how labels are treated from now on. All processes must call this."""
+        self.correction.end_epoch(epoch, table)
+
+
+class ClassLabels(KnownLabels):
+    """Class labels, and logits where they are given.
+
+    Args:
+        num_classes: number of classes.
+        num_samples: size of the training set when the run starts.
+        epochs: length of the run.
+    """
+
+    columns = CLASS_COLUMNS
+    prediction_name = "logits"
+
+    def __init__(self, num_classes: int, num_samples: int, epochs: float) -> None:
+        super().__init__(num_classes, LabelCorrection(num_classes, num_samples, epochs))
+
+    def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor:
+        target = checked_classes(target, losses, self.groups)
+        if predictions is None:
+            return pack_classes(target, None)
+        logits = checked_logits(predictions, losses, self.groups)
+        return pack_classes(target, top_predictions(logits.detach()))
+
+    def _has_predictions(self, table: SampleTable) -> bool:
+        return table.has_column("predicted_class")
+
+    def _add_prediction_columns(self, table: SampleTable) -> None:
+        table.add_columns(prediction_columns(kept_classes(self.groups)))
+
+    def group_of(self, batch: Batch) -> Tensor:
+        """The class of each row."""
+        return self._targets(batch)
+
+    def _targets(self, batch: Batch) -> Tensor:
+        assert batch.extra is not None
+        return unpack_classes(batch.extra)[0]
+
+    def visit(self, batch: Batch, table: SampleTable, visits: Visits, seen: Tensor) -> Tensor:
+        """See `KnownLabels.visit`."""
+        assert batch.extra is not None
+        counts = batch.local(visits.counts)
+        role = self._roles(batch, table, counts, seen)
+        target, new = unpack_classes(batch.extra)
+        losses = batch.losses
+        if new is not None:
+            if self.correction.phase == WATCHING:
+                mass = new.of_class(target.unsqueeze(1), self.groups)[:, 0]
+                order = visits.order
+                self.correction.record_units(losses[order], mass[order], target[order])
+            elif self.correction.phase == CORRECTING:
+                losses = self.correction.noisy_losses(new, target)
+            if self.correction.phase != MIXING:  # mixed targets are those of before memorising
+                local = TopPredictions(
+                    *(batch.local(part.index_select(0, visits.first)) for part in new)
+                )
+                _average_classes(local, batch, table, counts, self.groups)
+        self._record(losses, role, visits, batch, table)
+        return role
+
+    def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
+        """The averaged predictions, where they are targets."""
+        if self.correction.phase != MIXING or not self._has_predictions(table):
+            return ()
+        classes = table.predicted_class.index_select(0, batch.table_rows).float()
+        mass = table.predicted_mass.index_select(0, batch.table_rows).float()
+        return (*classes.unbind(1), *mass.unbind(1))
+
+    def rows_to_learn(
+        self, losses: Tensor, rows: Rows, target: Tensor, predictions: Tensor | None
+    ) -> Tensor:
+        """See `KnownLabels.rows_to_learn`."""
+        correction = self.correction
+        if correction.phase == MIXING and predictions is None:
+            return rows.value + rows.slope * (losses - losses.detach())
+        if correction.phase == MIXING and predictions is not None:
+            kept = len(rows.more) // 2
+            classes, mass = (torch.stack(part, 1) for part in (rows.more[:kept], rows.more[kept:]))
+            targets = correction.mixed_targets(TopPredictions(classes.long(), mass), target)
+            losses = targets.loss(losses, _required(predictions), target, correction.units())
+        elif correction.phase in (CORRECTING, CORRECTING_ALL):
+            targets = correction.corrected_targets(_required(predictions), target)
+            losses = targets.loss(losses, _required(predictions), target, correction.units())
+        return self._without_held_out(losses, rows.role)
+
+    def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
+        """See `KnownLabels.groups_of_rows`."""
+        return table.target[rows].long().clamp(min=0)
+
+
+class TargetRanges(KnownLabels):
+    """Regression targets in ranges, and predictions where they are given.
+
+    The ranges are set at the end of the first epoch. Until then there is one for all.
+
+    Args:
+        num_samples: size of the training set when the run starts.
+        epochs: length of the run.
+    """
+
+    columns = RANGE_COLUMNS
+    prediction_name = "predictions"
+
+    edges: Tensor
+    """Shape (ranges - 1,): upper ends of all ranges but the last; infinite until they are set."""
+    mean_trust: Tensor
+    """Scalar: mean trust in a target; 1 as long as all are trusted."""
+
+    def __init__(self, num_samples: int, epochs: float) -> None:
+        super().__init__(RANGES, LabelCorrection(0, num_samples, epochs))
+        self.register_buffer("edges", torch.full((RANGES - 1,), torch.inf))
+        self.register_buffer("mean_trust", torch.tensor(1.0))
+
+    def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor:
+        target = checked_values(target, losses, "target")
+        if predictions is not None:
+            predictions = checked_values(predictions, losses, "predictions")
+        return pack_values(target, predictions)
+
+    def _has_predictions(self, table: SampleTable) -> bool:
+        return table.has_column("mean_prediction")
+
+    def _add_prediction_columns(self, table: SampleTable) -> None:
+        table.add_columns(MEAN_PREDICTION_COLUMNS)
+
+    def group_of(self, batch: Batch) -> Tensor:
+        """The range of each row."""
+        return torch.bucketize(self._targets(batch), self.edges)
+
+    def _targets(self, batch: Batch) -> Tensor:
+        assert batch.extra is not None
+        return unpack_values(batch.extra)[0]
+
+    def visit(self, batch: Batch, table: SampleTable, visits: Visits, seen: Tensor) -> Tensor:
+        """See `KnownLabels.visit`."""
+        assert batch.extra is not None
+        counts = batch.local(visits.counts)
+        role = self._roles(batch, table, counts, seen)
+        predicted = unpack_values(batch.extra)[1]
+        if predicted is not None and self.correction.phase != MIXING:
+            predicted = predicted.index_select(0, visits.first)
+            _average_values(batch.local(predicted), batch, table, counts)
+        self._record(batch.losses, role, visits, batch, table)
+        return role
+
+    def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
+        """The trust in each target, where predictions are known."""
+        if not self._has_predictions(table):
+            return ()
+        return (table.trust.index_select(0, batch.table_rows).float(),)
+
+    def rows_to_learn(
+        self, losses: Tensor, rows: Rows, target: Tensor, predictions: Tensor | None
+    ) -> Tensor:
+        """See `KnownLabels.rows_to_learn`."""
+        if predictions is None:
+            if self.correction.phase == MIXING:
+                return rows.value + rows.slope * (losses - losses.detach())
+            return self._without_held_out(losses, rows.role)
+        trust = rows.more[0]
+        # Fewer samples make a noisier mean, which takes a smaller step.
+        weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / self.mean_trust.sqrt()
+        return self._without_held_out(weights.to(losses) * losses, rows.role)
+
+    def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
+        """See `KnownLabels.groups_of_rows`."""
+        return torch.bucketize(table.target[rows].nan_to_num(), self.edges)
+
+    def end_epoch(self, epoch: int, table: SampleTable) -> None:
+        """Set the ranges after the first epoch, and the trust in targets by predictions."""
+        super().end_epoch(epoch, table)
+        if bool(self.edges.isinf().all()):
+            self._set_ranges(table)
+        if self._has_predictions(table) and epoch >= TRUSTED_FROM * self.correction.epochs:
+            self._set_trust(table)
+
+    def _set_ranges(self, table: SampleTable) -> None:
+        target = table.whole(table.target).cpu()
+        target = target[target.isfinite()]
+        if len(target) == 0:
+            return
+        target = target[:: max(1, -(-len(target) // MOST_RANKED))].sort().values
+        place = torch.arange(1, RANGES) * (len(target) - 1) // RANGES
+        self.edges.copy_(target[place])
+
+    def _set_trust(self, table: SampleTable) -> None:
+        columns = (table.target, table.mean_prediction, table.role)
+        given, predicted, role = (table.whole(column).cpu() for column in columns)
+        seen = (role != UNDECIDED) & given.isfinite() & predicted.isfinite()
+        held_out = (role == HELD_OUT) & torch.tensor(self.holds_out)
+        if int(seen.sum()) < 2:
+            return
+        errors = target_errors(predicted[seen], given[seen], held_out[seen])
+        if errors.noise_interval is None or errors.noise_interval[0] < LEAST_NOISE:
+            return
+        trust = torch.ones(len(given))
+        trust[seen] = 1.0 - errors.p_incorrect
+        self.mean_trust.fill_(float(trust[seen].mean()))
+        table.trust.copy_(table.shards.own_part(trust))
+
+
+def _required(predictions: Tensor | None) -> Tensor:
+    assert predictions is not None  # `words` has checked it
+    return predictions
+
+
+def _prediction_visits(batch: Batch, table: SampleTable, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Visits with a prediction before and after this batch, of the local rows."""
+    old = table.predicted_visits.index_select(0, batch.table_rows)
+    new = (old.short() + counts).clamp(max=MOST_COUNTED)
+    table.predicted_visits.index_copy_(0, batch.table_rows, new.to(old.dtype))
+    return old, new
+
+
+def _average_classes(
+    new: TopPredictions, batch: Batch, table: SampleTable, counts: Tensor, num_classes: int
+) -> None:
+    """Add the predictions of a batch to the averages of its samples."""
+    counts = counts & new.mass.isfinite().all(1)
+    _, visits = _prediction_visits(batch, table, counts)
+    old = TopPredictions(
+        table.predicted_class.index_select(0, batch.table_rows).long(),
+        table.predicted_mass.index_select(0, batch.table_rows).float(),
+    )
+    average = average_predictions(old, new, visits.float(), num_classes)
+    keep = counts.unsqueeze(1)
+    classes = torch.where(keep, average.classes, old.classes).to(table.predicted_class.dtype)
+    mass = torch.where(keep, average.mass, old.mass).to(table.predicted_mass.dtype)
+    table.predicted_class.index_copy_(0, batch.table_rows, classes)
+    table.predicted_mass.index_copy_(0, batch.table_rows, mass)
+
+
+def _average_values(new: Tensor, batch: Batch, table: SampleTable, counts: Tensor) -> None:
+    """Add the predictions of a batch to the mean predictions of its samples."""
+    counts = counts & new.isfinite()
+    _, visits = _prediction_visits(batch, table, counts)
+    past = (MOMENTUM - MOMENTUM ** visits.float()) / (1.0 - MOMENTUM ** visits.float().clamp(min=1))
+    old = table.mean_prediction.index_select(0, batch.table_rows)
+    moved = torch.where(visits > 1, past * old + (1.0 - past) * new, new)
+    table.mean_prediction.index_copy_(0, batch.table_rows, torch.where(counts, moved, old))

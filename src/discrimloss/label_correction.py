@@ -1,0 +1,398 @@
+"""When labels are corrected during training, and by what: ours, not the paper's.
+
+A loss that distrusts labels helps where a network memorises wrong ones, and hurts elsewhere: rare
+classes and hard samples have large losses too. So a small part of the samples is held out of the
+gradient at first, and their loss is compared with that of the others:
+
+- As long as the loss of the held-out samples falls, labels are learned as they are.
+- If held-out labels show that some are wrong (`judging.held_out_noise`), each label shares its
+  weight with the classes that it may stand for, by the current predictions.
+- Once the held-out loss stops falling while the loss of the training samples is far below it, the
+  network memorises. From then on, the averaged predictions up to here are most of the target.
+- Where nothing of this happens within the first half of the run, the loss is the plain task loss.
+
+Averaged predictions favour frequent classes. Before they serve as targets they are adjusted, so
+that each class keeps the weight that it has among the labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from discrimloss.functional import at_least_float32
+from discrimloss.judge import fit_noise
+from discrimloss.state.exchange import Shards
+from discrimloss.state.predictions import TopPredictions
+from discrimloss.state.table import HELD_OUT, FixedDtypeModule, SampleTable
+
+# Phases of a run. Samples are held out in the first two.
+WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)
+
+MOST_CLASSES_WITH_MATRIX = 100
+"""With more classes wrong labels are drawn evenly."""
+FEWEST_EPOCHS = 8
+"""Shorter runs are over before anything can be noticed: they learn labels as they are."""
+WATCHED_FRACTION = 0.5
+"""Samples are held out for this fraction of the epochs at most."""
+PATIENCE = 0.05
+"""The held-out loss has stopped falling after so many epochs, a fraction of the run."""
+HELD_OUT_SAMPLES = 150
+"""Samples that are enough to watch."""
+FEWEST_HELD_OUT = 30
+"""Fewer samples say too little: labels are learned as they are."""
+LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
+"""Fractions of the samples that are held out."""
+NEVER_HELD_OUT = 8
+"""So many samples of each class are learned from first, so that no rare class goes missing."""
+SMALLEST_GAP = 0.15
+"""A network memorises if the loss of training samples is lower by this fraction."""
+GAP_DEVIATIONS = 2.0
+"""The gap is also this many times its standard error."""
+
+CORRECTING_EVIDENCE = 10.0
+"""Evidence for wrong labels above which labels are corrected while the network still learns."""
+POSTERIOR_EVIDENCE = 2.5
+"""Evidence above which the mixed targets contain corrected labels."""
+PREDICTED_WEIGHT = 0.8
+"""Weight of the averaged prediction in a mixed target; the rest is that of the label."""
+SHARPENING = 2.5
+"""Exponent of averaged predictions in mixed targets."""
+MOST_MATCHED = 50_000
+"""Samples that the adjustment of the classes is computed from."""
+
+
+def held_out_fraction(num_samples: int, epochs: float) -> float:
+    """The fraction of samples to hold out; 0 where it is of no use.
+
+    >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
+    (0.1, 0.02)
+    """
+    if epochs < FEWEST_EPOCHS:
+        return 0.0
+    if num_samples == 0:  # known by ids that are still to come
+        return LARGEST_FRACTION
+    wanted = HELD_OUT_SAMPLES / max(num_samples, 1)
+    fraction = min(max(wanted, SMALLEST_FRACTION), LARGEST_FRACTION)
+    return fraction if fraction * num_samples >= FEWEST_HELD_OUT else 0.0
+
+
+def is_drawn(index: Tensor, fraction: float) -> Tensor:
+    """Whether each sample is among this fraction: by its index alone, the same in every run."""
+    mask = 0xFFFFFFFF
+    mixed = index
+    for _ in range(2):
+        mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & mask
+    mixed = mixed ^ (mixed >> 16)
+    return mixed < int(fraction * (mask + 1))
+
+
+def class_bias(
+    top: TopPredictions, frequency: Tensor, exponent: float, iterations: int = 30
+) -> Tensor:
+    """The bias of each class under which predictions have these class frequencies in the mean.
+
+    Args:
+        top: predictions of some samples.
+        frequency: shape (classes,).
+        exponent: of the probabilities.
+        iterations: number of fixed-point steps.
+    """
+    scores = exponent * top.mass.clamp(min=1e-6).log()
+    bias = torch.zeros_like(frequency)
+    wanted = frequency.clamp(min=1e-9).log()
+    for _ in range(iterations):
+        shares = (scores + bias[top.classes]).softmax(1)
+        found = torch.zeros_like(frequency).index_add_(0, top.classes.flatten(), shares.flatten())
+        found = found / max(len(scores), 1)
+        step = torch.where(found > 0, wanted - found.clamp(min=1e-9).log(), 0.0)
+        bias = (bias + 0.7 * step).clamp(-15.0, 15.0)
+    return bias
+
+
+class Targets(NamedTuple):
+    """What the rows of a batch are to learn instead of their labels."""
+
+    classes: Tensor
+    """Shape (rows, classes), int64."""
+    weights: Tensor
+    """Shape (rows, classes): the weight of each; together 1 in a row."""
+
+    def loss(self, losses: Tensor, logits: Tensor, target: Tensor, unit: Tensor) -> Tensor:
+        """Shape (rows,): the user's loss by the weight of the label, cross-entropy of the rest.
+
+        Args:
+            losses: shape (rows,): the task loss of the given label.
+            logits: shape (rows, classes).
+            target: shape (rows,).
+            unit: shape (classes,): the task loss of each class over its cross-entropy, so that
+                class weights hold for other classes too.
+        """
+        is_label = self.classes == target.unsqueeze(1)
+        surprise = -at_least_float32(logits).log_softmax(1).gather(1, self.classes)
+        rest = (self.weights * unit[self.classes]).masked_fill(is_label, 0.0)
+        of_label = (self.weights * is_label).sum(1)
+        return of_label * losses + (rest * surprise).sum(1)
+
+
+class LabelCorrection(FixedDtypeModule):
+    """The phase of a run, and what has been found of its labels. All of it is in `state_dict`.
+
+    Args:
+        num_classes: number of classes; 0 where only losses and targets are known.
+        num_samples: size of the training set when the run starts.
+        epochs: length of the run.
+    """
+
+    phase_count: Tensor
+    """Scalar, int64: one of the phases."""
+    held_out: Tensor
+    """Scalar: the fraction of samples that are held out."""
+    sums: Tensor
+    """Shape (2, 3), float64: number, sum and sum of squares of the losses of this epoch, of
+    training and of held-out samples."""
+    lowest: Tensor
+    """Scalar, float64: the lowest mean loss of the held-out samples."""
+    epochs_since_lowest: Tensor
+    """Scalar, int64."""
+    evidence: Tensor
+    """Scalar: evidence for wrong labels; see `judging.held_out_noise`."""
+    noise_rate: Tensor
+    """Scalar: estimated fraction of wrong labels."""
+    sharpness: Tensor
+    """Scalar: exponent of predictions in corrected labels."""
+    log_transition: Tensor
+    """Shape (classes, classes): log probability of each given label for each true class; empty
+    where wrong labels are drawn evenly."""
+    mixing_bias: Tensor
+    """Shape (classes,): adjustment of the averaged predictions."""
+    label_bias: Tensor
+    """Shape (classes,): the same in corrected labels."""
+    unit_sums: Tensor
+    """Shape (classes, 2), float64: sum of task losses and of cross-entropies of each class."""
+
+    def __init__(self, num_classes: int, num_samples: int, epochs: float) -> None:
+        super().__init__()
+        self.num_classes, self.epochs = num_classes, epochs
+        matrix = num_classes if num_classes <= MOST_CLASSES_WITH_MATRIX else 0
+        self.register_buffer("phase_count", torch.tensor(PLAIN))
+        self.register_buffer("held_out", torch.tensor(0.0))
+        self.register_buffer("sums", torch.zeros(2, 3, dtype=torch.float64))
+        self.register_buffer("lowest", torch.tensor(torch.inf, dtype=torch.float64))
+        self.register_buffer("epochs_since_lowest", torch.tensor(0))
+        for name, value in (("evidence", 0.0), ("noise_rate", 0.0), ("sharpness", 1.0)):
+            self.register_buffer(name, torch.tensor(value))
+        self.register_buffer("log_transition", torch.zeros(matrix, matrix))
+        for name in ("mixing_bias", "label_bias"):
+            self.register_buffer(name, torch.zeros(num_classes))
+        self.register_buffer("unit_sums", torch.zeros(num_classes, 2, dtype=torch.float64))
+        self.phase, self.fraction, self.corrects_labels = PLAIN, 0.0, False
+        self.begin(num_samples)
+
+    def begin(self, num_samples: int) -> None:
+        """Choose the fraction of samples to hold out, before the first batch of a run."""
+        fraction = held_out_fraction(num_samples, self.epochs)
+        self.held_out.fill_(fraction)
+        self.phase_count.fill_(WATCHING if fraction else PLAIN)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Read what steps depend on as plain numbers, so that none waits for the device."""
+        self.phase, self.fraction = int(self.phase_count), float(self.held_out)
+        self.corrects_labels = float(self.evidence) > POSTERIOR_EVIDENCE
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether samples are held out of the gradient."""
+        return self.phase in (WATCHING, CORRECTING)
+
+    def scale(self) -> float:
+        """Factor of the rows that are learned from, for the rows that are not."""
+        return 1.0 / (1.0 - self.fraction) if self.holds_out else 1.0
+
+    def record(self, losses: Tensor, is_held_out: Tensor, counts: Tensor) -> None:
+        """Add the losses of a batch to the sums of the epoch.
+
+        Args:
+            losses: shape (rows,).
+            is_held_out: shape (rows,), bool.
+            counts: shape (rows,), bool: which rows count.
+        """
+        values = torch.where(counts, losses, 0.0).double()
+        rows = torch.stack([counts.double(), values, values.square()], dim=1)
+        self.sums.index_add_(0, is_held_out.long(), rows)
+
+    def record_units(self, losses: Tensor, mass_of_label: Tensor, target: Tensor) -> None:
+        """Add the task losses and the cross-entropies of a batch to the sums of their classes."""
+        losses = torch.where(losses.isfinite(), losses, 0.0)
+        entropy = -mass_of_label.clamp(min=1e-7).log()
+        self.unit_sums.index_add_(0, target, torch.stack([losses, entropy], 1).double())
+
+    def units(self) -> Tensor:
+        """Shape (classes,): the task loss of each class over its cross-entropy, 1 if not known."""
+        losses, entropies = self.unit_sums.unbind(1)
+        known = (losses > 0) & (entropies > 1e-6)
+        return torch.where(known, losses / entropies.clamp(min=1e-6), 1.0).clamp(0.01, 100).float()
+
+    # ---------------------------------------------------------------- an epoch
+
+    def end_epoch(self, epoch: int, table: SampleTable) -> None:
+        """Decide about the next phase. All processes must call this.
+
+        Args:
+            epoch: the one that ends.
+            table: the samples.
+        """
+        if not self.holds_out:
+            return
+        memorises = self._memorises()
+        self.sums.zero_()
+        has_predictions = table.has_column("predicted_class")
+        if memorises:
+            if has_predictions:
+                if self.phase == WATCHING:
+                    self._fit_noise(table)
+                self._match_classes(table)
+            self._set_phase(MIXING)
+            return
+        if has_predictions and self.phase == WATCHING and epoch >= 2:
+            self._fit_noise(table)
+            if float(self.evidence) > CORRECTING_EVIDENCE:
+                self._set_phase(CORRECTING)
+                self.lowest.fill_(torch.inf)
+        if epoch >= WATCHED_FRACTION * self.epochs:  # learn from all samples from now on
+            self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
+
+    def _memorises(self) -> bool:
+        """Whether the held-out loss has stopped falling, far above that of training samples."""
+        number, total, squares = self.sums.unbind(1)
+        if float(number.min()) < FEWEST_HELD_OUT:
+            return False
+        mean = total / number
+        variance = (squares / number - mean.square()).clamp(min=0.0) / number
+        trained, held_out = mean.tolist()
+        if held_out < float(self.lowest):
+            self.lowest.fill_(held_out)
+            self.epochs_since_lowest.zero_()
+            return False
+        self.epochs_since_lowest += 1
+        gap = held_out - trained
+        return (
+            int(self.epochs_since_lowest) >= max(1, round(PATIENCE * self.epochs))
+            and gap > GAP_DEVIATIONS * float(variance.sum().sqrt())
+            and gap > SMALLEST_GAP * abs(held_out)
+        )
+
+    def _fit_noise(self, table: SampleTable) -> None:
+        """Estimate how many labels are wrong, from the held-out samples."""
+        held, trained = samples_of(table, is_held_out=True), samples_of(table, is_held_out=False)
+        if len(held.target) < FEWEST_HELD_OUT:
+            return
+        found = fit_noise(
+            held.top.dense(self.num_classes).clamp(min=1e-6).log(),
+            held.target,
+            trained.top.classes.gather(1, trained.top.mass.argmax(1, keepdim=True))[:, 0],
+            trained.target,
+        )
+        self.evidence.fill_(found.evidence)
+        self.noise_rate.fill_(found.noise_rate)
+        self.sharpness.fill_(float(found.model.sharpness))
+        if self.log_transition.numel():
+            self.log_transition.copy_(found.model.log_transition)
+
+    def _match_classes(self, table: SampleTable) -> None:
+        """Adjust averaged predictions to the class frequencies of the labels."""
+        frequency = class_counts(table, self.num_classes).float() + 0.5
+        frequency = frequency / frequency.sum()
+        top = samples_of(table, is_held_out=None).top
+        self.mixing_bias.copy_(class_bias(top, frequency, SHARPENING))
+        self.label_bias.copy_(class_bias(top, frequency, float(self.sharpness)))
+
+    def _set_phase(self, phase: int) -> None:
+        self.phase_count.fill_(phase)
+        self._refresh()
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._refresh()
+
+    # ---------------------------------------------------------------- targets
+
+    def noisy_losses(self, top: TopPredictions, target: Tensor) -> Tensor:
+        """Shape (rows,): minus log probability of the labels under the noise that was found."""
+        given = self._log_given(top.classes, target).exp()
+        of_kept = (given * top.mass).sum(1)
+        # The label itself may be none of the kept classes; the others hardly count.
+        label = target.unsqueeze(1)
+        is_kept = (top.classes == label).any(1)
+        of_label = top.others(self.num_classes) * self._log_given(label, target).exp()[:, 0]
+        return -(of_kept + torch.where(is_kept, 0.0, of_label)).clamp(min=1e-7).log()
+
+    def corrected_targets(self, logits: Tensor, target: Tensor) -> Targets:
+        """Targets by the current predictions and the noise that was found."""
+        classes = torch.arange(logits.shape[1], device=logits.device).expand(len(target), -1)
+        predicted = at_least_float32(logits.detach()).log_softmax(1)
+        weights = (predicted + self._log_given(classes, target)).softmax(1)
+        return Targets(classes, weights)
+
+    def mixed_targets(self, top: TopPredictions, target: Tensor) -> Targets:
+        """Targets by the averaged predictions and the labels."""
+        label = target.unsqueeze(1)
+        classes = torch.cat([top.classes, label], 1)
+        mass = torch.cat([top.mass, top.of_class(label, self.num_classes)], 1)
+        repeated = (top.classes == label).any(1)
+        log_mass = mass.clamp(min=1e-6).log()
+        log_mass[:, -1] = log_mass[:, -1].masked_fill(repeated, -torch.inf)
+        predicted = (SHARPENING * log_mass + self.mixing_bias[classes]).softmax(1)
+        if self.corrects_labels:
+            scores = self.sharpness * log_mass + self.label_bias[classes]
+            labels = (scores.log_softmax(1) + self._log_given(classes, target)).softmax(1)
+        else:
+            is_label = (classes == label) & (log_mass > -torch.inf)
+            labels = is_label.to(predicted.dtype)
+        weights = PREDICTED_WEIGHT * predicted + (1.0 - PREDICTED_WEIGHT) * labels
+        return Targets(classes, weights)
+
+    def _log_given(self, classes: Tensor, target: Tensor) -> Tensor:
+        """Shape (rows, classes): log probability of the given label if each class is true."""
+        label = target.unsqueeze(1)
+        if self.log_transition.numel():
+            return self.log_transition[classes, label]
+        even = self.noise_rate / (self.num_classes - 1)
+        return torch.where(classes == label, 1.0 - self.noise_rate, even).clamp(min=1e-7).log()
+
+
+class _Samples(NamedTuple):
+    """Some samples of the table."""
+
+    target: Tensor
+    """Shape (rows,), int64."""
+    top: TopPredictions
+
+
+def samples_of(table: SampleTable, is_held_out: bool | None) -> _Samples:
+    """At most `MOST_MATCHED` samples with predictions, of all processes, on the CPU."""
+    chosen = table.predicted_visits > 0
+    if is_held_out is not None:
+        chosen &= (table.role == HELD_OUT) == is_held_out
+    rows = chosen.nonzero()[:, 0]
+    rows = rows[:: max(1, -(-len(rows) // MOST_MATCHED))]
+    columns = [table.target[rows], table.predicted_class[rows], table.predicted_mass[rows]]
+    columns = [column.cpu() for column in columns]
+    shards: Shards = table.shards
+    if shards.several:
+        parts = shards.processes.all_gather_objects(columns)
+        columns = [torch.cat(each) for each in zip(*parts, strict=True)]
+    target, classes, mass = columns
+    return _Samples(target.long(), TopPredictions(classes.long(), mass.float()))
+
+
+def class_counts(table: SampleTable, num_classes: int) -> Tensor:
+    """Shape (classes,), int64, on the CPU: visited samples of each class, of all processes."""
+    counts = torch.zeros(num_classes, dtype=torch.int64)
+    for rows in table.chunks():
+        known = table.target[rows].long()
+        counts += torch.bincount(known[known >= 0], minlength=num_classes).cpu()
+    return table.shards.total(counts)
