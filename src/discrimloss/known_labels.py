@@ -478,10 +478,11 @@ class TargetRanges(KnownLabels[Tensor]):
         if int(seen.sum()) < 2:
             return
         errors = target_errors(predicted[seen], given[seen], held_out[seen])
-        if errors.noise_interval is None or errors.noise_interval[0] < LEAST_NOISE:
-            return
         trust = torch.ones(len(given))
-        trust[seen] = 1.0 - errors.p_incorrect
+        if errors.noise_interval is not None and errors.noise_interval[0] >= LEAST_NOISE:
+            trust[seen] = 1.0 - errors.p_incorrect
+        elif not self.holds_out:  # memorised targets look correct: an earlier estimate stays
+            return
         self.mean_trust.fill_(float(trust[seen].mean()))
         table.trust.copy_(table.shards.own_part(trust))
 
