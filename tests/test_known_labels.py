@@ -394,8 +394,8 @@ def test_any_precision_of_losses_and_outputs(form: str, dtype: torch.dtype, stor
                 own = outputs.to(precision).requires_grad_()
                 losses = batches.losses(own.float(), index).to(precision)
                 value = criterion(losses, index, **batches.arguments(own, index))
-                values.append(value)
                 gradients.append(torch.autograd.grad(value, own)[0])
+                values.append(value.detach())
             assert values[1].dtype == torch.promote_types(dtype, torch.float32)
             assert gradients[1].dtype == dtype
             assert values[1].isfinite()

@@ -56,6 +56,9 @@ class DiscrimLoss(nn.Module):
     corrected by what the network predicts (`docs/loss.md`). The second and third form are never
     far below the plain task loss, also on clean data and with rare classes.
 
+    A compiled step with targets is compiled again when a run enters another phase
+    (`label_correction`), at most three times.
+
     In eval mode the module returns the task loss unchanged and updates no state.
 
     With `torch.distributed` initialised, each process passes its own rows of the batch. The state
