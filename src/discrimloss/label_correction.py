@@ -355,15 +355,15 @@ class LabelCorrection(FixedDtypeModule):
         """
         label = target.unsqueeze(1)
         classes = torch.cat([top.classes, label], 1)
-        mass = torch.cat([top.mass, top.of_class(label, self.num_classes)], 1)
-        repeated = (top.classes == label).any(1)
-        log_mass = mass.clamp(min=1e-6).log()
-        log_mass[:, -1] = log_mass[:, -1].masked_fill(repeated, -torch.inf)
+        repeated = (top.classes == label).any(1, keepdim=True)
+        of_kept, of_label = top.mass, top.of_class(label, self.num_classes)
+        of_kept, of_label = (mass.clamp(min=1e-6).log() for mass in (of_kept, of_label))
+        log_mass = torch.cat([of_kept, of_label.masked_fill(repeated, -torch.inf)], 1)
         predicted = (SHARPENING * log_mass + _at(self.mixing_bias, classes)).softmax(1)
         is_label = ((classes == label) & (log_mass > -torch.inf)).to(predicted.dtype)
         labels = is_label
         if self.corrects_labels:
-            scores = self.sharpness * log_mass + _at(self.label_bias, classes)
+            scores = self.sharpness.to(log_mass.device) * log_mass + _at(self.label_bias, classes)
             labels = (scores.log_softmax(1) + self._log_given(classes, target)).softmax(1)
         weights = PREDICTED_WEIGHT * predicted + (1.0 - PREDICTED_WEIGHT) * labels
         is_predicted = top.mass.sum(1, keepdim=True) > 0
@@ -374,15 +374,15 @@ class LabelCorrection(FixedDtypeModule):
         """Shape (rows, classes): log probability of the given label if each class is true."""
         label = target.unsqueeze(1)
         if self.log_transition.numel():
-            return self.log_transition.to(classes.device)[classes, label]
+            return _at(self.log_transition, classes * self.num_classes + label)
         rate = self.noise_rate.to(classes.device)
         even = rate / (self.num_classes - 1)
         return torch.where(classes == label, 1.0 - rate, even).clamp(min=1e-7).log()
 
 
-def _at(values: Tensor, classes: Tensor) -> Tensor:
-    """Values of some classes, on the device of the classes."""
-    return values.to(classes.device)[classes]
+def _at(values: Tensor, positions: Tensor) -> Tensor:
+    """Values at flat positions, on the device of the positions."""
+    return values.to(positions.device).take(positions)
 
 
 class _Samples(NamedTuple):

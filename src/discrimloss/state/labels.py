@@ -108,7 +108,8 @@ def _raise_if_wrong(
     target: Tensor, stored: Tensor, index: Tensor, own: slice, num_classes: int
 ) -> None:
     if num_classes:
-        _raise_if_no_class(target[own], num_classes)
+        if own != slice(None):
+            _raise_if_no_class(target[own], num_classes)
         _raise_if_no_class(target, num_classes)
     _raise_if_changed(target, stored, index)
 
@@ -123,11 +124,15 @@ def _raise_if_no_class(target: Tensor, num_classes: int) -> None:
 
 
 def _raise_if_changed(target: Tensor, stored: Tensor, index: Tensor) -> None:
-    differs = (stored != target) & ~(stored.isnan() & target.isnan())
-    if differs.device.type != "cpu":
-        torch._assert_async(~differs.any(), "the target of a sample differs from that seen before")
-    elif bool(differs.any()):
-        row = int(differs.nonzero()[0, 0])
+    is_same = stored.eq(target)
+    if target.is_floating_point():
+        is_same = is_same | (stored.isnan() & target.isnan())
+    if is_same.device.type != "cpu":
+        torch._assert_async(
+            is_same.all(), "the target of a sample differs from that of an earlier visit"
+        )
+    elif not bool(is_same.all()):
+        row = int(is_same.long().argmin())
         raise ValueError(
             f"sample {int(index[row])} has target {target[row].item():g} and had "
             f"{stored[row].item():g} before: the index must name the same sample in every epoch; "
