@@ -195,14 +195,15 @@ def without_values_of_labels(monkeypatch: pytest.MonkeyPatch, without_values: No
 
 
 @pytest.mark.usefixtures("without_values_of_labels")
-@pytest.mark.parametrize("form", labelled_batches.FORMS)
-@pytest.mark.parametrize("phase", [WATCHING, CORRECTING, MIXING, PLAIN])
+@pytest.mark.parametrize(
+    ("form", "phase"),
+    [(form, phase) for form in labelled_batches.FORMS for phase in (WATCHING, MIXING, PLAIN)]
+    + [("logits", CORRECTING)],
+)
 @pytest.mark.parametrize(("table", "batch"), [("cpu", "cuda"), ("meta", "cpu"), ("meta", "meta")])
 def test_no_step_with_targets_waits_for_a_device(
     form: str, phase: int, table: str, batch: str
 ) -> None:
-    if phase == CORRECTING and form != "logits":
-        pytest.skip("a phase of logits alone")
     criterion = labelled_batches.make_criterion(form)
     assert criterion.labels is not None
     criterion.labels.correction._set_phase(phase)
