@@ -51,6 +51,9 @@ SMALLEST_GAP = 0.15
 """A network memorises if the loss of training samples is lower by this fraction."""
 GAP_DEVIATIONS = 2.0
 """The gap is also this many times its standard error."""
+NO_GAP, EARLY_RELEASE = 0.05, 0.25
+"""Where the gap is smaller than this fraction after this fraction of the epochs, nothing is
+memorised, and all samples are learned from."""
 
 CORRECTING_EVIDENCE = 10.0
 """Evidence for wrong labels above which labels are corrected while the network still learns."""
@@ -247,7 +250,7 @@ class LabelCorrection(FixedDtypeModule):
         """
         if not self.holds_out:
             return
-        memorises = self._memorises()
+        memorises, gap = self._memorises(), self._gap()
         self.sums.zero_()
         has_predictions = table.has_column("predicted_class")
         if memorises:
@@ -262,8 +265,16 @@ class LabelCorrection(FixedDtypeModule):
             if float(self.evidence) > CORRECTING_EVIDENCE:
                 self._set_phase(CORRECTING)
                 self.lowest.fill_(torch.inf)
-        if epoch >= WATCHED_FRACTION * self.epochs:  # learn from all samples from now on
+        has_no_gap = self.phase == WATCHING and gap < NO_GAP
+        watched = EARLY_RELEASE if has_no_gap else WATCHED_FRACTION
+        if epoch >= watched * self.epochs:  # learn from all samples from now on
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
+
+    def _gap(self) -> float:
+        """How far the loss of training samples is below that of held-out ones, as a fraction."""
+        number, total, _ = self.sums.unbind(1)
+        trained, held_out = (total / number.clamp(min=1)).tolist()
+        return float((held_out - trained) / max(abs(held_out), 1e-12))
 
     def _memorises(self) -> bool:
         """Whether the held-out loss has stopped falling, far above that of training samples."""
@@ -272,17 +283,16 @@ class LabelCorrection(FixedDtypeModule):
             return False
         mean = total / number
         variance = (squares / number - mean.square()).clamp(min=0.0) / number
-        trained, held_out = mean.tolist()
+        held_out = float(mean[1])
         if held_out < float(self.lowest):
             self.lowest.fill_(held_out)
             self.epochs_since_lowest.zero_()
             return False
         self.epochs_since_lowest += 1
-        gap = held_out - trained
         return (
             int(self.epochs_since_lowest) >= max(1, round(PATIENCE * self.epochs))
-            and gap > GAP_DEVIATIONS * float(variance.sum().sqrt())
-            and gap > SMALLEST_GAP * abs(held_out)
+            and held_out - float(mean[0]) > GAP_DEVIATIONS * float(variance.sum().sqrt())
+            and self._gap() > SMALLEST_GAP
         )
 
     def _fit_noise(self, table: SampleTable) -> None:
