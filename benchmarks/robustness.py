@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.robustness_cell import run_cells
 from benchmarks.robustness_design import SEEDS, Row, design
-from benchmarks.robustness_losses import METHODS, available_methods
+from benchmarks.robustness_losses import METHODS
 from benchmarks.robustness_page import render
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.files.locks import LockedError, exclusive_lock
@@ -213,8 +213,7 @@ def argument_parser() -> argparse.ArgumentParser:
     )
     trains.add_argument("--cifar", type=Path, help="the directory of CIFAR-10 and CIFAR-10N")
     trains.add_argument("--only", default="", metavar="WORD", help="rows with this in their title")
-    known = available_methods()
-    trains.add_argument("--methods", nargs="+", choices=known, default=known)
+    trains.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     trains.add_argument("--seeds", type=int, choices=range(1, len(SEEDS) + 1), default=len(SEEDS))
     trains.add_argument("--workers", type=int, default=2, help="processes, one thread each")
     trains.set_defaults(command=run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -127,10 +126,3 @@ METHODS = {
 }
 OURS = ("paper", "class", "predictions")
 SINGLE_NETWORK = tuple(name for name, method in METHODS.items() if not method.retrains)
-
-
-def available_methods() -> list[str]:
-    """The methods that the installed `DiscrimLoss` has: older ones have the paper's form only."""
-    if "num_classes" in inspect.signature(DiscrimLoss.__init__).parameters:
-        return list(METHODS)
-    return [name for name in METHODS if name not in ("class", "predictions", "drop")]
