@@ -36,10 +36,12 @@ MOST_CLASSES_WITH_MATRIX = 100
 FEWEST_EPOCHS = 8
 """Shorter runs are over before anything can be noticed: they learn labels as they are."""
 WATCHED_FRACTION = 0.5
-"""Samples are held out for this fraction of the epochs at most."""
+"""Samples are held out for this fraction of the epochs at most, if they are many."""
+MOST_WATCHED_FRACTION = 0.8
+"""The same if they are few, which costs next to nothing."""
 PATIENCE = 0.05
 """The held-out loss has stopped falling after so many epochs, a fraction of the run."""
-HELD_OUT_SAMPLES = 150
+HELD_OUT_SAMPLES = 1500
 """Samples that are enough to watch."""
 FEWEST_HELD_OUT = 30
 """Fewer samples say too little: labels are learned as they are."""
@@ -53,7 +55,9 @@ GAP_DEVIATIONS = 2.0
 """The gap is also this many times its standard error."""
 NO_GAP, EARLY_RELEASE = 0.05, 0.25
 """Where the gap is smaller than this fraction after this fraction of the epochs, nothing is
-memorised, and all samples are learned from."""
+memorised, and all samples are learned from, unless there is evidence for wrong labels."""
+LITTLE_EVIDENCE = 1.0
+"""Evidence below which that is done."""
 
 CORRECTING_EVIDENCE = 10.0
 """Evidence for wrong labels above which labels are corrected while the network still learns."""
@@ -71,7 +75,7 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
     """The fraction of samples to hold out; 0 where it is of no use.
 
     >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
-    (0.1, 0.02)
+    (0.1, 0.025)
     """
     if epochs < FEWEST_EPOCHS:
         return 0.0
@@ -265,10 +269,16 @@ class LabelCorrection(FixedDtypeModule):
             if float(self.evidence) > CORRECTING_EVIDENCE:
                 self._set_phase(CORRECTING)
                 self.lowest.fill_(torch.inf)
-        has_no_gap = self.phase == WATCHING and gap < NO_GAP
-        watched = EARLY_RELEASE if has_no_gap else WATCHED_FRACTION
-        if epoch >= watched * self.epochs:  # learn from all samples from now on
+        if epoch >= self._watched_fraction(gap) * self.epochs:  # learn from all samples from now on
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
+
+    def _watched_fraction(self, gap: float) -> float:
+        """The fraction of the epochs after which samples are held out no longer."""
+        is_clean = float(self.evidence) < LITTLE_EVIDENCE
+        if self.phase == WATCHING and is_clean and gap < NO_GAP:
+            return EARLY_RELEASE
+        spare = (LARGEST_FRACTION - self.fraction) / (LARGEST_FRACTION - SMALLEST_FRACTION)
+        return WATCHED_FRACTION + spare * (MOST_WATCHED_FRACTION - WATCHED_FRACTION)
 
     def _gap(self) -> float:
         """How far the loss of training samples is below that of held-out ones, as a fraction."""

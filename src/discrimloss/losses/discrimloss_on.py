@@ -120,7 +120,14 @@ class DiscrimLossOn(IndexedLoss):
         return self.criterion
 
     def sample_scores(self) -> Tensor:
-        """The learned weights: 1 is neutral, large is distrusted."""
+        """The learned weights: 1 is neutral, large is distrusted.
+
+        With predictions, what the averaged predictions leave to other classes than the label's; of
+        a regression, one minus the trust in the target.
+        """
+        if self.predictions and self.criterion.table.has_column("predicted_visits"):
+            scores = self.criterion.labels_distrust()
+            return scores.masked_fill(self.criterion.table.visits == 0, torch.nan)
         weights = self.criterion.sample_weights
         return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
 
