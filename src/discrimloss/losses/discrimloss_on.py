@@ -151,5 +151,6 @@ class DiscrimLossOn(IndexedLoss):
     def options(cls) -> dict[str, Option]:
         """Own ones, and the hyperparameters of `discrimloss.DiscrimLoss`."""
         names = {"variant", *(field.name for field in fields(Hyperparameters))}
-        inherited = keyword_options(DiscrimLoss)
+        names |= {"class_aware", "predictions"}
+        inherited = keyword_options(DiscrimLoss) | keyword_options(DiscrimLossOn)
         return super().options() | {n: o for n, o in inherited.items() if n in names}
