@@ -170,6 +170,10 @@ class SampleTable(nn.Module):
             self._columns[name] = column
             setattr(self, name, column.filled(self._length, device))
 
+    def has_column(self, name: str) -> bool:
+        """Whether the table has this column."""
+        return name in self._columns
+
     # Both of these run while a step is compiled, so that it is not compiled again for the columns
     # that its first batch adds.
 
