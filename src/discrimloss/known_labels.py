@@ -473,7 +473,9 @@ class TargetRanges(KnownLabels[Tensor]):
         super().end_epoch(epoch, table)
         if bool(self.edges.isinf().all()):
             self._set_ranges(table)
-        if table.has_optional_columns() and epoch >= TRUSTED_FROM * self.correction.epochs:
+        is_watched = self.correction.fraction > 0.0  # not a run that is too short or too small
+        is_time = epoch >= TRUSTED_FROM * self.correction.epochs
+        if table.has_optional_columns() and is_watched and is_time:
             self._set_trust(table)
 
     def _set_ranges(self, table: SampleTable) -> None:
