@@ -172,7 +172,7 @@ def test_a_criterion_of_the_users_own_decides(tmp_path: Path) -> None:
     assert classified(tmp_path, **options).criterion.table.has_column("predicted_class")
     with pytest.raises(ValueError, match="class_aware=False is for a DiscrimLoss without targets"):
         classified(tmp_path, discrimloss=own, class_aware=False)
-    with pytest.raises(ValueError, match="has num_classes=3, and the training data has other tar"):
+    with pytest.raises(ValueError, match="has num_classes=3, and a batch has no such target for e"):
         trained(
             tmp_path,
             bert(BertForTokenClassification),

@@ -22,7 +22,7 @@ class SampleLabels(NamedTuple):
     output: Tensor | None
     """Logits, shape (batch, classes), or predictions, shape (batch,)."""
     num_classes: int | None
-    """None for regression targets."""
+    """None for regression targets; 0 if it is not known."""
 
     def rows(self, chosen: Tensor) -> SampleLabels:
         """Some of the samples, by a mask of shape (batch,)."""
@@ -94,6 +94,10 @@ class LabelUse:
         is_released = given.get("variant") == "released"  # it knows no targets
         if labels is None or is_released or _are_for_targets(given) or not self.class_aware:
             return dict(given)
+        if labels.num_classes == 0:
+            raise ValueError(
+                "the number of classes is not known: give the logits as well, or num_classes"
+            )
         return {**given, **labels.options}
 
     def saved_options(
@@ -129,8 +133,8 @@ class LabelUse:
         if labels is None or (labels.num_classes is None) != ("task" in criterion.label_options):
             (name, value), *_ = criterion.label_options.items()
             raise ValueError(
-                f"the DiscrimLoss has {name}={value!r}, and the training data has other targets: "
-                "leave it out"
+                f"the DiscrimLoss has {name}={value!r}, and a batch has no such target for each "
+                f"sample: leave {name} out"
             )
         began_without = known.has_begun and not criterion.table.has_column("predicted_visits")
         if labels.output is None or not self.predictions or began_without:
