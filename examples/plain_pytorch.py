@@ -33,8 +33,9 @@ def train_model(criterion: DiscrimLoss | None) -> torch.nn.Module:
         if criterion:
             criterion.set_epoch(epoch)
         for x, y, index in DataLoader(dataset, batch_size=64, shuffle=True):
-            losses = cross_entropy(model(x), y, reduction="none")
-            loss = criterion(losses, index) if criterion else losses.mean()
+            logits = model(x)
+            losses = cross_entropy(logits, y, reduction="none")
+            loss = criterion(losses, index, target=y, logits=logits) if criterion else losses.mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -46,7 +47,7 @@ def accuracy(model: torch.nn.Module) -> float:
     return (model(images[test]).argmax(1) == labels[test]).float().mean().item()
 
 
-criterion = DiscrimLoss(num_samples=dataset.num_samples, epochs=EPOCHS)
+criterion = DiscrimLoss(num_samples=dataset.num_samples, epochs=EPOCHS, num_classes=10)
 plain, ours = train_model(None), train_model(criterion)
 print(
     f"test accuracy with cross-entropy {accuracy(plain):.1%}, with DiscrimLoss {accuracy(ours):.1%}"
