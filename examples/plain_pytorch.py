@@ -35,7 +35,9 @@ def train_model(criterion: DiscrimLoss | None) -> torch.nn.Module:
         for x, y, index in DataLoader(dataset, batch_size=64, shuffle=True):
             logits = model(x)
             losses = cross_entropy(logits, y, reduction="none")
-            loss = criterion(losses, index, target=y, logits=logits) if criterion else losses.mean()
+            loss = losses.mean()
+            if criterion:
+                loss = criterion(losses, index, target=y, logits=logits)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -214,6 +214,10 @@ class KnownLabels(FixedDtypeModule, ABC):
             return rows
         return rows * torch.where(role == HELD_OUT, 0.0, self.correction.scale()).to(rows)
 
+    @abstractmethod
+    def distrust(self, table: SampleTable) -> Tensor:
+        """Shape (rows,): how far predictions contradict each target, from 0 to 1."""
+
     # ---------------------------------------------------------------- an epoch
 
     @abstractmethod
@@ -306,11 +310,18 @@ class ClassLabels(KnownLabels):
         elif correction.phase in (CORRECTING, CORRECTING_ALL):
             targets = correction.corrected_targets(_required(predictions), target)
             losses = targets.loss(losses, _required(predictions), target, correction.units())
+            losses = rows.slope.to(losses) * losses
         return self._without_held_out(losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
         return table.target[rows].long().clamp(min=0)
+
+    def distrust(self, table: SampleTable) -> Tensor:
+        """What averaged predictions leave to other classes than the given one."""
+        top = TopPredictions(table.predicted_class.long(), table.predicted_mass.float())
+        label = table.target.long().clamp(min=0).unsqueeze(1)
+        return 1.0 - top.of_class(label, self.groups)[:, 0]
 
 
 class TargetRanges(KnownLabels):
@@ -390,6 +401,10 @@ class TargetRanges(KnownLabels):
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
         return torch.bucketize(table.target[rows].nan_to_num(), self.edges)
+
+    def distrust(self, table: SampleTable) -> Tensor:
+        """One minus the trust in each target."""
+        return 1.0 - table.trust.float()
 
     def end_epoch(self, epoch: int, table: SampleTable) -> None:
         """Set the ranges after the first epoch, and the trust in targets by predictions."""

@@ -36,10 +36,12 @@ MOST_CLASSES_WITH_MATRIX = 100
 FEWEST_EPOCHS = 8
 """Shorter runs are over before anything can be noticed: they learn labels as they are."""
 WATCHED_FRACTION = 0.5
-"""Samples are held out for this fraction of the epochs at most."""
+"""Samples are held out for this fraction of the epochs at most, if they are many."""
+MOST_WATCHED_FRACTION = 0.8
+"""The same if they are few, which costs next to nothing."""
 PATIENCE = 0.05
 """The held-out loss has stopped falling after so many epochs, a fraction of the run."""
-HELD_OUT_SAMPLES = 150
+HELD_OUT_SAMPLES = 1500
 """Samples that are enough to watch."""
 FEWEST_HELD_OUT = 30
 """Fewer samples say too little: labels are learned as they are."""
@@ -51,6 +53,11 @@ SMALLEST_GAP = 0.15
 """A network memorises if the loss of training samples is lower by this fraction."""
 GAP_DEVIATIONS = 2.0
 """The gap is also this many times its standard error."""
+NO_GAP, EARLY_RELEASE = 0.05, 0.25
+"""Where the gap is smaller than this fraction after this fraction of the epochs, nothing is
+memorised, and all samples are learned from, unless there is evidence for wrong labels."""
+LITTLE_EVIDENCE = 1.0
+"""Evidence below which that is done."""
 
 CORRECTING_EVIDENCE = 10.0
 """Evidence for wrong labels above which labels are corrected while the network still learns."""
@@ -68,7 +75,7 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
     """The fraction of samples to hold out; 0 where it is of no use.
 
     >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
-    (0.1, 0.02)
+    (0.1, 0.025)
     """
     if epochs < FEWEST_EPOCHS:
         return 0.0
@@ -247,7 +254,7 @@ class LabelCorrection(FixedDtypeModule):
         """
         if not self.holds_out:
             return
-        memorises = self._memorises()
+        memorises, gap = self._memorises(), self._gap()
         self.sums.zero_()
         has_predictions = table.has_column("predicted_class")
         if memorises:
@@ -262,8 +269,22 @@ class LabelCorrection(FixedDtypeModule):
             if float(self.evidence) > CORRECTING_EVIDENCE:
                 self._set_phase(CORRECTING)
                 self.lowest.fill_(torch.inf)
-        if epoch >= WATCHED_FRACTION * self.epochs:  # learn from all samples from now on
+        if epoch >= self._watched_fraction(gap) * self.epochs:  # learn from all samples from now on
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
+
+    def _watched_fraction(self, gap: float) -> float:
+        """The fraction of the epochs after which samples are held out no longer."""
+        is_clean = float(self.evidence) < LITTLE_EVIDENCE
+        if self.phase == WATCHING and is_clean and gap < NO_GAP:
+            return EARLY_RELEASE
+        spare = (LARGEST_FRACTION - self.fraction) / (LARGEST_FRACTION - SMALLEST_FRACTION)
+        return WATCHED_FRACTION + spare * (MOST_WATCHED_FRACTION - WATCHED_FRACTION)
+
+    def _gap(self) -> float:
+        """How far the loss of training samples is below that of held-out ones, as a fraction."""
+        number, total, _ = self.sums.unbind(1)
+        trained, held_out = (total / number.clamp(min=1)).tolist()
+        return float((held_out - trained) / max(abs(held_out), 1e-12))
 
     def _memorises(self) -> bool:
         """Whether the held-out loss has stopped falling, far above that of training samples."""
@@ -272,17 +293,16 @@ class LabelCorrection(FixedDtypeModule):
             return False
         mean = total / number
         variance = (squares / number - mean.square()).clamp(min=0.0) / number
-        trained, held_out = mean.tolist()
+        held_out = float(mean[1])
         if held_out < float(self.lowest):
             self.lowest.fill_(held_out)
             self.epochs_since_lowest.zero_()
             return False
         self.epochs_since_lowest += 1
-        gap = held_out - trained
         return (
             int(self.epochs_since_lowest) >= max(1, round(PATIENCE * self.epochs))
-            and gap > GAP_DEVIATIONS * float(variance.sum().sqrt())
-            and gap > SMALLEST_GAP * abs(held_out)
+            and held_out - float(mean[0]) > GAP_DEVIATIONS * float(variance.sum().sqrt())
+            and self._gap() > SMALLEST_GAP
         )
 
     def _fit_noise(self, table: SampleTable) -> None:

@@ -456,6 +456,15 @@ class DiscrimLoss(nn.Module):
         self.grow_with_ids()
         return self.table.whole(self._average_losses(slice(None)))
 
+    def labels_distrust(self) -> Tensor:
+        """How far averaged predictions contradict each target, shape (num_samples,), from 0 to 1.
+
+        It needs predictions. Samples that were never visited have no meaningful value.
+        """
+        if self.labels is None or not self.table.has_column("predicted_visits"):
+            raise ValueError("this DiscrimLoss was given no predictions")
+        return self.table.whole(self.labels.distrust(self.table))
+
     def average_chunks(self) -> Iterator[Tensor]:
         """``Avg(l)`` of the samples of this process, one chunk of the table at a time."""
         return (self._average_losses(rows) for rows in self.table.chunks())

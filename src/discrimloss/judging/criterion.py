@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.judging.calibration import calibrate
+from discrimloss.judging.known_labels import SampleKinds, errors_by_predictions, sample_kinds
 from discrimloss.judging.verdicts import (
     EASY,
     HARD,
@@ -39,6 +40,11 @@ def judge_criterion(
             "call set_epoch(epoch) at the start of every epoch",
             stacklevel=5,
         )
+    given = _checked_probabilities(criterion, p_incorrect)
+    kinds = sample_kinds(criterion)
+    errors = None
+    if given is None and rule == "calibrated" and criterion.labels is not None:
+        errors = errors_by_predictions(criterion)
     verdicts = judge_samples(
         averages=criterion.average_chunks,
         learned_early=criterion.table.learned_early,
@@ -47,10 +53,20 @@ def judge_criterion(
         thresholds=(float(criterion.k1), criterion.k2),
         rule=rule,
         shards=criterion.table.shards,
-        p_incorrect=_checked_probabilities(criterion, p_incorrect),
+        p_incorrect=given,
+        kinds=kinds,
+        score=None if errors is None else criterion.table.shards.own_part(errors.score),
     )
     if criterion.table.shards.several:
         verdicts = _of_all_processes(verdicts, criterion.table.whole)
+    if kinds is not None:
+        verdicts = replace(verdicts, given_label=kinds.given, notes=kinds.notes)
+    if errors is not None:
+        verdicts = replace(
+            verdicts,
+            suggested_label=errors.suggested.numpy(),
+            noise_interval=errors.noise_interval,
+        )
     return verdicts if criterion.ids is None else replace(verdicts, ids=criterion.ids.names())
 
 
@@ -63,6 +79,8 @@ def judge_samples(
     rule: Rule = "calibrated",
     shards: Shards = WHOLE_TABLE,
     p_incorrect: Tensor | None = None,
+    kinds: SampleKinds | None = None,
+    score: Tensor | None = None,
 ) -> Verdicts:
     """Verdicts of all samples, in one pass after the calibration.
 
@@ -75,11 +93,24 @@ def judge_samples(
         rule: see `DiscrimLoss.verdicts`.
         shards: how the samples are divided among processes; each gets the verdicts of its own.
         p_incorrect: shape (num_samples,): probabilities to use instead of a calibration.
+        kinds: which group each sample belongs to, where targets are known.
+        score: shape (num_samples,): log-odds by predictions, instead of a calibration.
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     k1, k2 = thresholds
-    calibration = calibrate(averages, loss_scale, shards) if p_incorrect is None else None
+    calibration = None
+    if p_incorrect is None and score is None:
+
+        def comparable() -> Iterable[Tensor]:
+            """Average losses in the unit of an ordinary group."""
+            start = 0
+            for chunk in averages():
+                rows = slice(start, start + len(chunk))
+                start += len(chunk)
+                yield chunk if kinds is None else chunk / kinds.difficulty[rows].to(chunk)
+
+        calibration = calibrate(comparable, loss_scale, shards)
     chunks: list[tuple[Any, ...]] = []
     start = 0
     for chunk in averages():
@@ -88,18 +119,23 @@ def judge_samples(
         flags = learned_early[rows].cpu()
         start += len(average)
         if calibration is not None:
-            score = calibration.log_odds(average)
-            probability = score.sigmoid()
+            difficulty = 1.0 if kinds is None else kinds.difficulty[rows]
+            odds = calibration.log_odds(average / difficulty)
+        elif score is not None:
+            odds = score[rows].masked_fill(average.isnan(), torch.nan)
         elif p_incorrect is not None:
             given = p_incorrect[rows].to("cpu", torch.float32)
-            probability = given.masked_fill(average.isnan(), torch.nan)
-            score = torch.from_numpy(log_odds(probability))
+            odds = torch.from_numpy(log_odds(given.masked_fill(average.isnan(), torch.nan)))
+        if kinds is not None:
+            odds = torch.where(kinds.is_small[rows], odds.clamp(max=0.0), odds)
+        probability = odds.sigmoid()
         code = torch.full_like(flags, HARD)
-        code[torch.where(flags == NOT_KNOWN, average < k1, flags == YES)] = EASY
+        easy_below = k1 if kinds is None else kinds.k1[rows]
+        code[torch.where(flags == NOT_KNOWN, average < easy_below, flags == YES)] = EASY
         # Being incorrect at the end outweighs having been learned early.
         code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT
         code[average.isnan()] = UNSEEN
-        chunks.append(tuple(part.numpy() for part in (code, probability, score, average)))
+        chunks.append(tuple(part.numpy() for part in (code, probability, odds, average)))
     code_column, p_column, scores, losses = (np.concatenate(c) for c in zip(*chunks, strict=True))
     return Verdicts(
         code=code_column,

@@ -33,6 +33,10 @@ class DiscrimLossOn(IndexedLoss):
     Args:
         num_samples: size of the training set.
         epochs: length of the run, from which the defaults follow.
+        num_classes: number of classes; None for a regression. Used by the next two options.
+        class_aware: compare samples with their own class, or range of the target, and act only
+            once labels are memorised. Ours; off, because the paper's form is the default here.
+        predictions: correct labels by what the network predicts. Ours; implies `class_aware`.
         task_loss: ``(logits, target)`` to losses of shape (batch,), or a loss of this package.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         discrimloss_options: all other keyword arguments of `discrimloss.DiscrimLoss`; what is not
@@ -43,12 +47,19 @@ class DiscrimLossOn(IndexedLoss):
         self,
         num_samples: int | None = None,
         epochs: int | None = None,
+        num_classes: int | None = None,
         *,
+        class_aware: bool = False,
+        predictions: bool = False,
         task_loss: TaskLoss = cross_entropy,
         reduction: Reduction = "mean",
         **discrimloss_options: Any,
     ) -> None:
-        super().__init__(num_samples, task_loss=task_loss, reduction=reduction)
+        super().__init__(num_samples, num_classes, task_loss=task_loss, reduction=reduction)
+        self.class_aware, self.predictions = class_aware or predictions, predictions
+        if self.class_aware:
+            task = "regression" if num_classes is None else "classification"
+            discrimloss_options = {**discrimloss_options, "num_classes": num_classes, "task": task}
         self.criterion = DiscrimLoss(
             num_samples, epochs, reduction=reduction, **discrimloss_options
         )
@@ -60,14 +71,21 @@ class DiscrimLossOn(IndexedLoss):
         if self.num_samples is not None:
             index = checked_rows(index, target, self.num_samples, type(self).__name__)
         # The criterion reduces, as it knows how many rows the other processes have.
-        loss: Tensor = self.criterion(self.inner_losses(logits, target, index), index)
+        return self._weighted(logits, target, index)
+
+    def _weighted(self, logits: Tensor, target: Tensor, index: Any) -> Tensor:
+        """The criterion's loss of the inner losses, and of what else it is to know."""
+        known = {"target": target} if self.class_aware else {}
+        if self.predictions:
+            known["predictions" if self.num_classes is None else "logits"] = logits
+        loss: Tensor = self.criterion(self.inner_losses(logits, target, index), index, **known)
         return loss
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
         """The weighted losses."""
         self.criterion.reduction = "none"
         try:
-            losses: Tensor = self.criterion(self.inner_losses(logits, target, index), index)
+            losses = self._weighted(logits, target, index)
         finally:
             self.criterion.reduction = self.reduction
         return losses
@@ -102,13 +120,23 @@ class DiscrimLossOn(IndexedLoss):
         return self.criterion
 
     def sample_scores(self) -> Tensor:
-        """The learned weights: 1 is neutral, large is distrusted."""
+        """The learned weights: 1 is neutral, large is distrusted.
+
+        With predictions, what the averaged predictions leave to other classes than the label's; of
+        a regression, one minus the trust in the target.
+        """
+        if self.predictions and self.criterion.table.has_column("predicted_visits"):
+            scores = self.criterion.labels_distrust()
+            return scores.masked_fill(self.criterion.table.visits == 0, torch.nan)
         weights = self.criterion.sample_weights
         return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
         """The variant and the hyperparameters of the criterion."""
-        return {"variant": self.criterion.variant, **asdict(self.criterion.hyperparameters)}
+        forms = {"class_aware": self.class_aware, "predictions": self.predictions}
+        forms = {name: True for name, is_on in forms.items() if is_on}
+        values = asdict(self.criterion.hyperparameters)
+        return {"variant": self.criterion.variant, **forms, **values}
 
     def log_values(self) -> dict[str, float]:
         """The thresholds, and the mean weight."""
@@ -123,5 +151,6 @@ class DiscrimLossOn(IndexedLoss):
     def options(cls) -> dict[str, Option]:
         """Own ones, and the hyperparameters of `discrimloss.DiscrimLoss`."""
         names = {"variant", *(field.name for field in fields(Hyperparameters))}
-        inherited = keyword_options(DiscrimLoss)
+        names |= {"class_aware", "predictions"}
+        inherited = keyword_options(DiscrimLoss) | keyword_options(DiscrimLossOn)
         return super().options() | {n: o for n, o in inherited.items() if n in names}

@@ -58,7 +58,12 @@ class SuperLossDiscrimLoss(DiscrimLossOn):
             task_loss=task_loss,
         )
         super().__init__(
-            num_samples, epochs, task_loss=superloss, reduction=reduction, **discrimloss_options
+            num_samples,
+            epochs,
+            num_classes,
+            task_loss=superloss,
+            reduction=reduction,
+            **discrimloss_options,
         )
 
     def inner_losses(self, logits: Tensor, target: Tensor, index: Any) -> Tensor:

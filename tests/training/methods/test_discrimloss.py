@@ -78,8 +78,10 @@ def test_every_option_of_the_criterion_can_be_set() -> None:
     given = set(methods.options("discrimloss"))
     parameters = inspect.signature(DiscrimLoss.__init__).parameters.values()
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-    loops = {"reduction", "ids", "sharded", "process_group"}  # what the loop decides
-    assert given - {"held_out", "predictions_from"} == own - loops
+    # What the loop decides.
+    loops = {"reduction", "ids", "sharded", "process_group", "num_classes", "task"}
+    added = {"held_out", "predictions_from", "class_aware", "predictions"}
+    assert given - added == own - loops
 
 
 def trained_with_held_out(target: torch.Tensor, **options: Any) -> DiscrimLossMethod:

@@ -1,0 +1,128 @@
+"""The methods of the robustness benchmark, each a criterion of (logits, target, index)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from discrimloss import DiscrimLoss
+from discrimloss.losses import (
+    CrossEntropy,
+    EarlyLearningRegularization,
+    GeneralizedCrossEntropy,
+)
+
+SMOOTHING = 0.1
+"""Of label smoothing (Szegedy et al., 2016)."""
+SCE_ALPHA, SCE_BETA, SCE_LOG_ZERO = 0.1, 1.0, -4.0
+"""Of symmetric cross-entropy on CIFAR-10 (Wang et al., 2019, section 4)."""
+
+
+class Criterion(Protocol):
+    """What a training loop calls."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start an epoch, counted from 1."""
+
+    def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """The loss of a batch, a scalar."""
+
+
+class LabelSmoothing:
+    """Cross-entropy with labels that leave a tenth to all classes alike."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Every epoch is the same."""
+
+    def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """The mean over the batch."""
+        return functional.cross_entropy(logits, target, label_smoothing=SMOOTHING)
+
+
+class SymmetricCrossEntropy:
+    """``alpha CE + beta RCE`` (Wang et al., 2019).
+
+    The reverse cross-entropy ``RCE`` swaps prediction and label and takes ``log 0`` as ``A``, which
+    makes it ``-A (1 - p_y)``.
+    """
+
+    def set_epoch(self, epoch: int) -> None:
+        """Every epoch is the same."""
+
+    def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """The mean over the batch."""
+        losses = functional.cross_entropy(logits, target, reduction="none")
+        reverse = -SCE_LOG_ZERO * -torch.expm1(-losses)
+        return (SCE_ALPHA * losses + SCE_BETA * reverse).mean()
+
+
+class DiscrimLossForm:
+    """`DiscrimLoss` in a plain loop, in one of its three forms.
+
+    Args:
+        form: ``"paper"`` gives the criterion losses and index, ``"class"`` the target as well,
+            ``"predictions"`` also the logits.
+        num_samples: size of the training set.
+        num_classes: number of classes.
+        epochs: length of the run.
+    """
+
+    def __init__(self, form: str, num_samples: int, num_classes: int, epochs: int) -> None:
+        classes = {} if form == "paper" else {"num_classes": num_classes}
+        self.form = form
+        self.criterion = DiscrimLoss(num_samples=num_samples, epochs=epochs, **classes)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start an epoch, counted from 1."""
+        self.criterion.set_epoch(epoch)
+
+    def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """The loss of a batch."""
+        more = {"paper": {}, "class": {"target": target}}.get(
+            self.form, {"target": target, "logits": logits}
+        )
+        losses = functional.cross_entropy(logits, target, reduction="none")
+        loss: Tensor = self.criterion(losses, index, **more)
+        return loss
+
+    def trusted(self) -> Tensor:
+        """Positions of the samples whose labels are not called incorrect, after the last epoch."""
+        return torch.from_numpy(self.criterion.verdicts().verdict != "incorrect").nonzero()[:, 0]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the summary."""
+
+    title: str
+    build: Callable[[int, int, int], Criterion]
+    """From the number of samples, the number of classes and the epochs."""
+    retrains: bool = False
+    """Whether a second network is trained with cross-entropy on the labels that are trusted."""
+
+
+def _form(form: str) -> Callable[[int, int, int], Criterion]:
+    return lambda samples, classes, epochs: DiscrimLossForm(form, samples, classes, epochs)
+
+
+BASELINE = "ce"
+METHODS = {
+    BASELINE: Method("cross-entropy", lambda samples, classes, epochs: CrossEntropy()),
+    "smoothing": Method("label smoothing", lambda samples, classes, epochs: LabelSmoothing()),
+    "gce": Method("GCE", lambda samples, classes, epochs: GeneralizedCrossEntropy()),
+    "elr": Method(
+        "ELR", lambda samples, classes, epochs: EarlyLearningRegularization(samples, classes)
+    ),
+    "sce": Method("symmetric CE", lambda samples, classes, epochs: SymmetricCrossEntropy()),
+    "paper": Method("DiscrimLoss, paper", _form("paper")),
+    "class": Method("DiscrimLoss, class", _form("class")),
+    "predictions": Method("DiscrimLoss, predictions", _form("predictions")),
+    "drop": Method("drop and retrain", _form("predictions"), retrains=True),
+}
+OURS = ("paper", "class", "predictions")
+SINGLE_NETWORK = tuple(name for name, method in METHODS.items() if not method.retrains)

@@ -1,0 +1,358 @@
+"""The page of the robustness benchmark: what each method does to a row, against cross-entropy.
+
+The score of a cell is the mean of overall and balanced accuracy: either alone can be bought with
+the other.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from benchmarks.robustness_design import CIFAR_EPOCHS, CIFAR_GRID, CURBENCH, SEEDS, Row
+from benchmarks.robustness_losses import BASELINE, METHODS, OURS, SINGLE_NETWORK
+from benchmarks.robustness_sets import CIFAR_TRAIN, KINDS, SETS
+from benchmarks.training_runs import spread, table
+
+HARM = -1.0
+"""A row is harmed where the score is this far below that of cross-entropy."""
+NEAR = 0.5
+"""A method is near the best where its score is at most this far below."""
+MARK = "†"
+ABOUT = f"""\
+Made by `python -m benchmarks.robustness run --data DIR --cifar DIR`. In a row, every method trains
+the same network on the same labels, with the same optimizer, learning rate, schedule and number of
+epochs. The options of each method are its authors' defaults. All values are test accuracies of the
+last epoch in %, on true labels. The *score* is the mean of overall and balanced accuracy: either
+alone can be bought with the other. A *difference* is the score of a method less that of
+cross-entropy in the same row, in points; ± is the standard deviation over seeds.
+
+Sets with {MARK} were not used for any choice in this library:
+{{held_out}}.
+All others were used to choose defaults or forms of DiscrimLoss. crowdtruth_treat has the sentences
+of crowdtruth_cause, which was used, with other labels.
+
+*Drop and retrain* trains with DiscrimLoss (predictions), drops the labels that its verdicts call
+incorrect and trains a second network with cross-entropy. All others train one network."""
+COLUMNS = """\
+*Below CE*: rows whose score is more than 1 point below that of cross-entropy. *Near the best*:
+noisy rows whose score is at most half a point below the best score of a method with one network."""
+FIELD = """\
+At reduced size: {train:,} training images at 16 × 16 before the long tail is cut, a small residual
+network, {epochs} epochs, images moved and mirrored at random. Noise and class sizes are those that
+papers publish; the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024) trains
+with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the test
+set is balanced, so balanced accuracy is almost the same."""
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """A row with the stored lines of each method, by seed."""
+
+    row: Row
+    lines: dict[str, dict[int, Line]]
+
+    @cached_property
+    def scores(self) -> dict[str, float]:
+        """The score of each method, the mean over seeds."""
+        return {name: statistics.mean(self.seed_scores(name).values()) for name in self.lines}
+
+    def seed_scores(self, method: str) -> dict[int, float]:
+        """The score of a method for each seed."""
+        return {seed: score(line) for seed, line in self.lines[method].items()}
+
+    def difference(self, method: str) -> float:
+        """How far a method is above cross-entropy."""
+        return self.scores[method] - self.scores[BASELINE]
+
+    @property
+    def best(self) -> str:
+        """The best method with one network."""
+        candidates = [name for name in SINGLE_NETWORK if name in self.scores]
+        return max(candidates, key=lambda name: self.scores[name])
+
+    def is_near_best(self, method: str) -> bool:
+        """Whether a method is the best with one network, above it, or little below."""
+        return self.scores[self.best] - self.scores[method] <= NEAR
+
+    def values(self, method: str, key: str) -> list[float]:
+        """A value of each seed."""
+        return [line[key] for line in self.lines[method].values()]
+
+
+def score(line: Line) -> float:
+    """The mean of overall and balanced accuracy."""
+    return (float(line["overall"]) + float(line["balanced"])) / 2
+
+
+def row_results(lines: Iterable[Line], rows: Iterable[Row]) -> list[RowResult]:
+    """The rows that cross-entropy was run on, in their order. Lines of other rows are left out."""
+    found: dict[Row, dict[str, dict[int, Line]]] = {row: {} for row in rows}
+    for line in lines:
+        row = Row.from_dict(line)
+        if row in found and line["method"] in METHODS:
+            found[row].setdefault(line["method"], {})[line["seed"]] = line
+    return [
+        RowResult(row, {name: by_method[name] for name in METHODS if name in by_method})
+        for row, by_method in found.items()
+        if BASELINE in by_method
+    ]
+
+
+# --------------------------------------------------------------------------------- summary
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A method over some rows."""
+
+    rows: int
+    mean: float | None
+    """Mean difference to cross-entropy."""
+    mean_spread: float | None
+    """Standard deviation of that mean over seeds."""
+    mean_noisy: float | None
+    mean_clean: float | None
+    worst: float
+    worst_row: Row
+    below: int
+    """Rows that are harmed."""
+    near_best: int
+    """Noisy rows that are near the best."""
+    noisy: int
+
+
+def summarise(results: list[RowResult], method: str) -> Summary | None:
+    """A method over the rows that it was run on; None if there is none."""
+    own = [result for result in results if method in result.scores]
+    if not own:
+        return None
+    worst = min(own, key=lambda result: result.difference(method))
+    noisy = [result for result in own if result.row.setting.is_noisy]
+    clean = [result for result in own if not result.row.setting.is_noisy]
+    return Summary(
+        rows=len(own),
+        mean=_mean_difference(own, method),
+        mean_spread=_spread_over_seeds(own, method),
+        mean_noisy=_mean_difference(noisy, method),
+        mean_clean=_mean_difference(clean, method),
+        worst=worst.difference(method),
+        worst_row=worst.row,
+        below=sum(result.difference(method) < HARM for result in own),
+        near_best=sum(result.is_near_best(method) for result in noisy),
+        noisy=len(noisy),
+    )
+
+
+def _mean_difference(results: list[RowResult], method: str) -> float | None:
+    return statistics.mean(result.difference(method) for result in results) if results else None
+
+
+def _spread_over_seeds(results: list[RowResult], method: str) -> float | None:
+    """How much the mean difference over the rows moves from seed to seed."""
+    differences: dict[int, list[float]] = {}
+    for result in results:
+        baseline = result.seed_scores(BASELINE)
+        for seed, value in result.seed_scores(method).items():
+            if seed in baseline:
+                differences.setdefault(seed, []).append(value - baseline[seed])
+    means = [statistics.mean(values) for values in differences.values()]
+    return statistics.stdev(means) if len(means) > 1 else None
+
+
+def summary_table(results: list[RowResult]) -> list[str]:
+    """A line for each method."""
+    titles = ["method", "rows", "difference", "noisy rows", "clean rows", "worst row"]
+    titles += ["below CE", "near the best"]
+    rows = []
+    for name, method in METHODS.items():
+        summary = summarise(results, name)
+        if summary is None:
+            continue
+        mean = _signed(summary.mean)
+        if summary.mean_spread is not None and name != BASELINE:
+            mean += f" ± {summary.mean_spread:.2f}"
+        worst = "–" if name == BASELINE else f"{summary.worst:+.1f} ({_words(summary.worst_row)})"
+        rows.append(
+            [
+                method.title,
+                str(summary.rows),
+                mean,
+                _signed(summary.mean_noisy),
+                _signed(summary.mean_clean),
+                worst,
+                f"{summary.below} of {summary.rows}",
+                f"{summary.near_best} of {summary.noisy}",
+            ]
+        )
+    return table(titles, rows)
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}"
+
+
+def _words(row: Row) -> str:
+    return f"{_marked(row.set)}, {row.setting.labels}, {row.setting.training}"
+
+
+def _marked(name: str) -> str:
+    return f"{name} {MARK}" if SETS[name].is_held_out else name
+
+
+# ------------------------------------------------------------------------------ other parts
+
+
+def losses_of_ours(results: list[RowResult]) -> list[str]:
+    """Where DiscrimLoss is below cross-entropy, and where its best form is not the best."""
+    lines = []
+    for name in (*OURS, "drop"):
+        harmed = [r for r in results if name in r.scores and r.difference(name) < HARM]
+        harmed.sort(key=lambda result: result.difference(name))
+        words = [f"{_words(r.row)} ({r.difference(name):+.1f})" for r in harmed]
+        if summarise(results, name) is not None:
+            title = METHODS[name].title
+            lines += ["", f"**{title}**, below cross-entropy by more than 1: {_listed(words)}."]
+    name = OURS[-1]
+    behind = [
+        (result.scores[result.best] - result.scores[name], result)
+        for result in results
+        if result.row.setting.is_noisy and name in result.scores and not result.is_near_best(name)
+    ]
+    behind.sort(key=lambda pair: -pair[0])
+    words = [f"{_words(r.row)} ({METHODS[r.best].title} by {lead:.1f})" for lead, r in behind]
+    if summarise(results, name) is not None:
+        title = METHODS[name].title
+        lines += ["", f"**{title}**, noisy rows with a better method: {_listed(words)}."]
+    return lines[1:]
+
+
+def _listed(words: list[str]) -> str:
+    return "; ".join(words) or "none"
+
+
+def field_table(results: list[RowResult]) -> list[str]:
+    """CIFAR-10 in the settings of papers: a column for each setting, a line for each method."""
+    by_setting = {r.row.setting: r for r in results if r.row.set == "cifar10"}
+    chosen = [by_setting[s] for s in CIFAR_GRID + CURBENCH if s in by_setting]
+    chosen += [r for r in results if r.row.set.startswith("cifar10n")]
+    if not chosen:
+        return ["Not run yet."]
+    titles = ["method", *(_field_title(result.row) for result in chosen)]
+    rows = []
+    for name, method in METHODS.items():
+        if any(name in result.lines for result in chosen):
+            values = [r.values(name, "overall") if name in r.lines else [] for r in chosen]
+            rows.append([method.title, *(spread(numbers, 1) for numbers in values)])
+    return table(titles, rows)
+
+
+def _field_title(row: Row) -> str:
+    if row.setting.noise == "real":
+        return f"CIFAR-10N, {row.set.partition('_')[2]}"
+    labels = row.setting.labels
+    return f"CurBench: {labels}" if row.setting in CURBENCH else labels
+
+
+def full_table(results: list[RowResult]) -> list[str]:
+    """A line for each row: overall / balanced accuracy of each method, the best score in bold."""
+    present = [name for name in METHODS if any(name in result.lines for result in results)]
+    titles = ["set", "labels", "training", "training rows", "wrong, %"]
+    titles += [METHODS[name].title for name in present]
+    return table(titles, (_full_row(result, present) for result in results))
+
+
+def _full_row(result: RowResult, present: list[str]) -> list[str]:
+    setting, best = result.row.setting, max(result.scores.values())
+    cells = [_marked(result.row.set), setting.labels, setting.training]
+    cells.append(f"{statistics.mean(result.values(BASELINE, 'train_rows')):,.0f}")
+    cells.append(f"{100 * statistics.mean(result.values(BASELINE, 'wrong')):.1f}")
+    for name in present:
+        if name not in result.lines:
+            cells.append("–")
+            continue
+        means = (statistics.mean(result.values(name, key)) for key in ("overall", "balanced"))
+        words = " / ".join(f"{mean:.1f}" for mean in means)
+        of_seeds = list(result.seed_scores(name).values())
+        words += f" ± {statistics.stdev(of_seeds):.1f}" if len(of_seeds) > 1 else ""
+        cells.append(f"**{words}**" if round(result.scores[name] - best, 2) == 0 else words)
+    return cells
+
+
+# ---------------------------------------------------------------------------------- the page
+
+
+def render(lines: list[Line], rows: list[Row]) -> str:
+    """The page.
+
+    Args:
+        lines: what is stored.
+        rows: of the design, in the order of the page.
+    """
+    results = row_results(lines, rows)
+    names = sorted({row.set for row in rows if row.data_set.is_held_out})
+    parts = {
+        f"Sets that were not used for any choice ({MARK})": [
+            result for result in results if result.row.data_set.is_held_out
+        ],
+        "Real noise": [result for result in results if result.row.setting.noise == "real"],
+        **{kind.capitalize(): _of_kind(results, kind) for kind in KINDS},
+    }
+    page = ["# Harm and help of training losses", "", ABOUT.format(held_out=", ".join(names))]
+    page += ["", _counts(results, rows), "", "## All rows", "", COLUMNS, ""]
+    page += summary_table(results)
+    for title, part in parts.items():
+        page += ["", f"## {title}", "", *summary_table(part)]
+    page += ["", "## Where DiscrimLoss loses", "", *losses_of_ours(results)]
+    about_field = FIELD.format(train=CIFAR_TRAIN, epochs=CIFAR_EPOCHS)
+    page += [
+        "",
+        "## CIFAR-10 as the field publishes it",
+        "",
+        about_field,
+        "",
+        *field_table(results),
+    ]
+    page += ["", "## Every row", "", "Overall / balanced accuracy ± spread of the score."]
+    for kind in KINDS:
+        page += ["", f"### {kind.capitalize()}", "", *full_table(_of_kind(results, kind))]
+    for words in _versions(results):
+        page += ["", words]
+    return "\n".join(page) + "\n"
+
+
+def _of_kind(results: list[RowResult], kind: str) -> list[RowResult]:
+    return [result for result in results if result.row.data_set.kind == kind]
+
+
+def _counts(results: list[RowResult], rows: list[Row]) -> str:
+    """How much of the design is there."""
+    cells = _cells(results)
+    sets = {"cifar10" if r.row.data_set.is_cifar else r.row.set for r in results}
+    held_out = sum(SETS[name].is_held_out for name in sets)
+    seeds = sorted({line["seed"] for line in cells})
+    hours = sum(line["seconds"] for line in cells) / 3600
+    return (
+        f"{len(results)} of {len(rows)} rows on {len(sets)} sets, {held_out} of them not used for "
+        f"any choice; {len(cells):,} of {len(rows) * len(METHODS) * len(SEEDS):,} cells, seeds "
+        f"{', '.join(map(str, seeds))}; {hours:.1f} hours of one core."
+    )
+
+
+def _versions(results: list[RowResult]) -> list[str]:
+    """A sentence for each set of versions that cells were made with."""
+    found = sorted({json.dumps(line["versions"]) for line in _cells(results)})
+    return [
+        f"Made with {', '.join(f'{name} {version}' for name, version in json.loads(text).items())}."
+        for text in found
+    ]
+
+
+def _cells(results: list[RowResult]) -> list[Line]:
+    return [line for r in results for by_seed in r.lines.values() for line in by_seed.values()]
