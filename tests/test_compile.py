@@ -4,8 +4,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import labelled_batches
 import pytest
 import torch
+from labelled_batches import CLASSES, PHASES, STORIES, LabelledBatches
 from state_comparison import assert_same_state, state_of
 from torch import Tensor, nn
 from torch.nn import functional
@@ -106,3 +108,92 @@ def test_a_wrong_index_is_an_error_in_a_compiled_step_and_moves_nothing(
     ):
         compiled.compiled_step(x, target, index)
     assert_same_state(compiled.criterion, before)
+
+
+# The forms that know targets and predictions: compiled once for each phase.
+
+
+class LabelledTraining:
+    """A criterion, and a step that takes the outputs of a network."""
+
+    def __init__(self, form: str, story: str) -> None:
+        self.criterion = labelled_batches.make_criterion(form)
+        self.batches = LabelledBatches(form, STORIES[story])
+
+    def step(self, outputs: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        given: dict[str, Tensor] = {"target": target}
+        if self.batches.form == "logits":
+            given["logits"] = outputs
+        elif self.batches.form == "regression with predictions":
+            given["predictions"] = outputs
+        if self.batches.is_regression:
+            losses = (outputs - target).square()
+        else:
+            losses = functional.cross_entropy(outputs, target.clamp(0, 3), reduction="none")
+        loss: Tensor = self.criterion(losses, index, **given)
+        return loss
+
+    def gradients(self, step: Step, index: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+        outputs = self.batches.outputs(index, epoch).detach().requires_grad_()
+        loss = step(outputs, self.batches.target[index], index)
+        (gradient,) = torch.autograd.grad(loss, outputs)
+        return loss.detach(), gradient
+
+
+@pytest.mark.parametrize(
+    ("form", "story"),
+    [
+        ("classes", "memorised"),
+        ("logits", "noisy"),
+        ("logits", "memorised"),
+        ("regression with predictions", "memorised"),
+    ],
+)
+def test_a_step_with_targets_is_compiled_once_for_each_phase(form: str, story: str) -> None:
+    torch._dynamo.reset()
+    graphs = []
+
+    def counting_backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled, eager = (LabelledTraining(form, story) for _ in range(2))
+    compiled_step = torch.compile(compiled.step, fullgraph=True, backend=counting_backend)
+    for epoch in range(1, 9):
+        for each in (compiled, eager):
+            each.criterion.set_epoch(epoch)
+        for index in eager.batches.order(epoch):
+            torch.testing.assert_close(
+                compiled.gradients(compiled_step, index, epoch),
+                eager.gradients(eager.step, index, epoch),
+            )
+        assert_same_state(compiled.criterion, eager.criterion)
+    assert len(graphs) == len(PHASES[form, story])
+
+
+def test_a_compiled_step_with_logits_agrees_with_the_eager_one() -> None:
+    torch._dynamo.reset()
+    compiled, eager = (LabelledTraining("logits", "memorised") for _ in range(2))
+    compiled_step: Step = torch.compile(compiled.step, fullgraph=True)
+    for epoch in (1, 2):  # compiling is slow: one phase
+        for each in (compiled, eager):
+            each.criterion.set_epoch(epoch)
+        for index in eager.batches.order(epoch):
+            torch.testing.assert_close(
+                compiled.gradients(compiled_step, index, epoch),
+                eager.gradients(eager.step, index, epoch),
+                rtol=1e-3,
+                atol=1e-4,
+            )
+    states = state_of(compiled.criterion), state_of(eager.criterion)
+    for name in ("table.role", "table.target", "table.visits", "table.predicted_visits"):
+        assert torch.equal(states[0][name], states[1][name])
+
+    index = torch.arange(97)
+    outputs, target = eager.batches.outputs(index, 7), eager.batches.target[index]
+    outputs = outputs.detach().requires_grad_()
+    with pytest.raises(ValueError, match=r"sample 3 has target \d and had \d before"):
+        compiled_step(outputs, torch.where(index == 3, (target + 1) % CLASSES, target), index)
+    with pytest.raises(IndexError, match=r"target 99 \(row 3 of the batch\)"):
+        compiled_step(outputs, torch.where(index == 3, 99, target), index)
+    assert_same_state(compiled.criterion, states[0])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import labelled_batches
 import pytest
 import torch
 from state_comparison import assert_same_state
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
 from discrimloss import DiscrimLoss
+from discrimloss.label_correction import CORRECTING, MIXING, PLAIN, WATCHING
 
 LOSSES = [0.3, 2.0, 7.0, 0.1]
 INDEX = [0, 3, 4, 1]
@@ -178,3 +180,57 @@ def test_moving_a_model_moves_the_state_inside() -> None:
     model = nn.Sequential(nn.Linear(2, 2), make_criterion())
     model.to("meta")
     assert {tensor.device.type for tensor in state_of(model)} == {"meta"}
+
+
+# The forms that know targets and predictions. A fake tensor has no values: whatever waited for one
+# would raise.
+
+
+@pytest.fixture
+def without_values_of_labels(monkeypatch: pytest.MonkeyPatch, without_values: None) -> None:
+    def unchecked(rows: Tensor, target: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+        return rows, target
+
+    monkeypatch.setattr("discrimloss.known_labels.check_labels", unchecked)
+
+
+@pytest.mark.usefixtures("without_values_of_labels")
+@pytest.mark.parametrize(
+    ("form", "phase"),
+    [(form, phase) for form in labelled_batches.FORMS for phase in (WATCHING, MIXING, PLAIN)]
+    + [("logits", CORRECTING)],
+)
+@pytest.mark.parametrize(("table", "batch"), [("cpu", "cuda"), ("meta", "cpu"), ("meta", "meta")])
+def test_no_step_with_targets_waits_for_a_device(
+    form: str, phase: int, table: str, batch: str
+) -> None:
+    criterion = labelled_batches.make_criterion(form)
+    assert criterion.labels is not None
+    criterion.labels.correction._set_phase(phase)
+    criterion.labels.correction.corrects_labels = True
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        criterion.table._apply(mode.from_tensor)
+        for module in (criterion.tracker, criterion.labels):
+            module._apply(mode.from_tensor)
+        criterion.to(table)
+        is_regression = "regression" in form
+        shape = (8,) if is_regression else (8, labelled_batches.CLASSES)
+        outputs = torch.rand(shape, device=batch, requires_grad=batch != "cuda")
+        losses = outputs if is_regression else outputs.sum(1)
+        given = {"target": torch.rand(8, device=batch)}
+        if not is_regression:
+            given["target"] = torch.zeros(8, dtype=torch.int64, device=batch)
+        if form == "logits":
+            given["logits"] = outputs
+        elif form == "regression with predictions":
+            given["predictions"] = outputs
+        value = criterion(losses, torch.arange(8, device=batch), **given)
+        assert value.device.type == batch
+
+
+def test_the_check_of_targets_on_an_accelerator_does_not_wait() -> None:
+    from discrimloss.state.labels import check_labels
+
+    with FakeTensorMode():
+        rows = torch.zeros(8, dtype=torch.int64, device="cuda")
+        assert check_labels(rows, rows, rows, rows, slice(None), 4) == (rows, rows)

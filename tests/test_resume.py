@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import labelled_batches
 import pytest
 import torch
+from labelled_batches import PHASES, STORIES, LabelledBatches
 from state_comparison import assert_same_state
 from torch import Tensor, nn
 from torch.nn import functional
@@ -142,3 +144,72 @@ def test_a_state_with_other_targets_is_refused(
     with pytest.raises(ValueError, match=sentence):
         criterion.load_state_dict(state)
     DiscrimLoss(NUM_SAMPLES, EPOCHS, **saved).load_state_dict(state)
+
+
+# The forms that know targets and predictions, through all phases.
+
+
+@pytest.mark.parametrize(
+    ("form", "story", "last_epoch", "as_file"),
+    [
+        (*run, last_epoch, False)
+        for run in PHASES
+        for last_epoch in ((0, 2, 5, 8) if run[0] == "logits" else (0, 5))
+    ]
+    + [(*run, 5, True) for run in PHASES if run[1] == "memorised"],
+)
+def test_a_resumed_run_with_targets_is_bit_identical(
+    form: str, story: str, last_epoch: int, as_file: bool, tmp_path: Path
+) -> None:
+    batches = LabelledBatches(form, STORIES[story])
+    interrupted, fresh = (labelled_batches.make_criterion(form) for _ in range(2))
+    batches.train(interrupted, 1, last_epoch)
+    half = batches.order(last_epoch + 1)[:4]
+    interrupted.set_epoch(last_epoch + 1)
+    for index in half:
+        batches.step(interrupted, index, last_epoch + 1)
+    if as_file:
+        file = pytest.importorskip("discrimloss.state.file", exc_type=ImportError)
+        file.save_state(interrupted, tmp_path)
+        file.load_state(fresh, tmp_path)
+    else:
+        torch.save(interrupted.state_dict(), tmp_path / "state.pt")
+        fresh.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert_same_state(fresh, interrupted)
+    rest = batches.order(last_epoch + 1)[4:]
+    for criterion in (interrupted, fresh):
+        criterion.set_epoch(last_epoch + 1)
+    for index in rest:
+        found = [
+            batches.step(criterion, index, last_epoch + 1) for criterion in (interrupted, fresh)
+        ]
+        assert torch.equal(found[0][0], found[1][0])
+    steps = [batches.train(criterion, last_epoch + 2) for criterion in (interrupted, fresh)]
+    for whole, resumed in zip(*steps, strict=True):
+        assert whole[0] == resumed[0]
+        assert torch.equal(whole[1], resumed[1])
+        assert torch.equal(whole[2], resumed[2])
+    assert_same_state(fresh, interrupted)
+
+
+@pytest.mark.parametrize("form", ["logits", "regression with predictions"])
+def test_a_state_of_before_the_first_batch_replaces_predictions(form: str) -> None:
+    untouched, used = (labelled_batches.make_criterion(form) for _ in range(2))
+    batches = LabelledBatches(form, STORIES["memorised"])
+    batches.train(used)
+    used.load_state_dict(untouched.state_dict())
+    assert_same_state(used, untouched)
+    for criterion in (used, untouched):
+        batches.train(criterion)
+    assert_same_state(used, untouched)
+
+
+def test_a_loaded_state_remembers_whether_there_were_logits() -> None:
+    batches = LabelledBatches("classes", STORIES["clean"])
+    criterion, loaded = (labelled_batches.make_criterion("classes") for _ in range(2))
+    batches.train(criterion, 1, 1)
+    loaded.load_state_dict(criterion.state_dict())
+    index = torch.arange(4)
+    logits = batches.outputs(index, 2)
+    with pytest.raises(ValueError, match="logits are given, but were not in earlier batches"):
+        loaded(batches.losses(logits, index), index, batches.target[index], logits)

@@ -23,6 +23,7 @@ LARGEST_LOSS = 1e15  # larger losses count as this, so that sums of squares stay
 THRESHOLD_DECAY = 0.9  # rho' of the paper: decay of the moving average behind threshold="ema"
 LARGEST_RATIO = 30.0  # of a loss to the usual loss, where the loss scale is measured
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
+LAST_IN_ORDER = torch.iinfo(torch.int32).max  # above the bits of every finite loss
 
 
 def at_least_float32(values: Tensor) -> Tensor:
@@ -191,7 +192,7 @@ class Visits(NamedTuple):
     """Shape (rows,), int64. The row of the batch that each place of `means` belongs to."""
     first: Tensor
     """Shape (rows,), int64. One row of the row's sample: the same for all rows of a sample, in
-    whatever order they arrive."""
+    whatever order they arrive, and one with a finite loss if there is any."""
 
     @property
     def number(self) -> Tensor:
@@ -199,20 +200,33 @@ class Visits(NamedTuple):
         return self.present.sum()
 
 
-def group_visits(losses: Tensor, index: Tensor) -> Visits:
+def group_visits(losses: Tensor, index: Tensor, tie_break: Tensor | None = None) -> Visits:
     """Merge rows of the same sample into one visit, without a data-dependent shape.
 
     Rows are sorted by sample and loss first. So sums are equal to the last bit, in whatever order
     the rows arrive.
+
+    Args:
+        losses: shape (rows,).
+        index: shape (rows,), int64.
+        tie_break: shape (rows,), int64: orders the rows of one sample with equal losses, where
+            rows differ in more than their loss.
     """
     # One sort instead of two: the index in the upper half of the key, the loss's bits in the lower.
     # The bits do not order losses by size, but the order is the same every time.
-    order = ((index << 32) + losses.float().view(torch.int32)).argsort()
+    is_finite = (losses - losses) == 0
+    bits = torch.where(is_finite, losses.float().view(torch.int32), LAST_IN_ORDER)
+    key = (index << 32) + bits
+    if tie_break is None:
+        order = key.argsort()
+    else:
+        by_tie = tie_break.argsort()
+        order = by_tie.index_select(0, key.index_select(0, by_tie).argsort(stable=True))
     sorted_index, sorted_losses = index.index_select(0, order), losses.index_select(0, order)
     place = torch.searchsorted(sorted_index, index)  # first row of the same sample
     sorted_place = place.index_select(0, order)
 
-    finite = (sorted_losses - sorted_losses) == 0
+    finite = is_finite.index_select(0, order)
     zeros = torch.zeros_like(losses)
     usable = torch.where(finite, sorted_losses, zeros).clamp(-LARGEST_LOSS, LARGEST_LOSS)
     total = zeros.index_add(0, sorted_place, usable)

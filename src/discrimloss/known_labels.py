@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from discrimloss.label_correction import (
 )
 from discrimloss.state.exchange import Batch
 from discrimloss.state.labels import (
-    check_unchanged,
+    check_labels,
     checked_classes,
     checked_logits,
     checked_values,
@@ -68,7 +69,30 @@ LEAST_NOISE = 0.01
 """They are trusted less only if at least this fraction is wrong with 95 % probability."""
 LEAST_TRUST = 0.1
 """Targets that are trusted less are not learned from: a small weight only delays memorising."""
+CHECKSUM_FACTOR = 0x5851F42D4C957F2D  # of a linear congruential generator by D. Knuth
 MOST_COUNTED = 100  # visits of a prediction: more make no difference to a moving average
+
+Predictions = TypeVar("Predictions")
+
+
+class Given(NamedTuple, Generic[Predictions]):
+    """What the rows of all processes carry besides losses."""
+
+    target: Tensor
+    """Shape (rows,): int64 classes or float32 regression targets."""
+    predictions: Predictions | None
+    """The likeliest classes of each row, or shape (rows,) for a regression."""
+
+
+class Remembered(NamedTuple):
+    """What the table knows of the rows of all processes, shape (rows,) each."""
+
+    is_known: Tensor
+    """Bool: whether the sample was visited before."""
+    target: Tensor
+    """Its target then, with the dtype of `Given.target`."""
+    role: Tensor
+    """Int64: its role."""
 
 
 class Rows(NamedTuple):
@@ -89,7 +113,7 @@ class Rows(NamedTuple):
         return Rows(value, slope, role, tuple(part.to(device) for part in self.more))
 
 
-class KnownLabels(FixedDtypeModule, ABC):
+class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     """Targets and predictions of the samples, and what follows from them.
 
     Args:
@@ -99,8 +123,12 @@ class KnownLabels(FixedDtypeModule, ABC):
 
     columns: ClassVar[dict[str, Column]]
     """Columns of the table that hold targets."""
+    prediction_columns: dict[str, Column]
+    """Columns that hold predictions."""
     prediction_name: ClassVar[str]
     """The argument that holds predictions."""
+    num_classes: int | None = None
+    """None for a regression."""
 
     def __init__(self, groups: int, correction: LabelCorrection) -> None:
         super().__init__()
@@ -123,37 +151,52 @@ class KnownLabels(FixedDtypeModule, ABC):
                 "target is missing: this DiscrimLoss was built for targets, so every training "
                 "batch must have them; leave num_classes and task out to work without"
             )
-        knows_predictions = self._has_predictions(table)
-        if (predictions is None) == knows_predictions and self.has_begun:
+        knows_predictions = table.has_optional_columns()
+        # A compiled step must not depend on whether it is the first.
+        has_begun = knows_predictions or (not torch.compiler.is_compiling() and self.has_begun)
+        if (predictions is None) == knows_predictions and has_begun:
             given, before = ("not given", "were") if knows_predictions else ("given", "were not")
             raise ValueError(
                 f"{self.prediction_name} are {given}, but {before} in earlier batches: pass them "
                 "in every training batch, or in none"
             )
-        packed = self._packed(losses, target, predictions)
-        if predictions is not None and not knows_predictions:
-            self._add_prediction_columns(table)
-        return packed
+        return self._packed(losses, target, predictions)
 
     @abstractmethod
     def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor: ...
 
     @abstractmethod
-    def _has_predictions(self, table: SampleTable) -> bool: ...
+    def unpacked(self, batch: Batch) -> Given[Predictions]:
+        """Targets and predictions of a batch of all processes."""
+
+    def tie_break(self, batch: Batch) -> Tensor | None:
+        """Shape (rows,), int64: a checksum of what each row carries, if it can differ."""
+        assert batch.extra is not None
+        words = batch.extra.long()
+        if words.shape[1] == 1:  # rows of one sample have the same target
+            return None
+        odd = 2 * torch.arange(words.shape[1], device=words.device) + 1
+        return (words * (odd * CHECKSUM_FACTOR)).sum(1)
 
     @abstractmethod
-    def _add_prediction_columns(self, table: SampleTable) -> None: ...
-
-    @abstractmethod
-    def group_of(self, batch: Batch) -> Tensor:
+    def group_of(self, target: Tensor) -> Tensor:
         """Shape (rows,), int64: the group of each row of a batch of all processes."""
 
-    @abstractmethod
-    def visit(self, batch: Batch, table: SampleTable, visits: Visits, seen: Tensor) -> Tensor:
-        """Update targets, roles and predictions with a batch.
+    def visit(
+        self,
+        batch: Batch,
+        given: Given[Predictions],
+        remembered: Remembered,
+        table: SampleTable,
+        visits: Visits,
+        seen: Tensor,
+    ) -> Tensor:
+        """Update targets, roles and predictions with a batch that `checked` has checked.
 
         Args:
             batch: the rows of all processes.
+            given: what they carry.
+            remembered: what was known of them before.
             table: the samples.
             visits: the batch as visits.
             seen: shape (rows,): visits to the group of each row before this batch.
@@ -161,6 +204,22 @@ class KnownLabels(FixedDtypeModule, ABC):
         Returns:
             The role of each local row.
         """
+        role = self._roles(batch, remembered, visits, seen)
+        table.role.index_copy_(0, batch.table_rows, batch.local(role).to(table.role.dtype))
+        target = torch.where(visits.counts, given.target, remembered.target)
+        table.target.index_copy_(0, batch.table_rows, batch.local(target).to(table.target.dtype))
+        losses = batch.losses
+        if given.predictions is not None:
+            table.add_optional_columns()
+            losses = self._visit_predictions(batch, given, table, visits)
+        self._record(losses, role, visits, batch)
+        return batch.local(role)
+
+    @abstractmethod
+    def _visit_predictions(
+        self, batch: Batch, given: Given[Predictions], table: SampleTable, visits: Visits
+    ) -> Tensor:
+        """Update the averaged predictions; the losses that are compared with held-out ones."""
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
         """Columns of the local rows that `rows_to_learn` needs besides values and slopes."""
@@ -172,42 +231,54 @@ class KnownLabels(FixedDtypeModule, ABC):
     ) -> Tensor:
         """Shape (rows,): the loss of each row of this process, differentiable."""
 
-    def check_targets(self, batch: Batch, table: SampleTable, visits: Visits) -> None:
-        """Raise an error, before any update, if a sample has another target than before."""
-        everyones = self._targets(batch).to(table.target.dtype)
-        target = batch.local(everyones)
+    def remembered(self, batch: Batch, table: SampleTable) -> Remembered:
+        """Look up what is known of all rows of a batch. All processes must call this."""
         known = table.visits.index_select(0, batch.table_rows) > 0
-        stored = table.target.index_select(0, batch.table_rows)
-        stored = torch.where(known, stored, batch.local(everyones.index_select(0, visits.first)))
-        check_unchanged(stored, target, batch.local(batch.index))
+        target = table.target.index_select(0, batch.table_rows)
+        role = table.role.index_select(0, batch.table_rows).long()
+        if batch.positions is None:
+            return Remembered(known, self._as_given(target), role)
+        # In one number, so that one collective brings it to all processes.
+        bits = target.view(torch.int32) if target.is_floating_point() else target
+        packed = (role << 33) + (known.long() << 32) + (bits.long() & 0xFFFFFFFF)
+        packed = table.shards.complete(batch, packed)
+        bits = packed.int()  # the lower half
+        target = bits.view(torch.float32) if target.is_floating_point() else bits
+        return Remembered((packed >> 32 & 1).bool(), self._as_given(target), packed >> 33)
 
     @abstractmethod
-    def _targets(self, batch: Batch) -> Tensor: ...
+    def _as_given(self, stored: Tensor) -> Tensor: ...
 
-    def _roles(self, batch: Batch, table: SampleTable, counts: Tensor, seen: Tensor) -> Tensor:
-        """Decide which new samples are held out, and store targets and roles."""
-        old = table.role.index_select(0, batch.table_rows)
-        drawn = is_drawn(batch.local(batch.index), self.correction.fraction)
-        drawn = drawn & (batch.local(seen) >= NEVER_HELD_OUT)
-        if self.correction.phase != WATCHING:
-            drawn = torch.zeros_like(drawn)
-        new = torch.where(drawn, HELD_OUT, TRAINED).to(old.dtype)
-        role = torch.where((old == UNDECIDED) & counts, new, old)
-        table.role.index_copy_(0, batch.table_rows, role)
-        target = batch.local(self._targets(batch)).to(table.target.dtype)
-        stored = table.target.index_select(0, batch.table_rows)
-        table.target.index_copy_(0, batch.table_rows, torch.where(counts, target, stored))
-        return role
+    def checked(
+        self,
+        batch: Batch,
+        given: Given[Predictions],
+        remembered: Remembered,
+        visits: Visits,
+    ) -> tuple[Batch, Given[Predictions]]:
+        """The batch, or an error, in all processes and before any update, if a target is wrong."""
+        earlier = given.target.index_select(0, visits.first)  # if not known: of the same batch
+        earlier = torch.where(remembered.is_known, remembered.target, earlier)
+        table_rows, target = check_labels(
+            batch.table_rows, given.target, earlier, batch.index, batch.own, self.num_classes
+        )
+        return replace(batch, table_rows=table_rows), given._replace(target=target)
 
-    def _record(
-        self, losses: Tensor, role: Tensor, visits: Visits, batch: Batch, table: SampleTable
-    ) -> None:
+    def _roles(self, batch: Batch, remembered: Remembered, visits: Visits, seen: Tensor) -> Tensor:
+        """Shape (rows,): the role of each row; new samples get one."""
+        new = torch.full_like(remembered.role, TRAINED)
+        if self.correction.phase == WATCHING:
+            drawn = is_drawn(batch.index, self.correction.fraction) & (seen >= NEVER_HELD_OUT)
+            new = torch.where(drawn, HELD_OUT, new)
+        is_new = (remembered.role == UNDECIDED) & visits.counts
+        return torch.where(is_new, new, remembered.role)
+
+    def _record(self, losses: Tensor, role: Tensor, visits: Visits, batch: Batch) -> None:
         """Add the losses of all rows to the sums of the epoch, in an order that does not vary."""
         if self.holds_out:
-            everyones = table.shards.complete(batch, role.float()).index_select(0, visits.order)
-            losses = losses.index_select(0, visits.order)
-            counts = losses.isfinite() & (everyones != UNDECIDED)
-            self.correction.record(losses, everyones == HELD_OUT, counts)
+            counts = losses.isfinite() & batch.losses.isfinite() & (role != UNDECIDED)
+            columns = (losses, role == HELD_OUT, counts)
+            self.correction.record(*(column.index_select(0, visits.order) for column in columns))
 
     def _without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
         if not self.holds_out:
@@ -229,7 +300,7 @@ class KnownLabels(FixedDtypeModule, ABC):
         self.correction.end_epoch(epoch, table)
 
 
-class ClassLabels(KnownLabels):
+class ClassLabels(KnownLabels[TopPredictions]):
     """Class labels, and logits where they are given.
 
     Args:
@@ -243,53 +314,48 @@ class ClassLabels(KnownLabels):
 
     def __init__(self, num_classes: int, num_samples: int, epochs: float) -> None:
         super().__init__(num_classes, LabelCorrection(num_classes, num_samples, epochs))
+        self.num_classes = num_classes
+        self.prediction_columns = prediction_columns(kept_classes(num_classes))
 
     def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor:
-        target = checked_classes(target, losses, self.groups)
+        target = checked_classes(target, losses).to(losses.device)
         if predictions is None:
             return pack_classes(target, None)
         logits = checked_logits(predictions, losses, self.groups)
-        return pack_classes(target, top_predictions(logits.detach()))
+        return pack_classes(target, top_predictions(logits.detach().to(losses.device)))
 
-    def _has_predictions(self, table: SampleTable) -> bool:
-        return table.has_column("predicted_class")
+    def unpacked(self, batch: Batch) -> Given[TopPredictions]:
+        """See `KnownLabels.unpacked`."""
+        assert batch.extra is not None
+        return Given(*unpack_classes(batch.extra))
 
-    def _add_prediction_columns(self, table: SampleTable) -> None:
-        table.add_columns(prediction_columns(kept_classes(self.groups)))
-
-    def group_of(self, batch: Batch) -> Tensor:
+    def group_of(self, target: Tensor) -> Tensor:
         """The class of each row."""
-        return self._targets(batch)
+        return target
 
-    def _targets(self, batch: Batch) -> Tensor:
-        assert batch.extra is not None
-        return unpack_classes(batch.extra)[0]
+    def _as_given(self, stored: Tensor) -> Tensor:
+        return stored.long()
 
-    def visit(self, batch: Batch, table: SampleTable, visits: Visits, seen: Tensor) -> Tensor:
-        """See `KnownLabels.visit`."""
-        assert batch.extra is not None
-        counts = batch.local(visits.counts)
-        role = self._roles(batch, table, counts, seen)
-        target, new = unpack_classes(batch.extra)
-        losses = batch.losses
-        if new is not None:
-            if self.correction.phase == WATCHING:
-                mass = new.of_class(target.unsqueeze(1), self.groups)[:, 0]
-                order = visits.order
-                self.correction.record_units(losses[order], mass[order], target[order])
-            elif self.correction.phase == CORRECTING:
-                losses = self.correction.noisy_losses(new, target)
-            if self.correction.phase != MIXING:  # mixed targets are those of before memorising
-                local = TopPredictions(
-                    *(batch.local(part.index_select(0, visits.first)) for part in new)
-                )
-                _average_classes(local, batch, table, counts, self.groups)
-        self._record(losses, role, visits, batch, table)
-        return role
+    def _visit_predictions(
+        self, batch: Batch, given: Given[TopPredictions], table: SampleTable, visits: Visits
+    ) -> Tensor:
+        losses, target, new = batch.losses, given.target, given.predictions
+        assert new is not None
+        if self.correction.phase == WATCHING:
+            mass = new.of_class(target.unsqueeze(1), self.groups)[:, 0]
+            columns = (column.index_select(0, visits.order) for column in (losses, mass, target))
+            self.correction.record_units(*columns)
+        elif self.correction.phase == CORRECTING:
+            losses = self.correction.noisy_losses(new, target)
+        if self.correction.phase != MIXING:  # mixed targets are those of before memorising
+            of_samples = (batch.local(part.index_select(0, visits.first)) for part in new)
+            counts = batch.local(visits.counts)
+            _average_classes(TopPredictions(*of_samples), batch, table, counts, self.groups)
+        return losses
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
         """The averaged predictions, where they are targets."""
-        if self.correction.phase != MIXING or not self._has_predictions(table):
+        if self.correction.phase != MIXING or not table.has_optional_columns():
             return ()
         classes = table.predicted_class.index_select(0, batch.table_rows).float()
         mass = table.predicted_mass.index_select(0, batch.table_rows).float()
@@ -299,7 +365,7 @@ class ClassLabels(KnownLabels):
         self, losses: Tensor, rows: Rows, target: Tensor, predictions: Tensor | None
     ) -> Tensor:
         """See `KnownLabels.rows_to_learn`."""
-        correction = self.correction
+        correction, target = self.correction, target.long()
         if correction.phase == MIXING and predictions is None:
             return rows.value + rows.slope * (losses - losses.detach())
         if correction.phase == MIXING and predictions is not None:
@@ -324,7 +390,7 @@ class ClassLabels(KnownLabels):
         return 1.0 - top.of_class(label, self.groups)[:, 0]
 
 
-class TargetRanges(KnownLabels):
+class TargetRanges(KnownLabels[Tensor]):
     """Regression targets in ranges, and predictions where they are given.
 
     The ranges are set at the end of the first epoch. Until then there is one for all.
@@ -344,44 +410,41 @@ class TargetRanges(KnownLabels):
 
     def __init__(self, num_samples: int, epochs: float) -> None:
         super().__init__(RANGES, LabelCorrection(0, num_samples, epochs))
+        self.prediction_columns = MEAN_PREDICTION_COLUMNS
         self.register_buffer("edges", torch.full((RANGES - 1,), torch.inf))
         self.register_buffer("mean_trust", torch.tensor(1.0))
 
     def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor:
-        target = checked_values(target, losses, "target")
+        target = checked_values(target, losses, "target").to(losses.device)
         if predictions is not None:
-            predictions = checked_values(predictions, losses, "predictions")
+            predictions = checked_values(predictions, losses, "predictions").to(losses.device)
         return pack_values(target, predictions)
 
-    def _has_predictions(self, table: SampleTable) -> bool:
-        return table.has_column("mean_prediction")
+    def unpacked(self, batch: Batch) -> Given[Tensor]:
+        """See `KnownLabels.unpacked`."""
+        assert batch.extra is not None
+        return Given(*unpack_values(batch.extra))
 
-    def _add_prediction_columns(self, table: SampleTable) -> None:
-        table.add_columns(MEAN_PREDICTION_COLUMNS)
-
-    def group_of(self, batch: Batch) -> Tensor:
+    def group_of(self, target: Tensor) -> Tensor:
         """The range of each row."""
-        return torch.bucketize(self._targets(batch), self.edges)
+        return torch.bucketize(target.nan_to_num(), self.edges)
 
-    def _targets(self, batch: Batch) -> Tensor:
-        assert batch.extra is not None
-        return unpack_values(batch.extra)[0]
+    def _as_given(self, stored: Tensor) -> Tensor:
+        return stored
 
-    def visit(self, batch: Batch, table: SampleTable, visits: Visits, seen: Tensor) -> Tensor:
-        """See `KnownLabels.visit`."""
-        assert batch.extra is not None
-        counts = batch.local(visits.counts)
-        role = self._roles(batch, table, counts, seen)
-        predicted = unpack_values(batch.extra)[1]
-        if predicted is not None and self.correction.phase != MIXING:
-            predicted = predicted.index_select(0, visits.first)
-            _average_values(batch.local(predicted), batch, table, counts)
-        self._record(batch.losses, role, visits, batch, table)
-        return role
+    def _visit_predictions(
+        self, batch: Batch, given: Given[Tensor], table: SampleTable, visits: Visits
+    ) -> Tensor:
+        if self.correction.phase != MIXING:
+            assert given.predictions is not None
+            of_samples = given.predictions.index_select(0, visits.first)
+            counts = batch.local(visits.counts)
+            _average_values(batch.local(of_samples), batch, table, counts)
+        return batch.losses
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
         """The trust in each target, where predictions are known."""
-        if not self._has_predictions(table):
+        if not table.has_optional_columns():
             return ()
         return (table.trust.index_select(0, batch.table_rows).float(),)
 
@@ -393,9 +456,9 @@ class TargetRanges(KnownLabels):
             if self.correction.phase == MIXING:
                 return rows.value + rows.slope * (losses - losses.detach())
             return self._without_held_out(losses, rows.role)
-        trust = rows.more[0]
+        trust, mean_trust = rows.more[0], self.mean_trust.to(rows.more[0].device)
         # Fewer samples make a noisier mean, which takes a smaller step.
-        weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / self.mean_trust.sqrt()
+        weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
         return self._without_held_out(weights.to(losses) * losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
@@ -411,7 +474,7 @@ class TargetRanges(KnownLabels):
         super().end_epoch(epoch, table)
         if bool(self.edges.isinf().all()):
             self._set_ranges(table)
-        if self._has_predictions(table) and epoch >= TRUSTED_FROM * self.correction.epochs:
+        if table.has_optional_columns() and epoch >= TRUSTED_FROM * self.correction.epochs:
             self._set_trust(table)
 
     def _set_ranges(self, table: SampleTable) -> None:
@@ -431,10 +494,11 @@ class TargetRanges(KnownLabels):
         if int(seen.sum()) < 2:
             return
         errors = target_errors(predicted[seen], given[seen], held_out[seen])
-        if errors.noise_interval is None or errors.noise_interval[0] < LEAST_NOISE:
-            return
         trust = torch.ones(len(given))
-        trust[seen] = 1.0 - errors.p_incorrect
+        if errors.noise_interval is not None and errors.noise_interval[0] >= LEAST_NOISE:
+            trust[seen] = 1.0 - errors.p_incorrect
+        elif not self.holds_out:  # memorised targets look correct: an earlier estimate stays
+            return
         self.mean_trust.fill_(float(trust[seen].mean()))
         table.trust.copy_(table.shards.own_part(trust))
 

@@ -68,7 +68,9 @@ PREDICTED_WEIGHT = 0.8
 SHARPENING = 2.5
 """Exponent of averaged predictions in mixed targets."""
 MOST_MATCHED = 50_000
-"""Samples that the adjustment of the classes is computed from."""
+"""Samples that the adjustment of the classes is computed from, about."""
+MOST_FITTED_ENTRIES = 2_000_000
+"""Held-out samples times classes that the noise is estimated from."""
 
 
 def held_out_fraction(num_samples: int, epochs: float) -> float:
@@ -86,10 +88,16 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
     return fraction if fraction * num_samples >= FEWEST_HELD_OUT else 0.0
 
 
-def is_drawn(index: Tensor, fraction: float) -> Tensor:
-    """Whether each sample is among this fraction: by its index alone, the same in every run."""
+def is_drawn(index: Tensor, fraction: float, draw: int = 0) -> Tensor:
+    """Whether each sample is among this fraction: by its index alone, the same in every run.
+
+    Args:
+        index: of the samples, int64.
+        fraction: how many are drawn.
+        draw: different draws are independent.
+    """
     mask = 0xFFFFFFFF
-    mixed = index
+    mixed = (index + draw * 0x9E3779B9) & mask
     for _ in range(2):
         mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & mask
     mixed = mixed ^ (mixed >> 16)
@@ -139,7 +147,7 @@ class Targets(NamedTuple):
         """
         is_label = self.classes == target.unsqueeze(1)
         surprise = -at_least_float32(logits).log_softmax(1).gather(1, self.classes)
-        rest = (self.weights * unit[self.classes]).masked_fill(is_label, 0.0)
+        rest = (self.weights * _at(unit, self.classes)).masked_fill(is_label, 0.0)
         of_label = (self.weights * is_label).sum(1)
         return of_label * losses + (rest * surprise).sum(1)
 
@@ -233,9 +241,9 @@ class LabelCorrection(FixedDtypeModule):
 
     def record_units(self, losses: Tensor, mass_of_label: Tensor, target: Tensor) -> None:
         """Add the task losses and the cross-entropies of a batch to the sums of their classes."""
-        losses = torch.where(losses.isfinite(), losses, 0.0)
-        entropy = -mass_of_label.clamp(min=1e-7).log()
-        self.unit_sums.index_add_(0, target, torch.stack([losses, entropy], 1).double())
+        rows = torch.stack([losses, -mass_of_label.clamp(min=1e-7).log()], 1).double()
+        is_finite = rows.isfinite().all(1, keepdim=True)
+        self.unit_sums.index_add_(0, target, torch.where(is_finite, rows, 0.0))
 
     def units(self) -> Tensor:
         """Shape (classes,): the task loss of each class over its cross-entropy, 1 if not known."""
@@ -256,7 +264,7 @@ class LabelCorrection(FixedDtypeModule):
             return
         memorises, gap = self._memorises(), self._gap()
         self.sums.zero_()
-        has_predictions = table.has_column("predicted_class")
+        has_predictions = self.num_classes > 0 and table.has_optional_columns()
         if memorises:
             if has_predictions:
                 if self.phase == WATCHING:
@@ -310,6 +318,9 @@ class LabelCorrection(FixedDtypeModule):
         held, trained = samples_of(table, is_held_out=True), samples_of(table, is_held_out=False)
         if len(held.target) < FEWEST_HELD_OUT:
             return
+        most = max(MOST_FITTED_ENTRIES // self.num_classes, FEWEST_HELD_OUT)
+        rows = torch.arange(len(held.target))[:: max(1, -(-len(held.target) // most))]
+        held = _Samples(held.target[rows], TopPredictions(*(part[rows] for part in held.top)))
         found = fit_noise(
             held.top.dense(self.num_classes).clamp(min=1e-6).log(),
             held.target,
@@ -318,9 +329,9 @@ class LabelCorrection(FixedDtypeModule):
         )
         self.evidence.fill_(found.evidence)
         self.noise_rate.fill_(found.noise_rate)
-        self.sharpness.fill_(float(found.model.sharpness))
-        if self.log_transition.numel():
-            self.log_transition.copy_(found.model.log_transition)
+        self.sharpness.fill_(found.sharpness)
+        if found.log_transition is not None:
+            self.log_transition.copy_(found.log_transition)
 
     def _match_classes(self, table: SampleTable) -> None:
         """Adjust averaged predictions to the class frequencies of the labels."""
@@ -358,30 +369,40 @@ class LabelCorrection(FixedDtypeModule):
         return Targets(classes, weights)
 
     def mixed_targets(self, top: TopPredictions, target: Tensor) -> Targets:
-        """Targets by the averaged predictions and the labels."""
+        """Targets by the averaged predictions and the labels.
+
+        A sample without predictions, all of whose masses are 0, keeps its label.
+        """
         label = target.unsqueeze(1)
         classes = torch.cat([top.classes, label], 1)
-        mass = torch.cat([top.mass, top.of_class(label, self.num_classes)], 1)
-        repeated = (top.classes == label).any(1)
-        log_mass = mass.clamp(min=1e-6).log()
-        log_mass[:, -1] = log_mass[:, -1].masked_fill(repeated, -torch.inf)
-        predicted = (SHARPENING * log_mass + self.mixing_bias[classes]).softmax(1)
+        repeated = (top.classes == label).any(1, keepdim=True)
+        of_kept, of_label = top.mass, top.of_class(label, self.num_classes)
+        of_kept, of_label = (mass.clamp(min=1e-6).log() for mass in (of_kept, of_label))
+        log_mass = torch.cat([of_kept, of_label.masked_fill(repeated, -torch.inf)], 1)
+        predicted = (SHARPENING * log_mass + _at(self.mixing_bias, classes)).softmax(1)
+        is_label = ((classes == label) & (log_mass > -torch.inf)).to(predicted.dtype)
+        labels = is_label
         if self.corrects_labels:
-            scores = self.sharpness * log_mass + self.label_bias[classes]
+            scores = self.sharpness.to(log_mass.device) * log_mass + _at(self.label_bias, classes)
             labels = (scores.log_softmax(1) + self._log_given(classes, target)).softmax(1)
-        else:
-            is_label = (classes == label) & (log_mass > -torch.inf)
-            labels = is_label.to(predicted.dtype)
         weights = PREDICTED_WEIGHT * predicted + (1.0 - PREDICTED_WEIGHT) * labels
-        return Targets(classes, weights)
+        is_predicted = top.mass.sum(1, keepdim=True) > 0
+        only_label = is_label / is_label.sum(1, keepdim=True)  # unpredicted rows repeat class 0
+        return Targets(classes, torch.where(is_predicted, weights, only_label))
 
     def _log_given(self, classes: Tensor, target: Tensor) -> Tensor:
         """Shape (rows, classes): log probability of the given label if each class is true."""
         label = target.unsqueeze(1)
         if self.log_transition.numel():
-            return self.log_transition[classes, label]
-        even = self.noise_rate / (self.num_classes - 1)
-        return torch.where(classes == label, 1.0 - self.noise_rate, even).clamp(min=1e-7).log()
+            return _at(self.log_transition, classes * self.num_classes + label)
+        rate = self.noise_rate.to(classes.device)
+        even = rate / (self.num_classes - 1)
+        return torch.where(classes == label, 1.0 - rate, even).clamp(min=1e-7).log()
+
+
+def _at(values: Tensor, positions: Tensor) -> Tensor:
+    """Values at flat positions, on the device of the positions."""
+    return values.to(positions.device).take(positions)
 
 
 class _Samples(NamedTuple):
@@ -393,19 +414,27 @@ class _Samples(NamedTuple):
 
 
 def samples_of(table: SampleTable, is_held_out: bool | None) -> _Samples:
-    """At most `MOST_MATCHED` samples with predictions, of all processes, on the CPU."""
+    """About `MOST_MATCHED` samples with predictions, of all processes, on the CPU.
+
+    They are the same samples in the same order, however the table is divided.
+    """
+    shards: Shards = table.shards
     chosen = table.predicted_visits > 0
     if is_held_out is not None:
         chosen &= (table.role == HELD_OUT) == is_held_out
     rows = chosen.nonzero()[:, 0]
-    rows = rows[:: max(1, -(-len(rows) // MOST_MATCHED))]
-    columns = [table.target[rows], table.predicted_class[rows], table.predicted_mass[rows]]
+    number = int(shards.total(torch.tensor(len(rows))))
+    if number > MOST_MATCHED:
+        rows = rows[is_drawn(rows * shards.count + shards.rank, MOST_MATCHED / number, draw=1)]
+    index = rows * shards.count + shards.rank
+    columns = [index, table.target[rows], table.predicted_class[rows], table.predicted_mass[rows]]
     columns = [column.cpu() for column in columns]
-    shards: Shards = table.shards
     if shards.several:
         parts = shards.processes.all_gather_objects(columns)
         columns = [torch.cat(each) for each in zip(*parts, strict=True)]
-    target, classes, mass = columns
+        order = columns[0].argsort()
+        columns = [column[order] for column in columns]
+    _, target, classes, mass = columns
     return _Samples(target.long(), TopPredictions(classes.long(), mass.float()))
 
 

@@ -63,6 +63,9 @@ class DiscrimLoss(nn.Module):
     corrected by what the network predicts (`docs/loss.md`). The second and third form are never
     far below the plain task loss, also on clean data and with rare classes.
 
+    A compiled step with targets is compiled again when a run enters another phase
+    (`label_correction`), at most three times.
+
     In eval mode the module returns the task loss unchanged and updates no state.
 
     With `torch.distributed` initialised, each process passes its own rows of the batch. The state
@@ -165,6 +168,7 @@ class DiscrimLoss(nn.Module):
             ids=ids,
             with_velocity=self.form.has_velocity,
             more_columns=None if self.labels is None else self.labels.columns,
+            optional_columns=None if self.labels is None else self.labels.prediction_columns,
             shards=Shards(self.processes, sharded=sharded),
         )
         options = f"{variant} {self.hyperparameters} {self.tracker.groups} {task}"
@@ -176,7 +180,7 @@ class DiscrimLoss(nn.Module):
 
     def _known_labels(
         self, num_classes: int | None, task: Task, num_samples: int
-    ) -> KnownLabels | None:
+    ) -> KnownLabels[Any] | None:
         """What is done with targets, if they will be given."""
         if task not in ("classification", "regression"):
             raise ValueError(f"task must be 'classification' or 'regression', not {task!r}")
@@ -274,13 +278,16 @@ class DiscrimLoss(nn.Module):
     def _visit_labels(self, batch: Batch) -> Rows:
         """Update the state with a batch that has targets; what is found of its own rows."""
         assert self.labels is not None
-        visits = F.group_visits(batch.losses, batch.index)
-        self.labels.check_targets(batch, self.table, visits)
-        group = self.labels.group_of(batch)
+        given, tie_break = self.labels.unpacked(batch), self.labels.tie_break(batch)
+        visits = F.group_visits(batch.losses, batch.index, tie_break)
+        remembered = self.labels.remembered(batch, self.table)
+        batch, given = self.labels.checked(batch, given, remembered, visits)
+        group = self.labels.group_of(given.target)
         seen = F.of_group(self.tracker.visits_seen, group)
         value, slope = self._visited(batch, visits, group)
-        role = self.labels.visit(batch, self.table, visits, seen)
-        self.labels.has_begun = True
+        role = self.labels.visit(batch, given, remembered, self.table, visits, seen)
+        if not torch.compiler.is_compiling():
+            self.labels.has_begun = True
         more = self.labels.more_columns(batch, self.table)
         sent = self.table.shards.send_back(batch, value, slope, role.to(value.dtype), *more)
         return Rows(sent[0], sent[1], sent[2], sent[3:])
@@ -353,7 +360,9 @@ class DiscrimLoss(nn.Module):
         """Return the epoch, and a fingerprint of what else must be equal in all processes."""
         names = 0 if self.ids is None else self.ids.checksum
         seen = int(self.tracker.visits_seen.sum())
-        return self.epoch, zlib.crc32(b"%d %d" % (names, seen), self._options_checksum)
+        phase = 0 if self.labels is None else self.labels.correction.phase
+        fingerprint = b"%d %d %d" % (names, seen, phase)
+        return self.epoch, zlib.crc32(fingerprint, self._options_checksum)
 
     # ---------------------------------------------------------------- an epoch
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import labelled_batches
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from labelled_batches import PHASES, STORIES, LabelledBatches
 from state_comparison import assert_same_state
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -295,6 +297,22 @@ def one_collective_in_a_step(directory: Path) -> None:
 
 
 @scenario
+def few_collectives_in_a_step_with_targets(directory: Path) -> None:
+    batches, index = LabelledBatches("logits", STORIES["clean"]), torch.arange(4)
+    outputs = batches.outputs(index, 1)
+    losses, target = batches.losses(outputs, index), batches.target[index]
+    for sharded, expected in (
+        (False, ["all_gather"]),
+        (True, ["all_gather", "all_reduce", "all_to_all_single"]),
+    ):
+        criterion = labelled_batches.make_criterion("logits", sharded=sharded)
+        criterion(losses, index, target, outputs)
+        with Counted() as counted:
+            criterion(losses, index, target, outputs)
+        assert counted.calls == expected
+
+
+@scenario
 def everybody_hears_of_a_mistake(directory: Path) -> None:
     for sharded in (False, True):
         criterion = DiscrimLoss(SAMPLES, EPOCHS, sharded=sharded)
@@ -401,6 +419,106 @@ def names_get_the_same_rows_everywhere(directory: Path) -> None:
     assert criterion.verdicts().ids == expected.ids.names()
 
 
+def shares_of(index: Tensor, epoch: int) -> list[Tensor]:
+    """A batch in uneven shares, one of them empty."""
+    sizes = [1 + (epoch + each) % 3 for each in range(world())]
+    sizes[epoch % world()] = 0
+    cuts = torch.tensor(sizes).cumsum(0) * len(index) // max(sum(sizes), 1)
+    return list(index.tensor_split(cuts[:-1]))
+
+
+def train_with_targets(
+    batches: LabelledBatches, criterion: DiscrimLoss, expected: DiscrimLoss, names: bool = False
+) -> None:
+    """Until the last phase has begun."""
+    for epoch in range(1, 8):
+        criterion.set_epoch(epoch)
+        expected.set_epoch(epoch)
+        for index in batches.order(epoch):
+            found = []
+            for each, rows in ((criterion, shares_of(index, epoch)[rank()]), (expected, index)):
+                outputs = batches.outputs(rows, epoch)
+                losses = batches.losses(outputs, rows)
+                given = batches.arguments(outputs, rows)
+                samples = [f"photo-{int(i)}" for i in rows] if names else rows
+                value = each(losses, samples, **given)
+                found.append((value.detach(), torch.autograd.grad(value, outputs)[0]))
+            (value, gradient), (whole, whole_gradient) = found
+            torch.testing.assert_close(total(value) / world(), whole)
+            start = sum(len(share) for share in shares_of(index, epoch)[: rank()])
+            own_part = whole_gradient[start : start + len(gradient)]
+            torch.testing.assert_close(gradient / world(), own_part)
+        assert_same_state(criterion, expected)
+
+
+@scenario
+def targets_and_predictions_are_those_of_one_process(directory: Path) -> None:
+    for form, story in (
+        ("classes", "memorised"),
+        ("logits", "noisy"),
+        ("logits", "memorised"),
+        ("regression with predictions", "memorised"),
+    ):
+        for sharded in (False, True):
+            criterion = labelled_batches.make_criterion(form, sharded=sharded)
+            expected = labelled_batches.make_criterion(form, process_group=alone())
+            train_with_targets(LabelledBatches(form, STORIES[story]), criterion, expected)
+            assert labelled_batches.phase_of(criterion) == PHASES[form, story][-1]
+
+
+@scenario
+def targets_of_names_are_those_of_one_process(directory: Path) -> None:
+    batches = LabelledBatches("logits", STORIES["memorised"])
+    for sharded in (False, True):
+        criterion = labelled_batches.make_criterion("logits", ids=SampleIds(), sharded=sharded)
+        expected = labelled_batches.make_criterion("logits", ids=SampleIds(), process_group=alone())
+        train_with_targets(batches, criterion, expected, names=True)
+
+
+@scenario
+def everybody_hears_of_a_wrong_target(directory: Path) -> None:
+    batches = LabelledBatches("logits", STORIES["clean"])
+    index = 2 * rank() + torch.arange(2)
+    for sharded in (False, True):
+        criterion = labelled_batches.make_criterion("logits", sharded=sharded)
+        outputs = batches.outputs(index, 1)
+        losses, target = batches.losses(outputs, index), batches.target[index]
+        criterion(losses, index, target, outputs)
+        before = {name: value.clone() for name, value in criterion.state_dict().items()}
+        changed = (target + (rank() == 1)) % labelled_batches.CLASSES
+        with pytest.raises(ValueError, match=r"sample 2 has target \d and had \d before"):
+            criterion(losses, index, changed, outputs)
+        outside = target + 9 * (rank() == 1)
+        row = 0 if rank() == 1 else 2  # of the own batch, or of the whole one
+        with pytest.raises(IndexError, match=rf"target \d+ \(row {row} of the batch\)"):
+            criterion(losses, index, outside, outputs)
+        assert_same_state(criterion, before)
+        criterion(losses, index, target, outputs)
+        fresh = labelled_batches.make_criterion("logits", sharded=sharded)
+        with pytest.raises(ValueError, match="some processes pass predictions and others do not"):
+            fresh(losses, index, target, outputs if rank() == 1 else None)
+        fresh(losses, index, target, outputs)
+
+
+def labelled_states_travel(directory: Path) -> None:
+    from discrimloss.state.file import load_state, save_state
+
+    batches = LabelledBatches("logits", STORIES["memorised"])
+    for sharded in (False, True):
+        criterion = labelled_batches.make_criterion("logits", sharded=sharded)
+        expected = labelled_batches.make_criterion("logits", process_group=alone())
+        train_with_targets(batches, criterion, expected)
+        folder = directory / f"labelled-{sharded}"
+        save_state(criterion, folder)
+        for into in (False, True):
+            resumed = labelled_batches.make_criterion("logits", sharded=into)
+            load_state(resumed, folder)
+            assert_same_state(resumed, expected)
+            again = labelled_batches.make_criterion("logits", sharded=not into)
+            again.load_state_dict(resumed.state_dict())
+            assert_same_state(again, expected)
+
+
 def train_epochs(criterion: DiscrimLoss, first: int, last: int) -> None:
     """The same whole batches, however many processes share them."""
     for epoch in range(first, last + 1):
@@ -445,6 +563,7 @@ def states_travel_between_numbers_of_processes(directory: Path) -> None:
 
 if find_spec("safetensors"):  # an extra
     scenario(states_travel_between_numbers_of_processes)
+    scenario(labelled_states_travel)
 
 
 def main(directory: Path) -> None:

@@ -1,12 +1,14 @@
-"""The unit of the loss does not matter, unless an absolute step size is asked for."""
+"""The unit of the loss does not matter, nor do many classes."""
 
 from typing import Any
 
 import pytest
 import torch
+from labelled_batches import MEMORISED, LabelledBatches, make_criterion, phase_of
 from torch import Tensor
 
 from discrimloss import DiscrimLoss
+from discrimloss.label_correction import MIXING
 
 NUM_SAMPLES, BATCH = 40, 10
 
@@ -111,3 +113,53 @@ def test_one_absurd_target_does_not_set_the_scale_for_all(position: int) -> None
         scales.append(float(criterion.loss_scale))
     usual, with_outlier = scales
     assert usual <= with_outlier < 1.5 * usual
+
+
+# The forms that know targets.
+
+
+@pytest.mark.parametrize("form", ["classes", "logits", "regression"])
+@pytest.mark.parametrize("unit", [1e3, 1e-3])
+def test_the_unit_of_the_loss_does_not_matter_with_targets(form: str, unit: float) -> None:
+    usual, scaled = make_criterion(form), make_criterion(form)
+    batches = LabelledBatches(form, MEMORISED)
+    expected = batches.train(usual)
+    plain = batches.losses
+    batches.losses = lambda outputs, index: unit * plain(outputs, index)  # type: ignore[method-assign]
+    found = batches.train(scaled)
+    if form == "logits":  # beyond a factor of 100 the losses of other classes do not follow
+        found, expected = found[:20], expected[:20]
+    for (phase, _, gradient), (expected_phase, _, expected_gradient) in zip(
+        found, expected, strict=True
+    ):
+        assert phase == expected_phase
+        torch.testing.assert_close(gradient / unit, expected_gradient, rtol=1e-3, atol=1e-5)
+    assert phase_of(usual) == phase_of(scaled) == MIXING
+
+
+def test_ten_thousand_classes_with_logits() -> None:
+    """Every phase, and nothing of the size of classes times classes."""
+    classes, samples, rows = 10_000, 2_000, 100
+    criterion = DiscrimLoss(samples, epochs=20, num_classes=classes)
+    target = torch.arange(samples) % 20 * 500
+    generator = torch.Generator().manual_seed(0)
+    seen: list[int] = []
+    for epoch in range(1, 5):
+        criterion.set_epoch(epoch)
+        if epoch == 4:
+            assert criterion.labels is not None
+            criterion.labels.correction._match_classes(criterion.table)
+            criterion.labels.correction._set_phase(MIXING)
+        for index in torch.randperm(samples, generator=generator).split(rows):
+            logits = torch.randn(rows, classes, generator=generator)
+            logits[torch.arange(rows), target[index]] += 4.0 * epoch
+            logits.requires_grad_()
+            losses = torch.nn.functional.cross_entropy(logits, target[index], reduction="none")
+            loss = criterion(losses, index, target=target[index], logits=logits)
+            (gradient,) = torch.autograd.grad(loss, logits)
+            assert gradient.isfinite().all()
+        seen.append(phase_of(criterion))
+    assert seen[-1] == MIXING
+    buffers = sum(buffer.nbytes for buffer in criterion.buffers())
+    assert buffers < 100 * classes
+    assert criterion.table.bytes_per_sample <= 11 + 4 + 64

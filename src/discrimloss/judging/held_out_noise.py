@@ -19,11 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
-from discrimloss.judging.noise_model import NoiseModel
 from discrimloss.judging.optimization import minimize
 
-MOST_FITTED_ENTRIES = 2_000_000
-"""Samples times classes in a fit."""
 MOST_CLASSES_WITH_CONFUSION = 100
 """With more classes wrong labels are drawn evenly: there are too few samples for each pair."""
 EVEN_CONFUSION = 5.0
@@ -43,7 +40,11 @@ ITERATIONS, TOLERANCE = 60, 1e-6
 class HeldOutNoise:
     """The better model of the held-out labels with noise, and the evidence for it."""
 
-    model: NoiseModel
+    sharpness: float
+    """Factor of the log probabilities."""
+    log_transition: Tensor | None
+    """Shape (classes, classes): log probability of each given label (columns) for each true class
+    (rows). None with many classes, where wrong labels are drawn evenly."""
     noise_rate: float
     """Estimated fraction of wrong labels among the held-out samples."""
     evidence: float
@@ -62,28 +63,34 @@ def fit_held_out_noise(
         trained: shape (samples,), int64: their labels.
     """
     classes = log_probabilities.shape[1]
-    rows = max(MOST_FITTED_ENTRIES // classes, 1)
-    logits, given = log_probabilities[:rows].double(), given[:rows]
     with torch.inference_mode(False), torch.enable_grad():
-        clean, _ = _Likelihood(logits, given, None).solve()
-        even = torch.ones(classes, classes, dtype=torch.float64).fill_diagonal_(0.0)
-        even = even / (classes - 1)
-        problem = _Likelihood(logits, given, even)
+        logits, given = log_probabilities.double(), given.clone()
+        clean, _ = _Likelihood(logits, given, has_noise=False).solve()
+        problem = _Likelihood(logits, given, has_noise=True)
         noisy, parameters = problem.solve()
         if 2 < classes <= MOST_CLASSES_WITH_CONFUSION:
-            confusion = _confusion(predicted, trained, even)
-            other = _Likelihood(logits, given, confusion)
+            confusion = _confusion(predicted, trained, classes)
+            other = _Likelihood(logits, given, has_noise=True, confusion=confusion)
             value, other_parameters = other.solve()
             if noisy - value > GAIN_OF_CONFUSION:
                 problem, noisy, parameters = other, value, other_parameters
-        model = problem.model(parameters)
     with torch.no_grad():
-        rate = float(model.p_incorrect(logits, given).mean())
-    return HeldOutNoise(model, rate, clean - noisy)
+        joint = problem.log_joint(parameters)
+        is_correct = joint.softmax(1).gather(1, given.unsqueeze(1))
+        log_transition = None
+        if classes <= MOST_CLASSES_WITH_CONFUSION:
+            log_transition = problem.log_transition(parameters)
+        return HeldOutNoise(
+            sharpness=float(parameters[0].exp()),
+            log_transition=log_transition,
+            noise_rate=float((1.0 - is_correct).mean()),
+            evidence=clean - noisy,
+        )
 
 
-def _confusion(predicted: Tensor, given: Tensor, even: Tensor) -> Tensor:
+def _confusion(predicted: Tensor, given: Tensor, classes: int) -> Tensor:
     """Shape (classes, classes): how often each other label is given where a class is predicted."""
+    even = torch.ones(classes, classes, dtype=torch.float64).fill_diagonal_(0.0) / (classes - 1)
     counts = torch.zeros_like(even)
     ones = torch.ones(len(given), dtype=counts.dtype)
     counts.index_put_((predicted, given), ones, accumulate=True)
@@ -101,18 +108,22 @@ class _Likelihood:
     Args:
         logits: shape (samples, classes), float64.
         given: shape (samples,), int64.
-        wrong: shape (classes, classes): distribution of wrong labels of each class; None if no
-            label is wrong.
+        has_noise: whether some labels are wrong.
+        confusion: shape (classes, classes): distribution of wrong labels of each class; None if
+            they are drawn evenly, which takes no matrix.
     """
 
-    def __init__(self, logits: Tensor, given: Tensor, wrong: Tensor | None) -> None:
-        self.logits, self.given, self.wrong = logits, given, wrong
+    def __init__(
+        self, logits: Tensor, given: Tensor, *, has_noise: bool, confusion: Tensor | None = None
+    ) -> None:
+        self.logits = logits - logits.mean(1, keepdim=True)
+        self.given, self.has_noise, self.confusion = given, has_noise, confusion
         self.classes = logits.shape[1]
 
     def solve(self) -> tuple[float, Tensor]:
         """The smallest negative log posterior, and the parameters that have it."""
         starts = []
-        for log_sharpness, *odds in STARTS if self.wrong is not None else STARTS[:1]:
+        for log_sharpness, *odds in STARTS if self.has_noise else STARTS[:1]:
             start = torch.zeros(self.classes + 3, dtype=torch.float64)
             start[0], start[-2:] = log_sharpness, torch.tensor(odds, dtype=torch.float64)
             starts.append(start)
@@ -120,32 +131,35 @@ class _Likelihood:
         value, parameters = min(found, key=lambda each: each[0])
         return float(value) * len(self.given), parameters.detach()
 
-    def model(self, parameters: Tensor) -> NoiseModel:
-        """The model that the parameters describe."""
+    def log_transition(self, parameters: Tensor) -> Tensor:
+        """Shape (classes, classes): log probability of each given label for each true class."""
+        return self._log_given(parameters, torch.arange(self.classes)).T
+
+    def _log_given(self, parameters: Tensor, given: Tensor) -> Tensor:
+        """Shape (labels, classes): log probability of some labels for each true class."""
+        is_correct = torch.arange(self.classes) == given.unsqueeze(1)
+        odds, mixture = parameters[-2], parameters[-1].sigmoid()
+        wrong = torch.full_like(is_correct, 1.0 / (self.classes - 1), dtype=torch.float64)
+        if self.confusion is not None:
+            wrong = (1.0 - mixture) * wrong + mixture * self.confusion.T[given]
+        wrong = logsigmoid(odds) + wrong.masked_fill(is_correct, 1.0).log()
+        return torch.where(is_correct, logsigmoid(-odds), wrong)
+
+    def log_joint(self, parameters: Tensor) -> Tensor:
+        """Shape (samples, classes): log probability of the true class and the given label."""
         bias = parameters[1 : 1 + self.classes]
-        diagonal = torch.eye(self.classes, dtype=torch.bool)
-        if self.wrong is None:
-            transition = torch.where(diagonal, 0.0, -torch.inf).double()
-        else:
-            odds, mixture = parameters[-2], parameters[-1].sigmoid()
-            even = 1.0 / (self.classes - 1)
-            wrong = (1.0 - mixture) * even + mixture * self.wrong
-            wrong = logsigmoid(odds) + wrong.masked_fill(diagonal, 1.0).log()
-            transition = torch.where(diagonal, logsigmoid(-odds), wrong)
-        return NoiseModel(parameters[0].exp(), bias, transition)
+        true = log_softmax(self.logits * parameters[0].exp() + bias, 1)
+        return true + self._log_given(parameters, self.given)
 
     def _objective(self, parameters: Tensor) -> Tensor:
         """Negative log posterior per sample; the priors weigh as much as a few samples."""
-        if self.wrong is None:
-            scaled = (self.logits - self.logits.mean(1, keepdim=True)) * parameters[0].exp()
-            predicted = log_softmax(scaled + parameters[1 : 1 + self.classes], 1)
-            likelihood = predicted.gather(1, self.given.unsqueeze(1)).sum()
-        else:
-            joint = self.model(parameters).log_joint(self.logits, self.given)
-            likelihood = joint.logsumexp(1).sum()
-        prior = 0.5 * parameters[1 : 1 + self.classes].square().sum()
-        prior = prior + 0.5 * WEAK_PRIOR * parameters[0].square()
-        if self.wrong is not None:
+        bias = parameters[1 : 1 + self.classes]
+        prior = 0.5 * bias.square().sum() + 0.5 * WEAK_PRIOR * parameters[0].square()
+        if self.has_noise:
+            likelihood = self.log_joint(parameters).logsumexp(1).sum()
             prior = prior + 0.5 * WEAK_PRIOR * (parameters[-2] - RARE_NOISE).square()
             prior = prior + 0.05 * parameters[-1].square()
+        else:
+            predicted = log_softmax(self.logits * parameters[0].exp() + bias, 1)
+            likelihood = predicted.gather(1, self.given.unsqueeze(1)).sum()
         return (prior - likelihood) / len(self.given)

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-HEADER_ROWS = 2
+HEADER_WORDS = 5
 INT32 = torch.iinfo(torch.int32)
 
 
@@ -156,7 +156,7 @@ class Processes:
         if group is not None and process_count(group) < 1:
             raise ValueError("this process is not a member of the process group it was given")
         self.group = group
-        self._capacity = 0  # rows that one exchange has room for, the same in all processes
+        self._capacity = 0  # words that one exchange has room for, the same in all processes
 
     @property
     def count(self) -> int:
@@ -203,30 +203,35 @@ class Processes:
         rows = torch.stack([small_index, losses.float().contiguous().view(torch.int32)], dim=1)
         if extra is not None:
             rows = torch.cat([rows, extra.to(rows.device)], dim=1)
-        header = rows.new_zeros(HEADER_ROWS, rows.shape[1])
-        numbers = torch.tensor([[len(rows), epoch], [num_samples, fingerprint]], dtype=torch.int64)
-        header[:, :2] = numbers.int()
+        # Words in one line, not rows: the exchange works also where processes disagree on the
+        # number of words of a row, and can report it.
+        words, width = rows.flatten(), rows.shape[1]
+        numbers = [len(rows), width, epoch, num_samples, fingerprint]
+        header = torch.tensor(numbers, dtype=torch.int64).int().to(rows.device)
         while True:
-            padding = rows.new_zeros(max(self._capacity - len(rows), 0), rows.shape[1])
-            received = self.all_gather(torch.cat([header, rows[: self._capacity], padding]))
-            headers = received[:, :HEADER_ROWS].cpu()
-            sizes = headers[:, 0, 0].tolist()
-            if max(sizes) <= self._capacity:
+            padding = words.new_zeros(max(self._capacity - len(words), 0))
+            received = self.all_gather(torch.cat([header, words[: self._capacity], padding]))
+            headers = received[:, :HEADER_WORDS].cpu()
+            sizes, widths, epochs, samples, fingerprints = headers.T.tolist()
+            needed = max(size * each for size, each in zip(sizes, widths, strict=True))
+            if needed <= self._capacity:
                 break
-            self._capacity = max(sizes)
-        _require_agreement("epoch", headers[:, 0, 1].tolist())
-        _require_agreement("num_samples", headers[:, 1, 0].tolist())
-        if len(set(headers[:, 1, 1].tolist())) > 1:
+            self._capacity = needed
+        _require_agreement("epoch", epochs)
+        _require_agreement("num_samples", samples)
+        if len(set(fingerprints)) > 1:
             raise ValueError(
                 "the processes' criteria differ: give the same options and the same ids, in the "
                 "same order, and load the same state in all of them"
             )
-        gathered = torch.cat(
-            [
-                rows[HEADER_ROWS : HEADER_ROWS + size]
-                for rows, size in zip(received, sizes, strict=True)
-            ]
-        )
+        if len(set(widths)) > 1:
+            raise ValueError(
+                "some processes pass predictions and others do not: pass them in all processes, or "
+                "in none"
+            )
+        end = [HEADER_WORDS + size * width for size in sizes]
+        lines = [line[HEADER_WORDS:last] for line, last in zip(received, end, strict=True)]
+        gathered = torch.cat(lines).view(-1, width)
         losses = gathered[:, 1].contiguous().view(torch.float32)
         return losses, gathered[:, 0].long(), None if extra is None else gathered[:, 2:], sizes
 

@@ -7,17 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.state.exchange import first_outside, is_integer, kind_of
+from discrimloss.state.exchange import INT32, first_outside, is_integer, kind_of
 from discrimloss.state.predictions import TopPredictions
 
 
-def checked_classes(target: Any, losses: Tensor, num_classes: int) -> Tensor:
+def checked_classes(target: Any, losses: Tensor) -> Tensor:
     """Return class labels as int64, or raise an error that says what is wrong with them.
+
+    Their values are checked by `check_labels`.
 
     Raises:
         TypeError: if they are not integers.
         ValueError: if there is not one for each loss.
-        IndexError: if a label is not one of the classes. On a GPU the device raises it later.
     """
     if not isinstance(target, Tensor) or not is_integer(target):
         raise TypeError(
@@ -26,31 +27,7 @@ def checked_classes(target: Any, losses: Tensor, num_classes: int) -> Tensor:
         )
     _require_one_each("target", target, losses)
     classes: Tensor = target.long()
-    if torch.compiler.is_compiling():
-        checked: Tensor = _checked_classes(classes, num_classes)
-        return checked
-    _raise_if_no_class(classes, num_classes)
     return classes
-
-
-def _raise_if_no_class(target: Tensor, num_classes: int) -> None:
-    row = first_outside(target, num_classes, "target") if len(target) else None
-    if row is not None:
-        raise IndexError(
-            f"target {int(target[row])} (row {row} of the batch) is out of range: "
-            f"num_classes={num_classes}, so valid targets are 0 to {num_classes - 1}"
-        )
-
-
-@torch.library.custom_op("discrimloss::checked_classes", mutates_args=())
-def _checked_classes(target: Tensor, num_classes: int) -> Tensor:
-    _raise_if_no_class(target, num_classes)
-    return target.clone()
-
-
-@_checked_classes.register_fake
-def _(target: Tensor, num_classes: int) -> Tensor:
-    return torch.empty_like(target)
 
 
 def checked_values(values: Any, losses: Tensor, name: str) -> Tensor:
@@ -89,27 +66,73 @@ def _require_one_each(name: str, values: Tensor, losses: Tensor) -> None:
         )
 
 
-def check_unchanged(stored: Tensor, target: Tensor, index: Tensor) -> Tensor:
-    """Return `target`, or raise an error where it differs from that of an earlier visit.
+def check_labels(
+    table_rows: Tensor,
+    target: Tensor,
+    stored: Tensor,
+    index: Tensor,
+    own: slice,
+    num_classes: int | None,
+) -> tuple[Tensor, Tensor]:
+    """Raise an error if a target is no class, or differs from that of an earlier visit.
+
+    Under `torch.compile` the check is an operator, and what it returns is what all later operations
+    must use. So it runs before any state changes.
 
     Args:
-        stored: shape (rows,): targets of the earlier visits.
-        target: shape (rows,), of the same dtype.
+        table_rows: rows of the table that the batch will change.
+        target: shape (rows,): targets of all processes.
+        stored: shape (rows,): the same targets at earlier visits.
         index: shape (rows,): the samples.
+        own: the rows of this process, which an error names rather than others.
+        num_classes: None for a regression.
+
+    Returns:
+        `table_rows` and `target`.
+
+    Raises:
+        IndexError: if a target is not one of the classes. On a GPU the device raises all errors.
+        ValueError: if a target has changed.
     """
     if torch.compiler.is_compiling():
-        checked: Tensor = _unchanged_target(stored, target, index)
+        start, stop, _ = own.indices(len(target))
+        checked: tuple[Tensor, Tensor] = _checked_labels(
+            table_rows, target, stored, index, start, stop, num_classes or 0
+        )
         return checked
-    _raise_if_changed(stored, target, index)
-    return target
+    _raise_if_wrong(target, stored, index, own, num_classes or 0)
+    return table_rows, target
 
 
-def _raise_if_changed(stored: Tensor, target: Tensor, index: Tensor) -> None:
-    differs = stored != target
-    if differs.device.type != "cpu":
-        torch._assert_async(~differs.any(), "the target of a sample differs from that seen before")
-    elif bool(differs.any()):
-        row = int(differs.nonzero()[0, 0])
+def _raise_if_wrong(
+    target: Tensor, stored: Tensor, index: Tensor, own: slice, num_classes: int
+) -> None:
+    if num_classes:
+        if own != slice(None):
+            _raise_if_no_class(target[own], num_classes)
+        _raise_if_no_class(target, num_classes)
+    _raise_if_changed(target, stored, index)
+
+
+def _raise_if_no_class(target: Tensor, num_classes: int) -> None:
+    row = first_outside(target, num_classes, "target") if len(target) else None
+    if row is not None:
+        raise IndexError(
+            f"target {int(target[row])} (row {row} of the batch) is out of range: "
+            f"num_classes={num_classes}, so valid targets are 0 to {num_classes - 1}"
+        )
+
+
+def _raise_if_changed(target: Tensor, stored: Tensor, index: Tensor) -> None:
+    is_same = stored.eq(target)
+    if target.is_floating_point():
+        is_same = is_same | (stored.isnan() & target.isnan())
+    if is_same.device.type != "cpu":
+        torch._assert_async(
+            is_same.all(), "the target of a sample differs from that of an earlier visit"
+        )
+    elif not bool(is_same.all()):
+        row = int(is_same.long().argmin())
         raise ValueError(
             f"sample {int(index[row])} has target {target[row].item():g} and had "
             f"{stored[row].item():g} before: the index must name the same sample in every epoch; "
@@ -117,15 +140,31 @@ def _raise_if_changed(stored: Tensor, target: Tensor, index: Tensor) -> None:
         )
 
 
-@torch.library.custom_op("discrimloss::unchanged_target", mutates_args=())
-def _unchanged_target(stored: Tensor, target: Tensor, index: Tensor) -> Tensor:
-    _raise_if_changed(stored, target, index)
-    return target.clone()
+@torch.library.custom_op("discrimloss::checked_labels", mutates_args=())
+def _checked_labels(
+    table_rows: Tensor,
+    target: Tensor,
+    stored: Tensor,
+    index: Tensor,
+    start: int,
+    stop: int,
+    num_classes: int,
+) -> tuple[Tensor, Tensor]:
+    _raise_if_wrong(target, stored, index, slice(start, stop), num_classes)
+    return table_rows.clone(), target.clone()
 
 
-@_unchanged_target.register_fake
-def _(stored: Tensor, target: Tensor, index: Tensor) -> Tensor:
-    return torch.empty_like(target)
+@_checked_labels.register_fake
+def _(
+    table_rows: Tensor,
+    target: Tensor,
+    stored: Tensor,
+    index: Tensor,
+    start: int,
+    stop: int,
+    num_classes: int,
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(table_rows), torch.empty_like(target)
 
 
 # ----------------------------------------------------------------------- packing
@@ -133,7 +172,8 @@ def _(stored: Tensor, target: Tensor, index: Tensor) -> Tensor:
 
 def pack_classes(target: Tensor, top: TopPredictions | None) -> Tensor:
     """Shape (rows, words), int32: class labels, and the likeliest classes with their mass."""
-    words = [target.int().unsqueeze(1)]
+    # A target that is no class is none either when it is clamped to 32 bits.
+    words = [target.clamp(INT32.min, INT32.max).int().unsqueeze(1)]
     if top is not None:
         halves = torch.stack([top.classes.short(), top.mass.half().view(torch.int16)], dim=2)
         words.append(halves.view(torch.int32).squeeze(2))

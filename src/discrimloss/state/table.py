@@ -64,8 +64,6 @@ MEAN_PREDICTION_COLUMNS = {
     "predicted_visits": Column(torch.int8, 0),
 }
 """Averaged predictions of a regression, and how far the targets are trusted."""
-OPTIONAL_COLUMNS = ("predicted_class", *MEAN_PREDICTION_COLUMNS)
-"""Columns that a loaded state may bring along."""
 
 
 class FixedDtypeModule(nn.Module):
@@ -102,13 +100,16 @@ class SampleTable(nn.Module):
     | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
     | `velocity`      | float32 | momentum of `log_weight`, of the released form only         |
 
-    `add_columns` adds those of the forms that know targets or predictions.
+    The forms that know targets have more columns, and `add_optional_columns` adds those of
+    predictions.
 
     Args:
         num_samples: Number of samples, in all processes together.
         ids: Names of the samples, if they are known by names.
         with_velocity: Whether there is a column `velocity`.
         more_columns: Further columns.
+        optional_columns: Columns that are added later, with the first predictions or with a loaded
+            state that has them.
         shards: How the rows are divided among processes; by default every process has them all.
     """
 
@@ -132,6 +133,7 @@ class SampleTable(nn.Module):
         ids: SampleIds | None = None,
         with_velocity: bool = False,
         more_columns: dict[str, Column] | None = None,
+        optional_columns: dict[str, Column] | None = None,
         shards: Shards | None = None,
     ) -> None:
         super().__init__()
@@ -142,9 +144,10 @@ class SampleTable(nn.Module):
         self.is_partial = False
         """Whether `state_dict` is about the rows of this process only."""
         self._columns: dict[str, Column] = {}
+        self._optional = optional_columns or {}
         self._allocated: dict[str, Tensor] = {}  # columns with room for more rows
         self._length = self.shards.length(num_samples)
-        self.add_columns(
+        self._add_columns(
             {
                 "history": Column(torch.float32),
                 "visits": Column(torch.int16),
@@ -153,14 +156,14 @@ class SampleTable(nn.Module):
             }
         )
         if with_velocity:
-            self.add_columns({"velocity": Column(torch.float32)})
-        self.add_columns(more_columns or {})
+            self._add_columns({"velocity": Column(torch.float32)})
+        self._add_columns(more_columns or {})
         self.register_load_state_dict_post_hook(_add_rows_of_new_ids)  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
         return self._length
 
-    def add_columns(self, columns: dict[str, Column]) -> None:
+    def _add_columns(self, columns: dict[str, Column]) -> None:
         """Add columns, all samples in their initial state."""
         for name, column in columns.items():
             device = self.history.device if self._columns else None
@@ -170,6 +173,27 @@ class SampleTable(nn.Module):
     def has_column(self, name: str) -> bool:
         """Whether the table has this column."""
         return name in self._columns
+
+    # Both of these run while a step is compiled, so that it is not compiled again for the columns
+    # that its first batch adds.
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def has_optional_columns(self) -> bool:
+        """Whether the optional columns were added."""
+        return bool(self._optional) and self._optional.keys() <= self._columns.keys()
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def add_optional_columns(self) -> bool:
+        """Add the optional columns unless they are there."""
+        if not self.has_optional_columns():
+            self._add_columns(self._optional)
+        return True
+
+    def _remove_optional_columns(self) -> None:
+        for name in self._optional:
+            if self._columns.pop(name, None) is not None:
+                delattr(self, name)
+                self._allocated.pop(name, None)
 
     @property
     def bytes_per_sample(self) -> int:
@@ -303,7 +327,11 @@ class SampleTable(nn.Module):
         saved = state_dict.get(prefix + "history")
         if saved is not None and not self.is_partial:
             self.make_fit(len(saved), has_ids=prefix + "ids.text" in state_dict)
-        self._add_saved_columns(state_dict, prefix)
+        if saved is not None:
+            if any(prefix + name in state_dict for name in self._optional):
+                self.add_optional_columns()
+            else:
+                self._remove_optional_columns()
         expected = [prefix + name for name in self._columns]
         missing_keys += [key for key in expected if key not in state_dict]
         ours = [key for key in state_dict if key.startswith(prefix)]
@@ -321,17 +349,6 @@ class SampleTable(nn.Module):
                 )
             else:
                 column.copy_(value)
-
-    def _add_saved_columns(self, state_dict: dict[str, Any], prefix: str) -> None:
-        """Add the columns of predictions that a saved state has and a new table has not."""
-        if not self.has_column("target"):
-            return
-        for name in OPTIONAL_COLUMNS:
-            if prefix + name in state_dict and not self.has_column(name):
-                if name == "predicted_class":
-                    self.add_columns(prediction_columns(state_dict[prefix + name].shape[1]))
-                else:
-                    self.add_columns(MEAN_PREDICTION_COLUMNS)
 
 
 def _add_rows_of_new_ids(table: SampleTable, incompatible_keys: Any) -> None:
