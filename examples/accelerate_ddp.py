@@ -48,9 +48,11 @@ def train_model(criterion: DiscrimLoss | None) -> torch.nn.Module:
         if criterion:
             criterion.set_epoch(epoch)
         for x, y, index in loader:
-            losses = cross_entropy(model(x), y, reduction="none")
+            logits = model(x)
+            losses = cross_entropy(logits, y, reduction="none")
             # Every process calls the criterion; it tells the others what it saw.
-            accelerator.backward(criterion(losses, index) if criterion else losses.mean())
+            loss = criterion(losses, index, target=y, logits=logits) if criterion else losses.mean()
+            accelerator.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
         schedule.step()
@@ -61,7 +63,7 @@ def accuracy(model: torch.nn.Module) -> float:
     return (model(images[test]).argmax(1) == labels[test]).float().mean().item()
 
 
-criterion = DiscrimLoss(num_samples=dataset.num_samples, epochs=options.epochs)
+criterion = DiscrimLoss(num_samples=dataset.num_samples, epochs=options.epochs, num_classes=10)
 plain, ours = train_model(None), train_model(criterion)
 if accelerator.is_main_process:
     print(f"trained by {accelerator.num_processes} process(es)")

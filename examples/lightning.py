@@ -48,8 +48,11 @@ class DigitClassifier(L.LightningModule):
 
     def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
         x, y, index = batch
-        losses = cross_entropy(self(x), y, reduction="none")
-        return weighted_loss(self, losses, index) if self.weighted else losses.mean()
+        logits = self(x)
+        losses = cross_entropy(logits, y, reduction="none")
+        if not self.weighted:
+            return losses.mean()
+        return weighted_loss(self, losses, index, target=y, logits=logits)
 
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)

@@ -123,6 +123,29 @@ def test_the_state_dict_holds_tensors_only(variant: str) -> None:
         assert type(value) is Tensor, name
 
 
+@pytest.mark.parametrize(
+    ("saved", "own", "sentence"),
+    [
+        (
+            {},
+            {"num_classes": 3},
+            r"of a DiscrimLoss without num_classes and task, this one .*=3: ",
+        ),
+        ({"num_classes": 3}, {}, r"built without .*: build it with num_classes=3"),
+        ({"num_classes": 3}, {"num_classes": 4}, "num_classes=4: build it with num_classes=3"),
+        ({"task": "regression"}, {"num_classes": 8}, "build it with task='regression'"),
+    ],
+)
+def test_a_state_with_other_targets_is_refused(
+    saved: dict[str, Any], own: dict[str, Any], sentence: str
+) -> None:
+    state = DiscrimLoss(NUM_SAMPLES, EPOCHS, **saved).state_dict()
+    criterion = DiscrimLoss(NUM_SAMPLES, EPOCHS, **own)
+    with pytest.raises(ValueError, match=sentence):
+        criterion.load_state_dict(state)
+    DiscrimLoss(NUM_SAMPLES, EPOCHS, **saved).load_state_dict(state)
+
+
 # The forms that know targets and predictions, through all phases.
 
 

@@ -8,6 +8,7 @@ class is not taken for a wrong one. How labels are corrected is `label_correctio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -502,6 +503,44 @@ class TargetRanges(KnownLabels[Tensor]):
             return
         self.mean_trust.fill_(float(trust[seen].mean()))
         table.trust.copy_(table.shards.own_part(trust))
+
+
+def options_of_state(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The option `num_classes` or `task` that a saved state was built with, if any.
+
+    Args:
+        shapes: the shape of each entry of the `state_dict`.
+    """
+    if "table.target" not in shapes:
+        return {}
+    if "labels.edges" in shapes:
+        return {"task": "regression"}
+    return {"num_classes": shapes["tracker.k1"][0]}
+
+
+def require_same_options(
+    criterion: Any, state_dict: Mapping[str, Tensor], prefix: str, *args: Any
+) -> None:
+    """Raise an error if a state to load has other targets than the criterion; a hook."""
+    shapes = {
+        name.removeprefix(prefix): value.shape
+        for name, value in state_dict.items()
+        if name.startswith(prefix)
+    }
+    if "table.history" not in shapes:
+        return
+    saved, own = options_of_state(shapes), criterion.label_options
+    if saved != own:
+        raise ValueError(
+            f"the saved state is of a DiscrimLoss {_in_words(saved)}, this one was built "
+            f"{_in_words(own)}: build it {_in_words(saved)}"
+        )
+
+
+def _in_words(options: dict[str, Any]) -> str:
+    if not options:
+        return "without num_classes and task"
+    return "with " + ", ".join(f"{name}={value!r}" for name, value in options.items())
 
 
 def _required(predictions: Tensor | None) -> Tensor:

@@ -24,7 +24,14 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.judge import judge_samples
-from discrimloss.known_labels import SMALLEST_GROUP, ClassLabels, KnownLabels, Rows, TargetRanges
+from discrimloss.known_labels import (
+    SMALLEST_GROUP,
+    ClassLabels,
+    KnownLabels,
+    Rows,
+    TargetRanges,
+    require_same_options,
+)
 from discrimloss.released import ReleasedForm
 from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
 from discrimloss.state.predictions import MOST_CLASSES
@@ -168,6 +175,7 @@ class DiscrimLoss(nn.Module):
         self._options_checksum = zlib.crc32(options.encode())
         self._log_range = tuple(math.log(bound) for bound in self.hyperparameters.weight_range)
         self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(require_same_options)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_post_hook(_note_visits)  # type: ignore[no-untyped-call]
 
     def _known_labels(
@@ -427,6 +435,15 @@ class DiscrimLoss(nn.Module):
         return (values * visits).sum() / visits.sum().clamp(min=1)
 
     @property
+    def label_options(self) -> dict[str, Any]:
+        """The option `num_classes` or `task` that targets need; empty in the paper's form."""
+        if self.labels is None:
+            return {}
+        if isinstance(self.labels, TargetRanges):
+            return {"task": "regression"}
+        return {"num_classes": self.labels.groups}
+
+    @property
     def ids(self) -> SampleIds | None:
         """The names of the samples, if they are known by names."""
         return self.table.ids
@@ -512,12 +529,9 @@ class DiscrimLoss(nn.Module):
             f"{name}={getattr(self.hyperparameters, name)!r}"
             for name in self.hyperparameters.__dataclass_fields__
         )
-        known = f"num_samples={self.num_samples}, "
-        if isinstance(self.labels, ClassLabels):
-            known += f"num_classes={self.labels.groups}, "
-        elif self.labels is not None:
-            known += "task='regression', "
-        return f"{known}variant={self.variant!r}, {values}"
+        known = {"num_samples": self.num_samples, **self.label_options, "variant": self.variant}
+        shown = ", ".join(f"{name}={value!r}" for name, value in known.items())
+        return f"{shown}, {values}"
 
 
 def _note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:

@@ -1,4 +1,4 @@
-"""A small regression with Accelerate, for tests; as a program, started by torchrun.
+"""A small regression, or classes, with Accelerate, for tests; as a program, started by torchrun.
 
 Every process writes what it ended with to DIRECTORY/NAME-RANK.pt.
 """
@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import nn
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from discrimloss import DiscrimLoss, IndexedDataset
 
 SAMPLES, EPOCHS = 45, 4  # an odd number: of two processes one visits a sample of the other again
+MANY, LONG = 405, 8  # enough for some samples to be held out
 
 
 def small_run(
@@ -65,6 +67,40 @@ def small_run(
     return accelerator, accelerator.unwrap_model(model), criterion
 
 
+def class_run(
+    directory: Path, *, batch_size: int, prepared: bool = False, resumed: bool = False
+) -> tuple[Accelerator, nn.Module, DiscrimLoss]:
+    """The same with classes; the criterion is given targets and logits."""
+    accelerator = Accelerator(cpu=True)
+    x = torch.randn(MANY, 3, generator=torch.Generator().manual_seed(0))
+    y = x.argmax(1)
+    y[::5] = (y[::5] + 1) % 3  # the wrong labels
+    dataset = IndexedDataset(TensorDataset(x, y))
+    torch.manual_seed(1)
+    model: Any = nn.Linear(3, 3)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    criterion: Any = DiscrimLoss(dataset.num_samples, LONG, num_classes=3)
+    loader: Any = DataLoader(dataset, batch_size=batch_size)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    if prepared:
+        criterion = accelerator.prepare(criterion)
+    else:
+        accelerator.register_for_checkpointing(criterion)
+    if resumed:
+        accelerator.load_state(str(directory))
+    for epoch in range(3 if resumed else 1, LONG + 1):
+        criterion.set_epoch(epoch)
+        for inputs, target, index in loader:
+            logits = model(inputs)
+            losses = cross_entropy(logits, target, reduction="none")
+            accelerator.backward(criterion(losses, index, target=target, logits=logits))
+            optimizer.step()
+            optimizer.zero_grad()
+        if epoch == 2:
+            accelerator.save_state(str(directory))
+    return accelerator, accelerator.unwrap_model(model), criterion
+
+
 def main(directory: Path) -> None:
     runs: dict[str, dict[str, Any]] = {
         "whole": {},
@@ -75,11 +111,25 @@ def main(directory: Path) -> None:
     }
     for name, settings in runs.items():
         state = directory / {"resumed": "whole", "prepared and resumed": "prepared"}.get(name, name)
-        accelerator, model, criterion = small_run(state, batch_size=6, **settings)
-        ended = {"model": model.state_dict(), "criterion": criterion.state_dict()}
-        torch.save(ended, directory / f"{name}-{accelerator.process_index}.pt")
-        accelerator.free_memory()
-    accelerator.end_training()
+        finish(directory, name, *small_run(state, batch_size=6, **settings))
+    for prepared in (False, True):
+        for resumed in (False, True):
+            name, state = class_run_name(prepared, resumed), directory / f"classes {prepared}"
+            settings = {"prepared": prepared, "resumed": resumed}
+            finish(directory, name, *class_run(state, batch_size=30, **settings))
+    Accelerator(cpu=True).end_training()
+
+
+def class_run_name(prepared: bool, resumed: bool) -> str:
+    return f"classes{', prepared' * prepared}{', resumed' * resumed}"
+
+
+def finish(
+    directory: Path, name: str, accelerator: Accelerator, model: nn.Module, criterion: DiscrimLoss
+) -> None:
+    ended = {"model": model.state_dict(), "criterion": criterion.state_dict()}
+    torch.save(ended, directory / f"{name}-{accelerator.process_index}.pt")
+    accelerator.free_memory()
 
 
 if __name__ == "__main__":

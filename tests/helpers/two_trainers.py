@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from run_host import quick_calibration
 from tiny_transformers import CLASSES, arguments, bert, texts
-from transformers import BertForTokenClassification
+from transformers import BertForSequenceClassification, BertForTokenClassification
 
 import discrimloss.judging.criterion
 from discrimloss.integrations.transformers import DiscrimTrainer
@@ -22,6 +22,8 @@ RUNS: dict[str, tuple[int, dict[str, Any]]] = {  # micro-batches of a step, opti
     "plain": (1, {}),
     "accumulated": (2, {}),
     "sharded": (1, {"sharded": True}),
+    "classes": (2, {}),
+    "sharded classes": (1, {"sharded": True}),
 }
 
 
@@ -36,6 +38,14 @@ def partly_labelled() -> list[dict[str, Any]]:
     return samples
 
 
+def classes() -> list[dict[str, Any]]:
+    """A class for each sequence; some have none, among them all of one process at one step."""
+    samples = texts(SAMPLES)
+    for i in (1, 6, 8, 9, 10, 11, 20):
+        samples[i]["labels"] = -100
+    return samples
+
+
 def trained(directory: Path, batch_size: int, name: str) -> DiscrimTrainer:
     accumulated, options = RUNS[name]
     args = arguments(
@@ -44,10 +54,11 @@ def trained(directory: Path, batch_size: int, name: str) -> DiscrimTrainer:
         gradient_accumulation_steps=accumulated,
         save_strategy="epoch",
     )
+    has_classes = name.endswith("classes")
     trainer = DiscrimTrainer(
-        model=bert(BertForTokenClassification),
+        model=bert(BertForSequenceClassification if has_classes else BertForTokenClassification),
         args=args,
-        train_dataset=partly_labelled(),
+        train_dataset=classes() if has_classes else partly_labelled(),
         discrimloss=options,
     )
     trainer.train()

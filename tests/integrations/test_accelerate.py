@@ -8,9 +8,18 @@ from typing import Any
 import accelerate_runs
 import pytest
 import torch
-from accelerate_runs import EPOCHS, SAMPLES, small_run
+from accelerate_runs import (
+    EPOCHS,
+    LONG,
+    MANY,
+    SAMPLES,
+    class_run,
+    class_run_name,
+    small_run,
+)
 from state_comparison import assert_same_state, state_of
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torchrun import GLOO, run_in_processes
 
 from discrimloss import DiscrimLoss
@@ -40,6 +49,25 @@ def plain_loop(batches: tuple[Tensor, ...], accumulated: int = 1) -> tuple[nn.Mo
     return model, criterion
 
 
+def plain_loop_with_classes(batches: tuple[Tensor, ...]) -> tuple[nn.Module, DiscrimLoss]:
+    x = torch.randn(MANY, 3, generator=torch.Generator().manual_seed(0))
+    y = x.argmax(1)
+    y[::5] = (y[::5] + 1) % 3
+    torch.manual_seed(1)
+    model, criterion = nn.Linear(3, 3), DiscrimLoss(MANY, LONG, num_classes=3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    for epoch in range(1, LONG + 1):
+        criterion.set_epoch(epoch)
+        for index in batches:
+            logits, target = model(x[index]), y[index]
+            losses = cross_entropy(logits, target, reduction="none")
+            criterion(losses, index, target=target, logits=logits).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert int((criterion.table.role == 2).sum()) > 0  # held out
+    return model, criterion
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"accumulated": 2}, {"prepared": "prepare"}],
@@ -61,6 +89,16 @@ def test_resumed_as_if_never_stopped(prepared: str | None, tmp_path: Path) -> No
     torch.testing.assert_close(resumed_model.state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_classes_and_logits_resumed_as_if_never_stopped(prepared: bool, tmp_path: Path) -> None:
+    expected_model, expected = plain_loop_with_classes(torch.arange(MANY).split(60))
+    for resumed in (False, True):
+        _, model, criterion = class_run(tmp_path, batch_size=60, prepared=prepared, resumed=resumed)
+        assert type(criterion) is DiscrimLoss
+        assert_same_state(criterion, expected)
+        torch.testing.assert_close(model.state_dict(), expected_model.state_dict(), rtol=0, atol=0)
+
+
 @pytest.fixture(scope="module")
 def ends(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes made: a file per run and process."""
@@ -80,3 +118,17 @@ def test_two_processes_equal_one_with_the_double_batch(name: str, ends: Path) ->
     model, criterion = plain_loop(TWO_PROCESSES, 2 if name == "accumulated" else 1)
     torch.testing.assert_close(first["criterion"], state_of(criterion))
     torch.testing.assert_close(first["model"], model.state_dict())
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_two_processes_with_classes_and_logits_equal_one(
+    prepared: bool, resumed: bool, ends: Path
+) -> None:
+    name = class_run_name(prepared, resumed)
+    first, second = (torch.load(ends / f"{name}-{rank}.pt") for rank in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
+    samples = torch.cat([torch.arange(MANY), torch.arange(15)])  # the first come again
+    model, criterion = plain_loop_with_classes(samples.split(60))
+    torch.testing.assert_close(first["criterion"], state_of(criterion), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(first["model"], model.state_dict(), rtol=1e-4, atol=1e-4)

@@ -15,14 +15,19 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning_runs import (
     EPOCHS,
+    MANY,
     SAMPLES,
+    ClassModel,
+    PredictingModel,
     SmallModel,
     ValidatedModel,
+    class_dataset,
     quiet_trainer,
     small_dataset,
     small_loader,
 )
 from state_comparison import assert_same_state, state_of
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Subset, TensorDataset
 from torchrun import GLOO
 
@@ -290,6 +295,99 @@ def test_sentences() -> None:
         DiscrimLossCallback(44)  # type: ignore[arg-type]
 
 
+# ---------------------------------------------------------- targets and predictions
+
+
+def class_loader(number: int = SAMPLES, batch_size: int = 12) -> DataLoader[Any]:
+    return DataLoader(class_dataset(number), batch_size=batch_size)
+
+
+def fit_classes(with_logits: bool = True, **options: Any) -> DiscrimLossCallback:
+    callback = DiscrimLossCallback(log_every=0, **options)
+    quiet_trainer(callback).fit(ClassModel(with_logits), class_loader())
+    return callback
+
+
+def test_a_run_with_predictions_equals_a_plain_loop() -> None:
+    model, callback = ClassModel(), DiscrimLossCallback(log_every=0)
+    quiet_trainer(callback).fit(model, class_loader())
+    expected, criterion = ClassModel(), DiscrimLoss(SAMPLES, EPOCHS, num_classes=3)
+    optimizer = expected.configure_optimizers()
+    for epoch in range(1, EPOCHS + 1):
+        criterion.set_epoch(epoch)
+        for x, y, index in class_loader():
+            logits = expected.layer(x)
+            losses = cross_entropy(logits, y, reduction="none")
+            criterion(losses, index, target=y, logits=logits).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert_same_state(callback.criterion, criterion)
+    torch.testing.assert_close(model.state_dict(), expected.state_dict(), rtol=0, atol=0)
+    assert criterion.table.has_column("predicted_class")
+
+
+def test_regression_targets_and_predictions() -> None:
+    callback = DiscrimLossCallback(log_every=0)
+    quiet_trainer(callback).fit(PredictingModel(), small_loader())
+    assert callback.criterion.label_options == {"task": "regression"}
+    assert callback.criterion.table.has_column("mean_prediction")
+
+
+def test_the_switches() -> None:
+    for options in ({"predictions": False}, {"with_logits": False, "num_classes": 3}):
+        criterion = fit_classes(**options).criterion
+        assert criterion.label_options == {"num_classes": 3}
+        assert not criterion.table.has_column("predicted_class")
+    assert fit_classes(class_aware=False).criterion.labels is None
+    assert fit_classes(variant="released").criterion.labels is None
+    assert fit_classes(criterion=DiscrimLoss(SAMPLES, EPOCHS)).criterion.labels is None
+    own = DiscrimLoss(SAMPLES, EPOCHS, num_classes=3)
+    assert fit_classes(criterion=own).criterion.table.has_column("predicted_class")
+    with pytest.raises(ValueError, match="class_aware=False is for a DiscrimLoss without targets"):
+        DiscrimLossCallback(own, class_aware=False)
+    with pytest.raises(ValueError, match="number of classes is not known: give the logits as well"):
+        fit_classes(with_logits=False)
+    with pytest.raises(ValueError, match="num_classes=3, and a batch has no such target for each"):
+        quiet_trainer(DiscrimLossCallback(num_classes=3)).fit(SmallModel(), small_loader())
+
+
+# A run that goes on finds the checkpoints of the earlier one, as it should.
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")
+def test_resumed_with_predictions_as_if_never_stopped(tmp_path: Path) -> None:
+    def run(**resumed: Any) -> tuple[ClassModel, DiscrimLoss]:
+        model, callback = ClassModel(), DiscrimLossCallback(log_every=0)
+        keeper = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
+        trainer = quiet_trainer(callback, keeper, max_epochs=8, enable_checkpointing=True)
+        trainer.fit(model, class_loader(MANY, 60), **resumed)
+        return model, callback.criterion
+
+    model, criterion = run()
+    assert int((criterion.table.role == 2).sum()) > 0  # held out
+    resumed_model, resumed = run(ckpt_path=tmp_path / "epoch=2.ckpt")
+    assert_same_state(resumed, criterion)
+    torch.testing.assert_close(resumed_model.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_a_resumed_run_keeps_the_form_of_its_checkpoint() -> None:
+    forms = {"paper": {"class_aware": False}, "targets": {"predictions": False}, "all": {}}
+    saved = {name: fit_classes(**switches).state_dict() for name, switches in forms.items()}
+
+    def restored(name: str, **options: Any) -> DiscrimLoss:
+        callback = DiscrimLossCallback(**options)
+        callback.load_state_dict(saved[name])
+        return callback.criterion
+
+    assert restored("paper").labels is None
+    assert not restored("targets").table.has_column("predicted_class")
+    assert restored("all").table.has_column("predicted_class")
+    with pytest.raises(ValueError, match="of a run with targets, and class_aware=False works with"):
+        restored("targets", class_aware=False)
+    with pytest.raises(ValueError, match="of a run with predictions, and predictions=False works"):
+        restored("all", predictions=False)
+    with pytest.raises(ValueError, match="build it without num_classes and task"):
+        restored("paper", num_classes=3)
+
+
 def run_program(program: Path, directory: Path) -> None:
     source = Path(discrimloss.__file__).parents[1]
     ended = subprocess.run(
@@ -324,3 +422,11 @@ def test_two_processes_equal_one_with_the_double_batch(tmp_path: Path) -> None:
     model, callback = fit()
     torch.testing.assert_close(first["criterion"], state_of(callback.criterion))
     torch.testing.assert_close(first["model"], model.state_dict())
+
+    first, second = (torch.load(tmp_path / f"classes-{rank}.pt") for rank in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    classes, alone = ClassModel(), DiscrimLossCallback(log_every=0)
+    # Every other sample goes to the other process, so that batches of both are batches of one.
+    quiet_trainer(alone, max_epochs=8).fit(classes, class_loader(MANY, 60))
+    torch.testing.assert_close(first["criterion"], state_of(alone.criterion))
+    torch.testing.assert_close(first["model"], classes.state_dict())

@@ -52,19 +52,22 @@ def small_net(**settings: Any) -> DiscrimNetClassifier:
     return DiscrimNetClassifier(SmallModule, **{**defaults, **settings})
 
 
-def plain_loop(rows: Any = None, **options: Any) -> tuple[SmallModule, DiscrimLoss]:
+def plain_loop(
+    rows: Any = None, *, with_labels: bool = True, **options: Any
+) -> tuple[SmallModule, DiscrimLoss]:
     """What the net should do, in PyTorch alone."""
-    model, criterion = SmallModule(), DiscrimLoss(len(X), **{"epochs": EPOCHS, **options})
+    defaults = {"epochs": EPOCHS, "num_classes": 3 if with_labels else None}
+    model, criterion = SmallModule(), DiscrimLoss(len(X), **{**defaults, **options})
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rows = torch.arange(len(X)) if rows is None else torch.as_tensor(rows)
     for epoch in range(1, EPOCHS + 1):
         criterion.set_epoch(epoch)
         for index in rows.split(16):
-            losses = cross_entropy(
-                model(torch.tensor(X)[index]), torch.tensor(Y)[index], reduction="none"
-            )
+            logits, target = model(torch.tensor(X)[index]), torch.tensor(Y)[index]
+            losses = cross_entropy(logits, target, reduction="none")
+            labels = {"target": target, "logits": logits} if with_labels else {}
             optimizer.zero_grad()
-            criterion(losses, index).backward()
+            criterion(losses, index, **labels).backward()
             optimizer.step()
     return model, criterion
 
@@ -77,6 +80,7 @@ def assert_same_weights(net: NeuralNet, expected: nn.Module) -> None:
 def test_a_run_equals_a_plain_loop() -> None:
     net = small_net().fit(X, Y)
     model, criterion = plain_loop()
+    assert criterion.table.has_column("predicted_class")
     assert_same_state(net.discrimloss_, criterion)
     assert_same_weights(net, model)
     assert net.verdicts().code.tolist() == criterion.verdicts().code.tolist()
@@ -252,13 +256,14 @@ def test_datasets_and_collate_functions_of_ones_own() -> None:
 
 def test_regression_and_binary_classification() -> None:
     target = X @ np.array([[1.0], [-1.0], [0.5]], dtype=np.float32)
-    model, criterion = SmallModule(1), DiscrimLoss(len(X), EPOCHS)
+    model, criterion = SmallModule(1), DiscrimLoss(len(X), EPOCHS, task="regression")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(1, EPOCHS + 1):
         criterion.set_epoch(epoch)
         optimizer.zero_grad()
-        losses = mse_loss(model(torch.tensor(X)), torch.tensor(target), reduction="none").squeeze(1)
-        criterion(losses, torch.arange(len(X))).backward()
+        output, given = model(torch.tensor(X)).squeeze(1), torch.tensor(target).squeeze(1)
+        losses = mse_loss(output, given, reduction="none")
+        criterion(losses, torch.arange(len(X)), target=given, predictions=output).backward()
         optimizer.step()
     settings = {**SETTINGS, "batch_size": -1, "train_split": None, "module__outputs": 1}
     net = DiscrimNetRegressor(SmallModule, **settings).fit(X, target)
@@ -270,10 +275,95 @@ def test_regression_and_binary_classification() -> None:
     net = DiscrimNetRegressor(SmallModule, **two_outputs).fit(X, twice)
     losses = mse_loss(SmallModule(2)(torch.tensor(X)), torch.tensor(twice), reduction="none")
     torch.testing.assert_close(net.discrimloss_.average_losses, losses.mean(1).detach())
+    assert net.discrimloss_.labels is None  # two targets for each sample
 
     binary = DiscrimNetBinaryClassifier(SmallModule, **settings).fit(X, (Y > 0).astype(np.float32))
     assert binary.predict_proba(X).shape == (50, 2)
     assert binary.discrimloss_.table.visits.unique().tolist() == [EPOCHS]
+    assert binary.discrimloss_.label_options == {"num_classes": 2}
+    assert binary.discrimloss_.table.target.tolist() == (Y > 0).astype(int).tolist()
+    assert binary.discrimloss_.table.has_column("predicted_class")
+
+
+# ---------------------------------------------------------- targets and predictions
+
+
+def test_the_switches() -> None:
+    without = small_net(discrimloss__predictions=False).fit(X, Y).discrimloss_
+    assert without.label_options == {"num_classes": 3}
+    assert not without.table.has_column("predicted_class")
+    net = small_net(discrimloss__class_aware=False).fit(X, Y)
+    model, criterion = plain_loop(with_labels=False)
+    assert_same_state(net.discrimloss_, criterion)
+    assert_same_weights(net, model)
+    assert small_net(discrimloss__variant="released").fit(X, Y).discrimloss_.labels is None
+    net.set_params(discrimloss__class_aware=True).fit(X, Y)
+    assert_same_state(net.discrimloss_, plain_loop()[1])
+    with pytest.raises(ValueError, match="class_aware=False is for a DiscrimLoss without targets"):
+        small_net(discrimloss__class_aware=False, discrimloss__num_classes=3).fit(X, Y)
+
+
+class SmoothCrossEntropy(nn.Module):
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        return cross_entropy(output, target, reduction="none", label_smoothing=0.1)
+
+
+def test_a_criterion_that_nobody_knows_is_left_to_the_loss_of_the_paper() -> None:
+    assert small_net(criterion=SmoothCrossEntropy).fit(X, Y).discrimloss_.labels is None
+    told = small_net(criterion=SmoothCrossEntropy, discrimloss__num_classes=3).fit(X, Y)
+    assert told.discrimloss_.table.target.tolist() == Y.tolist()
+    assert not told.discrimloss_.table.has_column("predicted_class")
+
+
+def test_ignored_labels_do_not_count() -> None:
+    some = np.where(np.arange(len(Y)) % 7 == 0, -100, Y)
+    net = small_net().fit(X, some)
+    expected = np.where(some == -100, 0, EPOCHS)
+    assert net.discrimloss_.table.visits.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("switch", [None, "predictions", "class_aware"])
+def test_a_resumed_run_ends_as_one_that_was_not_interrupted(
+    tmp_path: Path, switch: str | None
+) -> None:
+    """With enough samples for some of them to be held out."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(360, 3)).astype(np.float32)
+    y = np.where(generator.random(360) < 0.3, generator.integers(3, size=360), x.argmax(1))
+    options = {"batch_size": 60, **({} if switch is None else {f"discrimloss__{switch}": False})}
+    whole = small_net(max_epochs=10, **options).fit(x, y)
+    if switch != "class_aware":
+        assert int((whole.discrimloss_.table.role == 2).sum()) > 0
+    for _ in range(2):  # the same program, twice
+        at_end = TrainEndCheckpoint(dirname=str(tmp_path))
+        callbacks = [at_end, LoadInitState(at_end)]
+        resumed = small_net(max_epochs=5, discrimloss__epochs=10, callbacks=callbacks, **options)
+        resumed.fit(x, y)
+    assert_same_state(resumed.discrimloss_, whole.discrimloss_)
+    assert_same_weights(resumed, whole.module_)
+
+
+def test_a_loaded_state_decides_about_the_form(tmp_path: Path) -> None:
+    forms = {"paper": {"class_aware": False}, "targets": {"predictions": False}, "all": {}}
+    for name, switches in forms.items():
+        options = {f"discrimloss__{switch}": value for switch, value in switches.items()}
+        small_net(**options).fit(X, Y).save_params(f_criterion=tmp_path / name)
+
+    def gone_on(name: str, **options: Any) -> DiscrimLoss:
+        net = small_net(**options).initialize()
+        net.load_params(f_criterion=tmp_path / name)
+        net.partial_fit(X, Y)
+        return net.discrimloss_
+
+    assert gone_on("paper").labels is None
+    assert not gone_on("targets").table.has_column("predicted_class")
+    assert gone_on("all").table.has_column("predicted_class")
+    with pytest.raises(ValueError, match="of a run with targets, and class_aware=False works with"):
+        gone_on("targets", discrimloss__class_aware=False)
+    with pytest.raises(ValueError, match="of a run with predictions, and predictions=False works"):
+        gone_on("all", discrimloss__predictions=False)
+    with pytest.raises(ValueError, match="build it without num_classes and task"):
+        gone_on("paper", discrimloss__num_classes=3)
 
 
 class BareNet(DiscrimNetMixin, NeuralNet):

@@ -1,4 +1,7 @@
-"""What DiscrimTrainer trains is what a loop by hand with DiscrimLoss trains."""
+"""What DiscrimTrainer trains is what a loop by hand with DiscrimLoss trains.
+
+Targets and predictions are in `test_transformers_labels.py`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,7 @@ def test_a_run_is_the_loop_by_hand(tmp_path: Path, options: Any) -> None:
         args=arguments(tmp_path, num_train_epochs=3),
         train_dataset=data,
         discrimloss=given,
+        class_aware=False,
     )
     trainer.train()
     assert_same_weights(trainer.model, expected)
@@ -82,6 +86,7 @@ def test_accumulated_steps_are_steps_of_one_batch(
             gradient_accumulation_steps=2,
         ),
         train_dataset=data,
+        class_aware=False,
     )
     trainer.train()
     assert_same_weights(trainer.model, expected)

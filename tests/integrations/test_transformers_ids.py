@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset as ArrowDataset
-from tiny_transformers import arguments, bert, texts
+from tiny_transformers import CLASSES, arguments, bert, texts
 from torch.utils.data import Dataset, IterableDataset
 from transformers import BertForSequenceClassification
 
@@ -108,7 +108,7 @@ def test_ids_are_in_the_checkpoint(tmp_path: Path) -> None:
 
 def test_filtered_and_appended_data_goes_on_with_its_history(tmp_path: Path) -> None:
     before = trained(tmp_path / "before", named_texts(8)).criterion
-    criterion = DiscrimLoss(ids=SampleIds(), epochs=2)
+    criterion = DiscrimLoss(ids=SampleIds(), epochs=2, num_classes=CLASSES)
     criterion.load_state_dict(before.state_dict())
     trainer = DiscrimTrainer(
         model=bert(BertForSequenceClassification),

@@ -187,6 +187,11 @@ class Stream(IterableDataset[Any]):
             r"ids=SampleIds\(\)",
         ),
         ({"steps_per_iteration": 0}, ValueError, "steps_per_iteration"),
+        (
+            {"discrimloss": {"num_classes": 3}, "class_aware": False},
+            ValueError,
+            "class_aware=False is for a DiscrimLoss without targets",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import two_trainers
+from tiny_transformers import CLASSES
 from torchrun import needs_gloo, run_in_processes
 
 from discrimloss import DiscrimLoss
@@ -29,11 +30,13 @@ def test_two_processes_are_one(directory: Path, tmp_path: Path, name: str) -> No
     alone = two_trainers.trained(tmp_path, 8, name)
     torch.testing.assert_close(first["weights"], alone.model.state_dict())
     torch.testing.assert_close(first["state"], alone.criterion.state_dict(), equal_nan=True)
+    assert ("table.predicted_class" in first["state"]) == name.endswith("classes")
 
 
-@pytest.mark.parametrize("name", ["plain", "sharded"])
+@pytest.mark.parametrize("name", ["plain", "sharded", "sharded classes"])
 def test_one_process_goes_on_from_what_two_saved(directory: Path, name: str) -> None:
     expected = torch.load(directory / f"{name}-0.pt")["state"]
-    criterion = DiscrimLoss(two_trainers.SAMPLES, 2)
+    num_classes = CLASSES if name.endswith("classes") else None
+    criterion = DiscrimLoss(two_trainers.SAMPLES, 2, num_classes=num_classes)
     load_state(criterion, directory / name / "checkpoint-6")
     torch.testing.assert_close(criterion.state_dict(), expected, rtol=0, atol=0, equal_nan=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from discrimloss.errors import needs_extra
+from discrimloss.integrations.label_use import LabelUse, SampleLabels
 from discrimloss.integrations.metrics import sample_metrics
 from discrimloss.judging.verdicts import Rule, Verdicts
 from discrimloss.loss import DiscrimLoss
@@ -31,8 +32,9 @@ class DiscrimLossCallback(Callback):
     ```python
     def training_step(self, batch, batch_idx):
         x, y, index = batch
-        losses = cross_entropy(self(x), y, reduction="none")
-        return weighted_loss(self, losses, index)
+        logits = self(x)
+        losses = cross_entropy(logits, y, reduction="none")
+        return weighted_loss(self, losses, index, target=y, logits=logits)
 
     trainer = Trainer(max_epochs=40, callbacks=[DiscrimLossCallback()])
     ```
@@ -41,17 +43,25 @@ class DiscrimLossCallback(Callback):
     ``state_dict``. Its state is in the Lightning checkpoint, among the callbacks.
 
     Args:
-        criterion: a `DiscrimLoss` of your own. Left out, one is built when training starts: as many
+        criterion: a `DiscrimLoss` of your own. Left out, one is built with the first batch: as many
             samples as the `IndexedDataset` of the training data, as many epochs as the trainer will
-            run.
+            run, and as many classes as there are logits.
         log_every: log what is known of the samples after every so many epochs; 0 turns it off. It
             takes a calibration, about a second.
-        options: of `DiscrimLoss`, `num_samples` and `epochs` among them, where the callback builds
-            it.
+        class_aware: False trains with the loss of the paper, whatever `weighted_loss` is given.
+        predictions: False gives the criterion the targets only.
+        options: of `DiscrimLoss`, where the callback builds it; `num_samples`, `epochs` and
+            `num_classes` among them.
     """
 
     def __init__(
-        self, criterion: DiscrimLoss | None = None, *, log_every: int = 1, **options: Any
+        self,
+        criterion: DiscrimLoss | None = None,
+        *,
+        log_every: int = 1,
+        class_aware: bool = True,
+        predictions: bool = True,
+        **options: Any,
     ) -> None:
         if criterion is not None and options:
             raise ValueError(
@@ -68,13 +78,18 @@ class DiscrimLossCallback(Callback):
         self._criterion = criterion
         self._builds_criterion = criterion is None
         self._options = options
+        self._label_use = LabelUse(class_aware, predictions)
+        self._label_use.require_fit(options if criterion is None else criterion)
+        self._planned: dict[str, Any] = {}
         self.log_every = log_every
 
     @property
     def criterion(self) -> DiscrimLoss:
-        """The `DiscrimLoss` with the state of all samples; there once training has started."""
+        """The `DiscrimLoss` with the state of all samples; there from the first batch on."""
         if self._criterion is None:
-            raise ValueError("there is no criterion yet: it is built when trainer.fit() starts")
+            raise ValueError(
+                "there is no criterion yet: it is built when training_step calls weighted_loss"
+            )
         return self._criterion
 
     def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
@@ -82,30 +97,43 @@ class DiscrimLossCallback(Callback):
         return self.criterion.verdicts(rule)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Build a criterion that fits the training data, on the model's device."""
+        """Find out what the criterion must fit, or make the one that there is ready."""
         if self._builds_criterion:
             num_samples = self._options.get("num_samples") or _num_samples(trainer)
             # A callback that served another run before must not know its samples.
             begins_anew = trainer.global_step == 0 and trainer.current_epoch == 0
             if self._criterion is None or begins_anew:
-                self._build(num_samples, self._options.get("epochs") or _planned_epochs(trainer))
-            elif self.criterion.num_samples < num_samples:
-                self.criterion.resize(num_samples)  # data was appended since the checkpoint
-        self.criterion.to(pl_module.device).train()
+                epochs = self._options.get("epochs") or _planned_epochs(trainer)
+                self._criterion = None
+                self._planned = {"num_samples": num_samples, "epochs": epochs}
+            elif self._criterion.num_samples < num_samples:
+                self._criterion.resize(num_samples)  # data was appended since the checkpoint
+        if self._criterion is not None:
+            self._criterion.to(pl_module.device).train()
 
-    def _build(self, num_samples: int, epochs: int | None) -> None:
-        options = {**self._options, "num_samples": num_samples, "epochs": epochs}
-        self._criterion = DiscrimLoss(**options)
+    def weighted_loss(
+        self, pl_module: LightningModule, losses: Tensor, index: Any, labels: SampleLabels | None
+    ) -> Tensor:
+        """The loss of a training batch; the first one decides what the criterion is built for."""
+        if self._criterion is None:
+            options = {**self._label_use.options(labels, self._options), **self._planned}
+            self._criterion = DiscrimLoss(**options).to(pl_module.device)
+            self._criterion.set_epoch(pl_module.trainer.current_epoch + 1)
+        more = self._label_use.arguments(self._criterion, labels)
+        loss: Tensor = self._criterion(losses, index, **more)
+        return loss
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Set the epoch of the criterion; a run resumed within an epoch has set it already."""
-        self.criterion.set_epoch(trainer.current_epoch + 1)
+        if self._criterion is not None:
+            self._criterion.set_epoch(trainer.current_epoch + 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log ``k_dyn``, the estimated noise rate and the fraction of each verdict."""
-        if self.log_every and (trainer.current_epoch + 1) % self.log_every == 0:
+        is_due = self.log_every and (trainer.current_epoch + 1) % self.log_every == 0
+        if is_due and self._criterion is not None:
             # All processes hold the same state and log the same values.
-            pl_module.log_dict(sample_metrics(self.criterion), sync_dist=True)
+            pl_module.log_dict(sample_metrics(self._criterion), sync_dist=True)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the state, for the Lightning checkpoint."""
@@ -117,34 +145,66 @@ class DiscrimLossCallback(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; `verdicts` works without training again.
 
-        A resumed run keeps the number of epochs that it was planned for, unless `epochs` is given.
+        A resumed run keeps the number of epochs that it was planned for, unless `epochs` is given,
+        and goes on with targets and predictions if it began with them.
         """
+        if not state_dict:  # saved before the first batch
+            return
         state = state_dict["criterion"]
         if self._builds_criterion:
-            epochs = self._options.get("epochs") or state_dict["epochs"]
-            self._build(len(state["table.history"]), epochs)
+            shapes = {name: value.shape for name, value in state.items()}
+            options = self._label_use.saved_options(shapes, self._options)
+            options["num_samples"] = len(state["table.history"])
+            options["epochs"] = self._options.get("epochs") or state_dict["epochs"]
+            self._criterion = DiscrimLoss(**options)
         self.criterion.load_state_dict(state)
 
 
-def weighted_loss(pl_module: LightningModule, losses: Tensor, index: Any) -> Tensor:
+def weighted_loss(
+    pl_module: LightningModule,
+    losses: Tensor,
+    index: Any,
+    target: Tensor | None = None,
+    logits: Tensor | None = None,
+    predictions: Tensor | None = None,
+) -> Tensor:
     """The loss to return from `training_step`; outside of training the mean of the task losses.
 
     Args:
         pl_module: ``self``; its trainer must have a `DiscrimLossCallback`.
         losses: shape (batch,), the task loss of each sample, not reduced.
         index: shape (batch,), integer, which sample each row is; names, if the criterion has `ids`.
+        target: shape (batch,), class or regression target of each sample. Left out, the loss is
+            that of the paper.
+        logits: shape (batch, classes), the network's output for classes.
+        predictions: shape (batch,), the network's output for regression targets.
     """
     trainer = pl_module.trainer
     if not trainer.training:  # validation, a sanity check of it, a test
         return losses.mean()
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, DiscrimLossCallback):
-            loss: Tensor = callback.criterion(losses, index)
-            return loss
+            labels = _sample_labels(target, logits, predictions)
+            return callback.weighted_loss(pl_module, losses, index, labels)
     raise ValueError(
         "the trainer has no DiscrimLossCallback, which keeps the state of the samples: "
         "Trainer(callbacks=[DiscrimLossCallback()])"
     )
+
+
+def _sample_labels(
+    target: Tensor | None, logits: Tensor | None, predictions: Tensor | None
+) -> SampleLabels | None:
+    """What `weighted_loss` was given. Shapes are left to the criterion to check."""
+    if target is None:
+        if logits is not None or predictions is not None:
+            raise ValueError("logits and predictions need the target of each sample: target=…")
+        return None
+    if logits is not None and predictions is not None:
+        raise ValueError("give logits of classes or predictions of a regression, not both")
+    if predictions is not None or (logits is None and target.is_floating_point()):
+        return SampleLabels(target, predictions, None)
+    return SampleLabels(target, logits, 0 if logits is None else logits.shape[-1])
 
 
 def _num_samples(trainer: Trainer) -> int:

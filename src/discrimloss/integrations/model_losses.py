@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from discrimloss.integrations.label_use import SampleLabels, class_labels, regression_labels
+
 NOT_LABELLED = -100
 REGRESSION, MULTI_LABEL = "regression", "multi_label_classification"
 SHIFTING_LOSSES = ("ForCausalLM", "ForConditionalGeneration")
@@ -58,6 +60,18 @@ class ModelLosses:
             labels = labels[:, 1:]
         return (labels.reshape(len(labels), -1) != NOT_LABELLED).any(1)
 
+    def sample_labels(self, logits: Tensor, labels: Tensor) -> SampleLabels | None:
+        """The target of each sample and the output for it; None where a sample has several.
+
+        Only shapes and types count, so that all processes find the same.
+        """
+        if self.shifted:
+            return None
+        if logits.numel() == labels.numel():
+            is_regression = self.problem_type in (None, REGRESSION)
+            return regression_labels(labels, logits) if is_regression else None
+        return class_labels(labels, logits)
+
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Shape (batch,), float32 at least; 0 where nothing is labelled."""
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -94,6 +108,11 @@ class ModelLosses:
 
 def _mean_of_rows(losses: Tensor) -> Tensor:
     return losses.reshape(len(losses), -1).mean(1)
+
+
+def has_logits(outputs: Any) -> bool:
+    """Whether a model's outputs have something of this name."""
+    return isinstance(outputs, dict) and isinstance(outputs.get("logits"), Tensor)
 
 
 def logits_of(outputs: Any) -> Tensor:

@@ -12,6 +12,8 @@ from torch.utils.data import DataLoader
 
 from discrimloss.errors import needs_extra
 from discrimloss.indexed_dataset import IndexedDataset
+from discrimloss.integrations.label_use import LabelUse, SampleLabels
+from discrimloss.integrations.net_outputs import is_labelled, sample_labels
 from discrimloss.judging.verdicts import Rule, Verdicts
 from discrimloss.loss import DiscrimLoss
 
@@ -32,6 +34,11 @@ class DiscrimNetMixin:
     Samples are known by their row in the data given to `fit`. Options of `DiscrimLoss` are given as
     ``discrimloss__switch_gain=0.3``; `epochs` is `max_epochs` unless given.
 
+    Where each sample has one class or one regression target, and the criterion is one of torch's
+    that says what the output means, the `DiscrimLoss` gets targets and predictions too.
+    ``discrimloss__predictions=False`` gives it the targets only, ``discrimloss__class_aware=False``
+    neither, which is the loss of the paper.
+
     The `DiscrimLoss` is a part of ``criterion_``, so it is in ``f_criterion`` of `save_params` and
     of skorch's checkpoints. It has no parameters that an optimizer could take.
     """
@@ -50,9 +57,9 @@ class DiscrimNetMixin:
     check_is_fitted: Callable[..., None]
 
     @property
-    def discrimloss_(self) -> DiscrimLoss:
+    def discrimloss_(self) -> _GrowingDiscrimLoss:
         """The `DiscrimLoss` with the state of all samples."""
-        return cast(DiscrimLoss, self.criterion_.discrimloss)
+        return cast(_GrowingDiscrimLoss, self.criterion_.discrimloss)
 
     def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
         """Call every row of the training data easy, hard or incorrect.
@@ -80,8 +87,11 @@ class DiscrimNetMixin:
         options = self.get_params_for("discrimloss")
         if "ids" in options:
             raise ValueError("a net knows samples by their rows: leave out discrimloss__ids")
+        switches = {
+            name: options.pop(name) for name in ("class_aware", "predictions") if name in options
+        }
         self.criterion_.discrimloss = _GrowingDiscrimLoss(
-            **{"num_samples": 1, "epochs": self.max_epochs, **options}
+            LabelUse(**switches), **{"num_samples": 1, "epochs": self.max_epochs, **options}
         )
 
     def set_params(self, **kwargs: Any) -> DiscrimNetMixin:
@@ -143,8 +153,24 @@ class DiscrimNetMixin:
                 self.criterion_.reduction = reduction
         if losses.dim() > 1:  # several outputs for each sample
             losses = losses.flatten(1).mean(1)
-        weighted: Tensor = self.discrimloss_(losses, self.batch_index_)
-        return weighted
+        return self.discrimloss_.of_batch(
+            losses, self.batch_index_, *self._sample_labels(y_pred, y_true)
+        )
+
+    def _sample_labels(self, y_pred: Any, y_true: Any) -> tuple[SampleLabels | None, Tensor | None]:
+        """The targets and predictions of a batch, and which of its samples have a label."""
+        if not isinstance(y_pred, Tensor) or not isinstance(y_true, Tensor):
+            return None, None
+        target = y_true.to(y_pred.device)
+        known = sample_labels(
+            self.criterion_,
+            y_pred,
+            target,
+            gives_probabilities=isinstance(self, NeuralNetClassifier),
+        )
+        if known is None and self.discrimloss_.labels is not None:  # the user says what they are
+            known = SampleLabels(target, None, self.discrimloss_.label_options.get("num_classes"))
+        return known, is_labelled(self.criterion_, target)
 
 
 class DiscrimNetClassifier(DiscrimNetMixin, NeuralNetClassifier):  # type: ignore[misc]
@@ -160,14 +186,54 @@ class DiscrimNetRegressor(DiscrimNetMixin, NeuralNetRegressor):  # type: ignore[
 
 
 class _GrowingDiscrimLoss(DiscrimLoss):
-    """Has as many rows as a saved state that is loaded into it, if those are more."""
+    """Takes rows and form from a saved state that is loaded into it, or the form from a batch.
+
+    Args:
+        label_use: which labels it is given.
+        options: of `DiscrimLoss`.
+    """
+
+    def __init__(self, label_use: LabelUse, **options: Any) -> None:
+        label_use.require_fit(options)
+        super().__init__(**options)
+        self.label_use = label_use
+        self.options = options
+        self.is_open = True
+        """Whether the first batch is still to come, which decides about the form."""
+
+    def of_batch(
+        self, losses: Tensor, index: Any, labels: SampleLabels | None, is_labelled: Tensor | None
+    ) -> Tensor:
+        """The weighted loss of a training batch."""
+        if self.is_open:
+            self._start_over(self.label_use.options(labels, self.options))
+            self.is_open = False
+        if self.labels is not None and labels is not None and is_labelled is not None:
+            losses, index, labels = (
+                losses[is_labelled],
+                index[is_labelled],
+                labels.rows(is_labelled),
+            )
+        weighted: Tensor = self(losses, index, **self.label_use.arguments(self, labels))
+        return weighted
+
+    def _start_over(self, options: dict[str, Any]) -> None:
+        """Become a new `DiscrimLoss` for as many samples, in the same place."""
+        device, epoch, training = self.table.history.device, self.epoch, self.training
+        super().__init__(**{**options, "num_samples": self.num_samples})
+        self.to(device).train(training)
+        self.set_epoch(epoch)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        saved = state_dict.get(prefix + "table.history")
-        if saved is not None and len(saved) > self.num_samples:
-            self.resize(len(saved))
+        own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
+        shapes = {key.removeprefix(prefix): value.shape for key, value in own.items()}
+        if "table.history" in shapes:
+            self._start_over(self.label_use.saved_options(shapes, self.options))
+            self.is_open = not bool(own[prefix + "table.visits"].any())
+            if shapes["table.history"][0] > self.num_samples:
+                self.resize(shapes["table.history"][0])
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

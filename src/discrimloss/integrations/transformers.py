@@ -25,8 +25,9 @@ from discrimloss.integrations.indexed_rows import (
     NamedStream,
     is_stream,
 )
+from discrimloss.integrations.label_use import LabelUse, SampleLabels
 from discrimloss.integrations.metrics import sample_metrics
-from discrimloss.integrations.model_losses import ModelLosses, logits_of
+from discrimloss.integrations.model_losses import ModelLosses, has_logits, logits_of
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.sample_ids import SampleIds
 from discrimloss.state.table import MAX_SAMPLES
@@ -36,7 +37,7 @@ with needs_extra("transformers"):
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-    from discrimloss.state.file import count_saved, load_state, save_state
+    from discrimloss.state.file import count_saved, load_state, save_state, saved_shapes
 
 if TYPE_CHECKING:
     _Trainer = Trainer
@@ -54,6 +55,10 @@ class DiscrimTrainerMixin(_Trainer):
     All that a Trainer takes, it takes as well. After `train()` (and during it), `criterion` is the
     `DiscrimLoss`: call `criterion.verdicts()`. Evaluation and prediction are the Trainer's own.
 
+    Where each sample has one class or one regression target, the criterion gets the targets and
+    the model's predictions too. Elsewhere (classes of tokens, several labels at once, language
+    models) it is the loss of the paper. A resumed run keeps the form of its checkpoint.
+
     Args:
         discrimloss: options of `DiscrimLoss` as a mapping, such as ``{"threshold": "ema"}``, or a
             `DiscrimLoss`. By default its defaults, with the run's number of samples and epochs.
@@ -64,6 +69,9 @@ class DiscrimTrainerMixin(_Trainer):
             several label columns, `labels` is a dict.
         sample_id: the column of the training data with an id of each sample, a string or a whole
             number, by which samples are known instead of their positions. A stream needs it.
+        class_aware: False trains with the loss of the paper, which knows neither targets nor
+            predictions.
+        predictions: False gives the criterion the targets only.
     """
 
     # Our loss is a mean of one micro-batch: the Trainer divides it by their number.
@@ -76,6 +84,8 @@ class DiscrimTrainerMixin(_Trainer):
         steps_per_iteration: int | None = None,
         sample_losses: SampleLosses | None = None,
         sample_id: str | None = None,
+        class_aware: bool = True,
+        predictions: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -85,6 +95,10 @@ class DiscrimTrainerMixin(_Trainer):
         self.sample_losses = sample_losses
         self.sample_id = sample_id
         self._criterion, self._options = _criterion_or_options(discrimloss, sample_id)
+        self._label_use = LabelUse(class_aware, predictions)
+        self._label_use.require_fit(discrimloss or {})
+        self._planned: dict[str, Any] = {}
+        self._num_samples, self._epoch = 0, 1
         self._resumed_checkpoint: Path | None = None
         self._require_losses_of_samples()
         if self.train_dataset is not None:
@@ -108,7 +122,7 @@ class DiscrimTrainerMixin(_Trainer):
 
     @property
     def criterion(self) -> DiscrimLoss:
-        """The loss of the run, with the state of every sample; built when `train()` begins."""
+        """The loss of the run, with the state of every sample; built with its first batch."""
         if self._criterion is None:
             raise ValueError("there is no criterion yet: it is built when train() begins")
         return self._criterion
@@ -130,7 +144,10 @@ class DiscrimTrainerMixin(_Trainer):
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def begin_criterion(self, epochs: int) -> None:
-        """Make the criterion ready for a run of so many epochs, or for the rest of one."""
+        """Make the criterion ready for a run of so many epochs, or for the rest of one.
+
+        A new one is built when the first batch shows what its targets are.
+        """
         counted: dict[str, Any] = {"ids": SampleIds()}
         num_samples = 0  # as many as will appear
         if self.sample_id is None:
@@ -144,18 +161,39 @@ class DiscrimTrainerMixin(_Trainer):
                 f"the checkpoint knows {saved} samples, the training data has {num_samples}: "
                 "samples that are filtered out must be known by sample_id, not by position"
             )
-        if self._options is not None:
-            self._criterion = DiscrimLoss(**{**counted, "epochs": epochs, **self._options})
-        self.criterion.to(self.args.device).train()
+        self._num_samples, self._epoch = num_samples, 1
+        self._planned = {**counted, "epochs": epochs}
+        if self._options is None:
+            self._take_up(self.criterion)
+            if self.criterion.num_samples < num_samples:
+                raise ValueError(
+                    f"the DiscrimLoss has room for {self.criterion.num_samples} samples, the "
+                    f"training data has {num_samples}: build it with num_samples={num_samples}"
+                )
+            return
+        self._criterion = None
         if self._resumed_checkpoint:
-            load_state(self.criterion, self._resumed_checkpoint)
-        if self._options is not None and self.criterion.num_samples < num_samples:
-            self.criterion.resize(num_samples)
-        if self.criterion.num_samples < num_samples:
-            raise ValueError(
-                f"the DiscrimLoss has room for {self.criterion.num_samples} samples, the training "
-                f"data has {num_samples}: build it with num_samples={num_samples}"
-            )
+            shapes = saved_shapes(self._resumed_checkpoint)
+            self._build(self._label_use.saved_options(shapes, self._options))
+
+    def _build(self, options: dict[str, Any]) -> DiscrimLoss:
+        criterion = DiscrimLoss(**{**self._planned, **options})
+        self._take_up(criterion)
+        if criterion.num_samples < self._num_samples:
+            criterion.resize(self._num_samples)
+        self._criterion = criterion
+        return criterion
+
+    def _take_up(self, criterion: DiscrimLoss) -> None:
+        criterion.to(self.args.device).train()
+        if self._resumed_checkpoint:
+            load_state(criterion, self._resumed_checkpoint)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Begin an epoch of the schedule, which a criterion that is still to be built begins at."""
+        self._epoch = epoch
+        if self._criterion is not None:
+            self._criterion.set_epoch(epoch)
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's, with the index of each sample in every batch."""
@@ -226,15 +264,30 @@ class DiscrimTrainerMixin(_Trainer):
         index, share = inputs.pop(INDEX_KEY), inputs.pop(SHARE_KEY, 1.0)
         # The model sees its labels, as with the Trainer, though its own loss is of no use here.
         outputs = model(**inputs)
-        losses = self._losses(outputs, self._labels(inputs))
+        labels = self._labels(inputs)
+        losses = self._losses(outputs, labels)
         if losses.shape != (len(index),):
             raise ValueError(
                 f"{len(index)} samples went in and losses of shape {tuple(losses.shape)} "
                 "came out: there must be one for each sample; is it the data collator?"
             )
         index = list(compress(index, labelled)) if isinstance(index, list) else index[labelled]
-        loss = share * self.criterion(losses[labelled], index)
+        known = self._sample_labels(outputs, labels)
+        if self._criterion is None:
+            assert self._options is not None
+            self._build(self._label_use.options(known, self._options)).set_epoch(self._epoch)
+        known = None if known is None else known.rows(labelled)
+        more = self._label_use.arguments(self.criterion, known)
+        loss = share * self.criterion(losses[labelled], index, **more)
         return (loss, outputs) if return_outputs else loss
+
+    def _sample_labels(self, outputs: Any, labels: Any) -> SampleLabels | None:
+        """The targets and predictions of a batch; None where a sample has several, or none."""
+        # Losses of the user's own may come from outputs of any kind: take what is named logits.
+        is_known = self.sample_losses is None or has_logits(outputs)
+        if not isinstance(labels, Tensor) or not is_known:
+            return None
+        return self._model_losses().sample_labels(logits_of(outputs), labels)
 
     def _losses(self, outputs: Any, labels: Any) -> Tensor:
         if self.sample_losses is not None:
@@ -287,9 +340,11 @@ class _SampleSchedule(TrainerCallback):
     def __init__(self, trainer: DiscrimTrainerMixin) -> None:
         self.trainer = trainer
         self.passes = 0
+        self.iteration = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Build the criterion, now that the length of the run is known."""
+        self.iteration = 0
         self.passes = int(state.epoch or 0)  # those that a resumed run has behind it
         steps = self.trainer.steps_per_iteration
         epochs = math.ceil(state.max_steps / steps) if steps else state.num_train_epochs
@@ -304,13 +359,14 @@ class _SampleSchedule(TrainerCallback):
         """A pass over the data begins."""
         self.passes += 1
         if not self.trainer.steps_per_iteration:
-            self.trainer.criterion.set_epoch(self.passes)
+            self.trainer.start_epoch(self.passes)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An iteration may begin."""
         steps = self.trainer.steps_per_iteration
-        if steps and self.trainer.criterion.epoch != (now := state.global_step // steps + 1):
-            self.trainer.criterion.set_epoch(now)
+        if steps and self.iteration != (now := state.global_step // steps + 1):
+            self.iteration = now
+            self.trainer.start_epoch(now)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An iteration may end."""
@@ -324,6 +380,8 @@ class _SampleSchedule(TrainerCallback):
             self._log(control)
 
     def _log(self, control: Any) -> None:
+        if self.trainer._criterion is None:  # there was no batch
+            return
         with warnings.catch_warnings():  # a first iteration may well see every sample twice
             warnings.filterwarnings("ignore", "samples were visited several times, all in epoch 1")
             values = sample_metrics(self.trainer.criterion)

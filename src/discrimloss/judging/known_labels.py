@@ -122,6 +122,6 @@ def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
         errors = estimate_target_errors(predicted, given, held_out[seen])
     score = torch.full((len(seen),), torch.nan)
     score[seen] = errors.score
-    suggested = table.whole(table.target).cpu().to(errors.suggested.dtype)
+    suggested = table.whole(table.target).cpu().to(errors.suggested.dtype, copy=True)
     suggested[seen] = errors.suggested
     return LabelErrors(score, suggested, errors.noise_interval)

@@ -82,6 +82,12 @@ def _own_state(criterion: DiscrimLoss) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in state.items()}
 
 
+def saved_shapes(directory: str | Path) -> dict[str, list[int]]:
+    """Return the shape of each entry of the state in a directory; of shards, in the first file."""
+    with safe_open(_state_files(Path(directory))[0], framework="pt") as file:
+        return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
 def count_saved(directory: str | Path) -> int:
     """Return the number of samples of the state in a directory."""
     total = 0

@@ -198,5 +198,6 @@ def pack_values(target: Tensor, predictions: Tensor | None) -> Tensor:
 
 def unpack_values(words: Tensor) -> tuple[Tensor, Tensor | None]:
     """The inverse of `pack_values`."""
-    values = words.contiguous().view(torch.float32)
-    return values[:, 0], values[:, 1] if values.shape[1] > 1 else None
+    # `torch.bucketize` warns of columns that are not contiguous.
+    columns = [column.contiguous() for column in words.contiguous().view(torch.float32).unbind(1)]
+    return columns[0], columns[1] if len(columns) > 1 else None

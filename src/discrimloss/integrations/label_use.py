@@ -1,0 +1,146 @@
+"""What a trainer's criterion is given of a batch besides the losses: targets and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from discrimloss.known_labels import options_of_state
+from discrimloss.loss import DiscrimLoss
+from discrimloss.state.predictions import MOST_CLASSES
+
+
+class SampleLabels(NamedTuple):
+    """The targets of a batch, and what the network returned for them."""
+
+    target: Tensor
+    """Shape (batch,): classes, or regression targets."""
+    output: Tensor | None
+    """Logits, shape (batch, classes), or predictions, shape (batch,)."""
+    num_classes: int | None
+    """None for regression targets; 0 if it is not known."""
+
+    def rows(self, chosen: Tensor) -> SampleLabels:
+        """Some of the samples, by a mask of shape (batch,)."""
+        output = None if self.output is None else self.output[chosen]
+        return SampleLabels(self.target[chosen], output, self.num_classes)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a `DiscrimLoss` for these labels is built with."""
+        if self.num_classes is None:
+            return {"task": "regression"}
+        return {"num_classes": self.num_classes}
+
+
+def class_labels(target: Tensor, logits: Tensor) -> SampleLabels | None:
+    """The classes of a batch; None unless there is one class for each sample.
+
+    Args:
+        target: shape (batch,) or (batch, 1), integer.
+        logits: shape (batch, classes).
+    """
+    is_integer = not (target.is_floating_point() or target.is_complex())
+    if not is_integer or target.dtype == torch.bool or logits.dim() != 2:
+        return None
+    batch, num_classes = logits.shape
+    if target.shape not in ((batch,), (batch, 1)) or not 2 <= num_classes <= MOST_CLASSES:
+        return None
+    return SampleLabels(target.reshape(-1), logits, num_classes)
+
+
+def regression_labels(target: Tensor, predictions: Tensor) -> SampleLabels | None:
+    """The regression targets of a batch; None unless there is one for each sample.
+
+    Args:
+        target: shape (batch,) or (batch, 1).
+        predictions: shape (batch,) or (batch, 1).
+    """
+    fitting = ((len(target),), (len(target), 1))
+    if target.shape not in fitting or predictions.shape not in fitting:
+        return None
+    return SampleLabels(target.reshape(-1), predictions.reshape(-1), None)
+
+
+@dataclass(frozen=True)
+class LabelUse:
+    """The switches of an integration: which of the labels of a batch its criterion is given."""
+
+    class_aware: bool = True
+    """Whether the criterion gets targets. Without them it is the loss of the paper."""
+    predictions: bool = True
+    """Whether it gets the network's output as well."""
+
+    def require_fit(self, given: DiscrimLoss | Mapping[str, Any]) -> None:
+        """Raise an error if a criterion, or the options of one, contradict the switches."""
+        options = given.label_options if isinstance(given, DiscrimLoss) else given
+        if _are_for_targets(options) and not self.class_aware:
+            raise ValueError(
+                "class_aware=False is for a DiscrimLoss without targets, and this one was given "
+                "num_classes or task: leave one of them out"
+            )
+
+    def options(self, labels: SampleLabels | None, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of a new `DiscrimLoss` for batches like this one.
+
+        Args:
+            labels: of the first batch; None where there is not one target for each sample.
+            given: the user's options, which come first.
+        """
+        is_released = given.get("variant") == "released"  # it knows no targets
+        if labels is None or is_released or _are_for_targets(given) or not self.class_aware:
+            return dict(given)
+        if labels.num_classes == 0:
+            raise ValueError(
+                "the number of classes is not known: give the logits as well, or num_classes"
+            )
+        return {**given, **labels.options}
+
+    def saved_options(
+        self, shapes: Mapping[str, Sequence[int]], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Options of a `DiscrimLoss` that goes on from a saved state, in the form of that state.
+
+        Args:
+            shapes: the shape of each entry of its `state_dict`.
+            given: the user's options, which come first.
+        """
+        saved = options_of_state(shapes)
+        if saved and not self.class_aware:
+            raise ValueError(
+                "the saved state is of a run with targets, and class_aware=False works without: "
+                "leave it out, or start a new run"
+            )
+        if "table.predicted_visits" in shapes and not self.predictions:
+            raise ValueError(
+                "the saved state is of a run with predictions, and predictions=False works "
+                "without: leave it out, or start a new run"
+            )
+        return {**saved, **given}
+
+    def arguments(self, criterion: DiscrimLoss, labels: SampleLabels | None) -> dict[str, Tensor]:
+        """What to call the criterion with besides losses and index, as it was built.
+
+        A run that began without predictions goes on without.
+        """
+        known = criterion.labels
+        if known is None:
+            return {}
+        if labels is None or (labels.num_classes is None) != ("task" in criterion.label_options):
+            (name, value), *_ = criterion.label_options.items()
+            raise ValueError(
+                f"the DiscrimLoss has {name}={value!r}, and a batch has no such target for each "
+                f"sample: leave {name} out"
+            )
+        began_without = known.has_begun and not criterion.table.has_column("predicted_visits")
+        if labels.output is None or not self.predictions or began_without:
+            return {"target": labels.target}
+        return {"target": labels.target, known.prediction_name: labels.output}
+
+
+def _are_for_targets(options: Mapping[str, Any]) -> bool:
+    return options.get("num_classes") is not None or options.get("task") == "regression"
