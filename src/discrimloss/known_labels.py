@@ -38,10 +38,10 @@ from discrimloss.state.labels import (
     unpack_values,
 )
 from discrimloss.state.predictions import (
-    MOMENTUM,
     TopPredictions,
     average_predictions,
     kept_classes,
+    share_of_past,
     top_predictions,
 )
 from discrimloss.state.table import (
@@ -463,7 +463,7 @@ class TargetRanges(KnownLabels[Tensor]):
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
-        return torch.bucketize(table.target[rows].nan_to_num(), self.edges)
+        return self.group_of(table.target[rows])
 
     def distrust(self, table: SampleTable) -> Tensor:
         """One minus the trust in each target."""
@@ -548,12 +548,12 @@ def _required(predictions: Tensor | None) -> Tensor:
     return predictions
 
 
-def _prediction_visits(batch: Batch, table: SampleTable, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Visits with a prediction before and after this batch, of the local rows."""
+def _prediction_visits(batch: Batch, table: SampleTable, counts: Tensor) -> Tensor:
+    """Count the visits with a prediction, this batch included, of the local rows."""
     old = table.predicted_visits.index_select(0, batch.table_rows)
     new = (old.short() + counts).clamp(max=MOST_COUNTED)
     table.predicted_visits.index_copy_(0, batch.table_rows, new.to(old.dtype))
-    return old, new
+    return new
 
 
 def _average_classes(
@@ -561,7 +561,7 @@ def _average_classes(
 ) -> None:
     """Add the predictions of a batch to the averages of its samples."""
     counts = counts & new.mass.isfinite().all(1)
-    _, visits = _prediction_visits(batch, table, counts)
+    visits = _prediction_visits(batch, table, counts)
     old = TopPredictions(
         table.predicted_class.index_select(0, batch.table_rows).long(),
         table.predicted_mass.index_select(0, batch.table_rows).float(),
@@ -577,8 +577,8 @@ def _average_classes(
 def _average_values(new: Tensor, batch: Batch, table: SampleTable, counts: Tensor) -> None:
     """Add the predictions of a batch to the mean predictions of its samples."""
     counts = counts & new.isfinite()
-    _, visits = _prediction_visits(batch, table, counts)
-    past = (MOMENTUM - MOMENTUM ** visits.float()) / (1.0 - MOMENTUM ** visits.float().clamp(min=1))
+    visits = _prediction_visits(batch, table, counts)
+    past = share_of_past(visits.float())
     old = table.mean_prediction.index_select(0, batch.table_rows)
     moved = torch.where(visits > 1, past * old + (1.0 - past) * new, new)
     table.mean_prediction.index_copy_(0, batch.table_rows, torch.where(counts, moved, old))

@@ -32,7 +32,7 @@ from discrimloss.state.table import HELD_OUT, FixedDtypeModule, SampleTable
 WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)
 
 MOST_CLASSES_WITH_MATRIX = 100
-"""With more classes wrong labels are drawn evenly."""
+"""With more classes wrong labels are drawn evenly: there are too few samples for each pair."""
 FEWEST_EPOCHS = 8
 """Shorter runs are over before anything can be noticed: they learn labels as they are."""
 WATCHED_FRACTION = 0.5

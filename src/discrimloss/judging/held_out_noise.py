@@ -20,9 +20,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
 from discrimloss.judging.optimization import minimize
+from discrimloss.label_correction import MOST_CLASSES_WITH_MATRIX
 
-MOST_CLASSES_WITH_CONFUSION = 100
-"""With more classes wrong labels are drawn evenly: there are too few samples for each pair."""
 EVEN_CONFUSION = 5.0
 """Wrong labels of each class, drawn evenly, that are counted besides those that were seen."""
 GAIN_OF_CONFUSION = 4.0
@@ -68,7 +67,7 @@ def fit_held_out_noise(
         clean, _ = _Likelihood(logits, given, has_noise=False).solve()
         problem = _Likelihood(logits, given, has_noise=True)
         noisy, parameters = problem.solve()
-        if 2 < classes <= MOST_CLASSES_WITH_CONFUSION:
+        if 2 < classes <= MOST_CLASSES_WITH_MATRIX:
             confusion = _confusion(predicted, trained, classes)
             other = _Likelihood(logits, given, has_noise=True, confusion=confusion)
             value, other_parameters = other.solve()
@@ -78,7 +77,7 @@ def fit_held_out_noise(
         joint = problem.log_joint(parameters)
         is_correct = joint.softmax(1).gather(1, given.unsqueeze(1))
         log_transition = None
-        if classes <= MOST_CLASSES_WITH_CONFUSION:
+        if classes <= MOST_CLASSES_WITH_MATRIX:
             log_transition = problem.log_transition(parameters)
         return HeldOutNoise(
             sharpness=float(parameters[0].exp()),

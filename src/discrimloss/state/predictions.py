@@ -59,6 +59,16 @@ def top_predictions(logits: Tensor) -> TopPredictions:
     return TopPredictions(classes, mass.half().float())
 
 
+def share_of_past(visits: Tensor) -> Tensor:
+    """The share of the past in a moving average that is corrected for its start at zero.
+
+    Args:
+        visits: shape (rows,), float: number of visits, this one included.
+    """
+    left = MOMENTUM ** visits.clamp(min=1.0)
+    return (MOMENTUM - left) / (1.0 - left)
+
+
 def average_predictions(
     old: TopPredictions, new: TopPredictions, visits: Tensor, num_classes: int
 ) -> TopPredictions:
@@ -70,9 +80,7 @@ def average_predictions(
         visits: shape (rows,): number of visits, this one included.
         num_classes: number of all classes.
     """
-    # The share of the past that corrects the average for its start at zero.
-    past = (MOMENTUM - MOMENTUM**visits) / (1.0 - MOMENTUM**visits)
-    past = past.unsqueeze(1)
+    past = share_of_past(visits).unsqueeze(1)
     of_old = past * old.mass + (1.0 - past) * new.of_class(old.classes, num_classes)
     of_new = past * old.of_class(new.classes, num_classes) + (1.0 - past) * new.mass
     known = (new.classes.unsqueeze(2) == old.classes.unsqueeze(1)).any(2)
