@@ -19,7 +19,7 @@ from labelled_batches import (
 from torch import Tensor
 from torch.nn import functional
 
-from discrimloss import DiscrimLoss
+from discrimloss import DiscrimLoss, label_correction
 from discrimloss.known_labels import TargetRanges
 from discrimloss.label_correction import (
     EARLY_RELEASE,
@@ -136,7 +136,10 @@ def make_correction(classes: int = 3, rate: float = 0.3) -> LabelCorrection:
 
 
 @pytest.mark.parametrize("classes", [3, 120])
-def test_corrected_targets_have_the_gradient_of_forward_correction(classes: int) -> None:
+def test_corrected_targets_have_the_gradient_of_forward_correction(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_correction, "SMOOTHING", 0.0)
     correction = make_correction(classes)
     generator = torch.Generator().manual_seed(0)
     logits = (2.0 * torch.randn(6, classes, generator=generator)).requires_grad_()
@@ -153,6 +156,23 @@ def test_corrected_targets_have_the_gradient_of_forward_correction(classes: int)
     forward = -given.gather(1, target.unsqueeze(1)).log().sum()
     (expected,) = torch.autograd.grad(forward, logits)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_corrected_targets_are_smoothed(monkeypatch: pytest.MonkeyPatch) -> None:
+    correction, target = make_correction(), torch.tensor([1, 2])
+    logits = torch.tensor([[2.0, 0.0, -1.0], [0.0, 0.0, 3.0]])
+    smoothed = correction.corrected_targets(logits, target).weights
+    monkeypatch.setattr(label_correction, "SMOOTHING", 0.0)
+    sharp = correction.corrected_targets(logits, target).weights
+    torch.testing.assert_close(smoothed, 0.8 * sharp + 0.2 / 3)
+
+
+@pytest.mark.parametrize(("rate", "exponent"), [(0.05, 0.0), (0.2, 0.5), (0.3, 1.0), (0.6, 1.0)])
+def test_learned_weights_count_as_far_as_labels_are_wrong(rate: float, exponent: float) -> None:
+    correction = make_correction(rate=rate)
+    restored = LabelCorrection(3, 1_000, epochs=20)
+    restored.load_state_dict(correction.state_dict())
+    assert restored.weight_exponent == pytest.approx(exponent, abs=1e-6)
 
 
 def test_noisy_losses_are_those_of_forward_correction() -> None:
@@ -260,6 +280,27 @@ def test_when_the_held_out_samples_are_released(num_samples: int, last: int, has
         correction.end_epoch(epochs, table)
     assert correction.phase == PLAIN
     assert epochs in ((last, last + 1) if has_gap else (EARLY_RELEASE * 20,))
+
+
+def test_predictions_are_not_frozen_while_their_average_improves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    correction, table = LabelCorrection(2, 1_000, epochs=20), SampleTable(4)
+    monkeypatch.setattr(SampleTable, "has_optional_columns", lambda _: True)
+    monkeypatch.setattr(LabelCorrection, "_fit_noise", lambda *_: None)
+    monkeypatch.setattr(LabelCorrection, "_match_classes", lambda *_: None)
+    is_held_out = torch.arange(200) < 100
+    phases = []
+    # The held-out loss of each epoch, and the averaged prediction of the right class.
+    for epoch, (loss, mass) in enumerate([(1.0, 0.5), (1.2, 0.6), (1.3, 0.7), (1.4, 0.7)], 1):
+        top = TopPredictions(torch.tensor([[0, 1]] * 9), torch.tensor([[mass, 1 - mass]] * 9))
+        held_out = label_correction._Samples(torch.zeros(9).long(), top)
+        monkeypatch.setattr(label_correction, "samples_of", lambda *_, found=held_out, **__: found)
+        losses = torch.where(is_held_out, loss, 0.1)
+        correction.record(losses, is_held_out, torch.ones(200).bool())
+        correction.end_epoch(epoch, table)
+        phases.append(correction.phase)
+    assert phases == [WATCHING, WATCHING, WATCHING, MIXING]
 
 
 def is_trusted(criterion: DiscrimLoss) -> bool:

@@ -376,7 +376,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
         elif correction.phase in (CORRECTING, CORRECTING_ALL):
             targets = correction.corrected_targets(_required(predictions), target)
             losses = targets.loss(losses, _required(predictions), target, correction.units())
-            losses = rows.slope.to(losses) * losses
+            losses = rows.slope.to(losses) ** correction.weight_exponent * losses
         return self._without_held_out(losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:

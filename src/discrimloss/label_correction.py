@@ -6,9 +6,10 @@ gradient at first, and their loss is compared with that of the others:
 
 - As long as the loss of the held-out samples falls, labels are learned as they are.
 - If held-out labels show that some are wrong (`judging.held_out_noise`), each label shares its
-  weight with the classes that it may stand for, by the current predictions.
+  weight with the classes that it may stand for, by the current predictions, and is smoothed.
 - Once the held-out loss stops falling while the loss of the training samples is far below it, the
-  network memorises. From then on, the averaged predictions up to here are most of the target.
+  network memorises. From then on, the averaged predictions up to here are most of the target. They
+  are not used before their own held-out loss has stopped falling as well.
 - Where nothing of this happens within the first half of the run, the loss is the plain task loss.
 
 Averaged predictions favour frequent classes. Before they serve as targets they are adjusted, so
@@ -67,6 +68,11 @@ PREDICTED_WEIGHT = 0.8
 """Weight of the averaged prediction in a mixed target; the rest is that of the label."""
 SHARPENING = 2.5
 """Exponent of averaged predictions in mixed targets."""
+SMOOTHING = 0.2
+"""Part of a corrected label that all classes share, so that the network does not grow too sure."""
+LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
+"""Up to the first fraction of wrong labels, corrected labels have equal weights, from the second on
+the learned ones: where few labels are wrong, most large losses are those of hard samples."""
 MOST_MATCHED = 50_000
 """Samples that the adjustment of the classes is computed from, about."""
 MOST_FITTED_ENTRIES = 2_000_000
@@ -172,6 +178,8 @@ class LabelCorrection(FixedDtypeModule):
     """Scalar, float64: the lowest mean loss of the held-out samples."""
     epochs_since_lowest: Tensor
     """Scalar, int64."""
+    lowest_of_average: Tensor
+    """Scalar, float64: the lowest held-out loss of the averaged predictions."""
     evidence: Tensor
     """Scalar: evidence for wrong labels; see `judging.held_out_noise`."""
     noise_rate: Tensor
@@ -197,6 +205,7 @@ class LabelCorrection(FixedDtypeModule):
         self.register_buffer("sums", torch.zeros(2, 3, dtype=torch.float64))
         self.register_buffer("lowest", torch.tensor(torch.inf, dtype=torch.float64))
         self.register_buffer("epochs_since_lowest", torch.tensor(0))
+        self.register_buffer("lowest_of_average", torch.tensor(torch.inf, dtype=torch.float64))
         for name, value in (("evidence", 0.0), ("noise_rate", 0.0), ("sharpness", 1.0)):
             self.register_buffer(name, torch.tensor(value))
         self.register_buffer("log_transition", torch.zeros(matrix, matrix))
@@ -204,6 +213,7 @@ class LabelCorrection(FixedDtypeModule):
             self.register_buffer(name, torch.zeros(num_classes))
         self.register_buffer("unit_sums", torch.zeros(num_classes, 2, dtype=torch.float64))
         self.phase, self.fraction, self.corrects_labels = PLAIN, 0.0, False
+        self.weight_exponent = 0.0
         self.begin(num_samples)
 
     def begin(self, num_samples: int) -> None:
@@ -217,6 +227,8 @@ class LabelCorrection(FixedDtypeModule):
         """Read what steps depend on as plain numbers, so that none waits for the device."""
         self.phase, self.fraction = int(self.phase_count), float(self.held_out)
         self.corrects_labels = float(self.evidence) > POSTERIOR_EVIDENCE
+        exponent = (float(self.noise_rate) - LITTLE_NOISE) / (MUCH_NOISE - LITTLE_NOISE)
+        self.weight_exponent = min(max(exponent, 0.0), 1.0)
 
     @property
     def holds_out(self) -> bool:
@@ -265,18 +277,18 @@ class LabelCorrection(FixedDtypeModule):
         memorises, gap = self._memorises(), self._gap()
         self.sums.zero_()
         has_predictions = self.num_classes > 0 and table.has_optional_columns()
+        if has_predictions and self.phase == WATCHING:
+            memorises &= not self._average_improves(table)
+        if has_predictions and (memorises or epoch >= 2):
+            self._fit_noise(table)
         if memorises:
             if has_predictions:
-                if self.phase == WATCHING:
-                    self._fit_noise(table)
                 self._match_classes(table)
             self._set_phase(MIXING)
             return
-        if has_predictions and self.phase == WATCHING and epoch >= 2:
-            self._fit_noise(table)
-            if float(self.evidence) > CORRECTING_EVIDENCE:
-                self._set_phase(CORRECTING)
-                self.lowest.fill_(torch.inf)
+        if self.phase == WATCHING and float(self.evidence) > CORRECTING_EVIDENCE:
+            self._set_phase(CORRECTING)
+            self.lowest.fill_(torch.inf)
         if epoch >= self._watched_fraction(gap) * self.epochs:  # learn from all samples from now on
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
 
@@ -313,6 +325,16 @@ class LabelCorrection(FixedDtypeModule):
             and self._gap() > SMALLEST_GAP
         )
 
+    def _average_improves(self, table: SampleTable) -> bool:
+        """Whether the held-out loss of the averaged predictions is lower than ever before."""
+        held = samples_of(table, is_held_out=True)
+        mass = held.top.of_class(held.target.unsqueeze(1), self.num_classes)
+        loss = float(-mass.clamp(min=1e-6).log().double().mean())
+        improves = loss < float(self.lowest_of_average)
+        if improves:
+            self.lowest_of_average.fill_(loss)
+        return improves
+
     def _fit_noise(self, table: SampleTable) -> None:
         """Estimate how many labels are wrong, from the held-out samples."""
         held, trained = samples_of(table, is_held_out=True), samples_of(table, is_held_out=False)
@@ -332,6 +354,7 @@ class LabelCorrection(FixedDtypeModule):
         self.sharpness.fill_(found.sharpness)
         if found.log_transition is not None:
             self.log_transition.copy_(found.log_transition)
+        self._refresh()
 
     def _match_classes(self, table: SampleTable) -> None:
         """Adjust averaged predictions to the class frequencies of the labels."""
@@ -366,7 +389,7 @@ class LabelCorrection(FixedDtypeModule):
         classes = torch.arange(logits.shape[1], device=logits.device).expand(len(target), -1)
         predicted = at_least_float32(logits.detach()).log_softmax(1)
         weights = (predicted + self._log_given(classes, target)).softmax(1)
-        return Targets(classes, weights)
+        return Targets(classes, (1.0 - SMOOTHING) * weights + SMOOTHING / logits.shape[1])
 
     def mixed_targets(self, top: TopPredictions, target: Tensor) -> Targets:
         """Targets by the averaged predictions and the labels.

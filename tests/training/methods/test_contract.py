@@ -20,6 +20,7 @@ from torchrun import GLOO
 from two_processes import PREDICTIONS, SETTINGS, run_in_two_processes
 
 from discrimloss.recipes import load_recipe
+from discrimloss.state.table import HELD_OUT
 from discrimloss.training.methods.base import methods
 from discrimloss.training.run import RunRequest, run_training
 
@@ -51,9 +52,11 @@ class TestContract(MethodContract):
 
 
 @pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
-def test_two_processes_trust_the_labels_that_one_trusts(runs_of_two: Path, tmp_path: Path) -> None:
+def test_two_processes_hold_out_the_samples_that_one_holds_out(
+    runs_of_two: Path, tmp_path: Path
+) -> None:
     state = assert_two_do_what_one_does("predictions", PREDICTIONS, runs_of_two, tmp_path)
-    assert state["labels.trust"].min() < 0.9
+    assert (state["loss.criterion.table.role"] == HELD_OUT).any()
 
 
 def assert_two_do_what_one_does(

@@ -80,7 +80,7 @@ def test_every_option_of_the_criterion_can_be_set() -> None:
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     # What the loop decides.
     loops = {"reduction", "ids", "sharded", "process_group", "num_classes", "task"}
-    added = {"held_out", "predictions_from", "class_aware", "predictions"}
+    added = {"held_out", "class_aware", "predictions"}
     assert given - added == own - loops
 
 
