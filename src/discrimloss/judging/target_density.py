@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.judging.regression_noise import NEVER, NormalScores
-from discrimloss.judging.target_mixture import TargetMixture, log_student, noise_rate
+from discrimloss.judging.target_mixture import TargetMixture, log_student
 
 Array = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ NARROWEST, WIDEST = 0.2, 10.0
 """Bandwidth of a kernel where targets are densest and rarest, in usual bandwidths."""
 
 
-class TargetScale:
+class ScaledTargets:
     """How targets are scaled for learning, and the density of all targets on that scale.
 
     Args:
@@ -95,15 +95,18 @@ class TargetNoise:
         return self.mixture.fraction_found(self.parameters)
 
 
-def fit_target_noise(scale: TargetScale, prediction: Array, log_scale: Array) -> TargetNoise:
+def fit_target_noise(
+    scale: ScaledTargets, prediction: Array, log_scale: Array | None = None
+) -> TargetNoise:
     """Estimate which targets are wrong.
 
     Args:
         scale: of the targets.
         prediction: shape (samples,): out of fold, on that scale.
         log_scale: shape (samples,): log of the size of the errors that are expected, up to a
-            constant.
+            constant. By default it is the same for all samples.
     """
+    log_scale = np.zeros(len(prediction)) if log_scale is None else log_scale
     everything = _ScaledMixture(
         *(torch.from_numpy(a) for a in (prediction, scale.target, log_scale, scale.log_density))
     )

@@ -1,4 +1,4 @@
-"""Regression targets as a mixture of right and wrong ones: the fit, and how sure its noise rate is."""
+"""Regression targets as a mixture of right and wrong ones: the fit, and its noise interval."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from discrimloss.judging.optimization import minimize
 
 Array = npt.NDArray[np.float64]
 
-ROWS_FITTED = 400
+ROWS_FITTED = 300
 """Rows that the kernel is chosen with."""
-ROWS_AT_ONCE = 2_500
-"""More rows are predicted in several groups of about this size: the cost grows with its cube."""
+GROUP_SIZE = 2_500
+"""More samples are predicted in several groups of about this size: the cost grows with its cube."""
 MOST_LENGTH_SCALES = 64
 """With more features all have the same length scale."""
 ITERATIONS, TOLERANCE = 25, 1e-4
@@ -59,7 +59,7 @@ class GaussianProcess:
             self._features[rows], given[rows], weights[rows], self._parameters
         )
         prediction = np.empty(len(target))
-        for group in np.array_split(self._order, max(1, round(len(target) / ROWS_AT_ONCE))):
+        for group in np.array_split(self._order, max(1, round(len(target) / GROUP_SIZE))):
             some = torch.from_numpy(group)
             covariance = _covariance(self._features[some], weights[some], self._parameters)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
@@ -89,10 +89,10 @@ def _fitted(features: Tensor, target: Tensor, weight: Tensor, start: Tensor | No
 def _covariance(features: Tensor, weight: Tensor, parameters: Tensor) -> Tensor:
     """Shape (samples, samples): of the targets."""
     noise, linear, matern = (2.0 * parameters[-3:].clamp(-5.0, 5.0)).exp()
-    scaled = features / parameters[:-3].clamp(-8.0, 8.0).exp()
+    scaled = features * (math.sqrt(5.0) / parameters[:-3].clamp(-8.0, 8.0).exp())
     squares = scaled.square().sum(1)
-    distance = squares[:, None] + squares - 2.0 * scaled @ scaled.T
-    distance = (5.0 * distance.clamp(min=1e-12)).sqrt()
-    covariance = matern * (1.0 + distance + distance.square() / 3.0) * (-distance).exp()
-    covariance = covariance + linear / features.shape[1] * features @ features.T
+    distance = torch.addmm(squares, scaled, scaled.T, alpha=-2.0).add_(squares[:, None])
+    distance = distance.clamp_(min=1e-12).sqrt()
+    covariance = (distance.square() / 3.0).add_(distance).add_(1.0) * (-distance).exp()
+    covariance = matern * covariance + (linear / features.shape[1] * features) @ features.T
     return covariance + torch.diag((noise + NUGGET) / weight)

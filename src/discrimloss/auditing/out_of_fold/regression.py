@@ -5,7 +5,7 @@
 2. Boosting and a Gaussian process predict every target from the others, weighted by how likely each
    is right. They are blended by held-out likelihood, and a third model predicts the size of the
    errors. A right target scatters around its prediction with that size, a wrong one is drawn from
-   all targets. This is repeated with the new weights.
+   all targets. Where targets are few, this is repeated with the new weights.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import numpy.typing as npt
 from discrimloss.auditing.out_of_fold.gaussian_process import GaussianProcess
 from discrimloss.judging.target_density import (
     LEAST_FOUND,
+    ScaledTargets,
     TargetNoise,
-    TargetScale,
     fit_target_noise,
     never_wrong,
 )
 
 Array = npt.NDArray[np.float64]
 
-ROUNDS = 2
+ROUNDS, ROUNDS_OF_MANY = 2, 1
 """Rounds with weighted targets."""
+MANY_ROWS = 1_250
 FOLDS, FOLDS_OF_FEW = 5, 10
 FEW_ROWS = 500
 MOST_ROWS_OF_PROCESS = 20_000
@@ -79,7 +80,7 @@ def out_of_fold_regression(features: Any, target: Any, seed: int = 0) -> OutOfFo
         process = GaussianProcess(_standardised(inputs), seed)
     found, prediction, scale = _first_round(boosting, given)
     blend = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if len(given) <= MANY_ROWS else ROUNDS_OF_MANY):
         weight = 1.0 - found.p_incorrect
         found, prediction, blend = _next_round(boosting, process, scale, weight)
     interval = found.noise_interval()
@@ -91,25 +92,25 @@ def out_of_fold_regression(features: Any, target: Any, seed: int = 0) -> OutOfFo
     )
 
 
-def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array, TargetScale]:
+def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array, ScaledTargets]:
     everything = np.ones(len(given))
     rounds = []
     for by_rank in (False, True):
-        scale = TargetScale(given, by_rank)
+        scale = ScaledTargets(given, by_rank)
         prediction = boosting.predict(scale.target, everything)
-        rounds.append((fit_target_noise(scale, prediction, 0.0 * prediction), prediction, scale))
+        rounds.append((fit_target_noise(scale, prediction), prediction, scale))
     return max(rounds, key=lambda one: one[0].gain)
 
 
 def _next_round(
-    boosting: _Boosting, process: GaussianProcess | None, scale: TargetScale, weight: Array
+    boosting: _Boosting, process: GaussianProcess | None, scale: ScaledTargets, weight: Array
 ) -> tuple[TargetNoise, Array, float]:
     """What was found, the predictions, and the fraction of the Gaussian process in them."""
     prediction, blend = boosting.predict(scale.target, weight), 0.0
     if process is not None:
         other = process.leave_one_out(scale.target, weight)
         blends = [(1.0 - part) * prediction + part * other for part in BLENDS]
-        fits = [fit_target_noise(scale, one, 0.0 * one) for one in blends]
+        fits = [fit_target_noise(scale, one) for one in blends]
         best = int(np.argmax([fit.gain for fit in fits]))
         prediction, blend = blends[best], BLENDS[best]
     log_scale = boosting.predict_log_scale(prediction, scale.target - prediction, weight)
@@ -183,7 +184,7 @@ def _standardised(features: Array) -> Array:
     return np.asarray(scaled / np.sqrt(1.0 + (scaled / LARGEST_FEATURE) ** 2))
 
 
-def _description(blend: float, scale: TargetScale) -> str:
+def _description(blend: float, scale: ScaledTargets) -> str:
     models = "gradient boosting and a Gaussian process"
     if blend == 0.0:
         models = "gradient boosting"
