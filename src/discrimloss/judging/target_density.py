@@ -108,7 +108,10 @@ def fit_target_noise(
     """
     log_scale = np.zeros(len(prediction)) if log_scale is None else log_scale
     everything = _ScaledMixture(
-        *(torch.from_numpy(a) for a in (prediction, scale.target, log_scale, scale.log_density))
+        torch.from_numpy(prediction),
+        torch.from_numpy(scale.target),
+        torch.from_numpy(log_scale),
+        torch.from_numpy(scale.log_density),
     )
     order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(0))
     mixture = everything.subset(order[:MOST_FITTED])
@@ -163,8 +166,13 @@ class _ScaledMixture(TargetMixture):
 
     def subset(self, rows: Tensor) -> _ScaledMixture:
         """The same for some samples."""
-        parts = (self.prediction, self.target, self.log_scale, self.log_density)
-        return _ScaledMixture(*(part[rows] for part in parts), middle_scale=self.middle_scale)
+        return _ScaledMixture(
+            self.prediction[rows],
+            self.target[rows],
+            self.log_scale[rows],
+            self.log_density[rows],
+            self.middle_scale,
+        )
 
     def starts(self) -> list[Tensor]:
         """Parameters to start the fit from."""
@@ -203,9 +211,10 @@ def _log_density(targets: Array) -> Array:
     Kernels are wider where targets are rare (Abramson, 1982).
     """
     distinct, back = np.unique(targets, return_inverse=True)
-    centres = np.quantile(targets, (np.arange(KERNEL_ROWS) + 0.5) / KERNEL_ROWS)
-    if len(targets) <= KERNEL_ROWS:
-        centres = targets
+    centres = targets
+    if len(targets) > KERNEL_ROWS:
+        places = (np.arange(KERNEL_ROWS) + 0.5) / KERNEL_ROWS
+        centres = np.asarray(np.quantile(targets, places), dtype=np.float64)
     low, high = np.quantile(targets, (0.25, 0.75))
     spread = min(float(targets.std()), float(high - low) / 1.349) or 1.0
     width = np.full(len(centres), 0.9 * spread * len(targets) ** -0.2)

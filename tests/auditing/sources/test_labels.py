@@ -119,4 +119,4 @@ def test_ages_are_regression_targets_and_codes_of_as_many_classes_are_not() -> N
     rings = np.round(rng.gamma(9.0, 1.1, 2000)).astype(int)  # 1 to about 25, one hump
     assert read_labels(rings, None).class_names == ()
     grades = np.clip(np.round(rng.normal(5.5, 1.0, 500)), 3, 9).astype(int)
-    assert len(read_labels(grades, None).class_names) == 7
+    assert len(read_labels(grades, None).class_names) == len(np.unique(grades))

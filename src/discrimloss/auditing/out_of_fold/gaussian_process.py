@@ -80,7 +80,8 @@ def _fitted(features: Tensor, target: Tensor, weight: Tensor, start: Tensor | No
         root = torch.linalg.cholesky(_covariance(features, weight, parameters))
         whitened = torch.linalg.solve_triangular(root, target[:, None], upper=False)
         misfit = 0.5 * whitened.square().sum() + root.diagonal().log().sum()
-        return misfit + (firmness * (parameters - usual).square()).sum()
+        penalty: Tensor = (firmness * (parameters - usual).square()).sum()
+        return penalty + misfit
 
     with torch.enable_grad():
         return minimize(objective, usual if start is None else start, ITERATIONS, TOLERANCE)[1]
@@ -95,4 +96,5 @@ def _covariance(features: Tensor, weight: Tensor, parameters: Tensor) -> Tensor:
     distance = distance.clamp_(min=1e-12).sqrt()
     covariance = (distance.square() / 3.0).add_(distance).add_(1.0) * (-distance).exp()
     covariance = matern * covariance + (linear / features.shape[1] * features) @ features.T
-    return covariance + torch.diag((noise + NUGGET) / weight)
+    noisy: Tensor = covariance + torch.diag((noise + NUGGET) / weight)
+    return noisy

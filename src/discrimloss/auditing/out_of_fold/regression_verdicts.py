@@ -35,7 +35,7 @@ def regression_verdicts(task: TaskData, seed: int, threads: int = 0) -> Verdicts
         threads: CPU threads; 0 is one where samples are few, as threads wait for each other more
             than they work, and otherwise all.
     """
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     given = task.train.target.double().numpy()
     features = task.train.inputs.rows(torch.arange(len(given)))
@@ -57,13 +57,13 @@ def regression_verdicts(task: TaskData, seed: int, threads: int = 0) -> Verdicts
         notes.append(f"{len(given)} targets are too few to judge: {FEWEST_SAMPLES} are needed.")
     elif not can_judge:
         notes.append(NOT_PREDICTED)
-    score = score.astype(np.float32)
+    log_odds = score.astype(np.float32)
     code = np.where(error <= EASY_ERRORS * np.median(error), EASY, HARD).astype(np.int8)
-    code[score > 0.0] = INCORRECT
+    code[log_odds > 0.0] = INCORRECT
     return Verdicts(
         code=code,
-        p_incorrect=torch.from_numpy(score).sigmoid().numpy(),
-        score=score,
+        p_incorrect=torch.from_numpy(log_odds).sigmoid().numpy(),
+        score=log_odds,
         average_loss=error.astype(np.float32),
         suggested_label=suggested,
         noise_interval=found.noise_interval if can_judge else None,
