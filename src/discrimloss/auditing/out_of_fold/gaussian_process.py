@@ -79,9 +79,9 @@ def _fitted(features: Tensor, target: Tensor, weight: Tensor, start: Tensor | No
         """Negative log posterior."""
         root = torch.linalg.cholesky(_covariance(features, weight, parameters))
         whitened = torch.linalg.solve_triangular(root, target[:, None], upper=False)
-        misfit = 0.5 * whitened.square().sum() + root.diagonal().log().sum()
+        misfit: Tensor = 0.5 * whitened.square().sum() + root.diagonal().log().sum()
         penalty: Tensor = (firmness * (parameters - usual).square()).sum()
-        return penalty + misfit
+        return misfit.add(penalty)
 
     with torch.enable_grad():
         return minimize(objective, usual if start is None else start, ITERATIONS, TOLERANCE)[1]
