@@ -138,7 +138,7 @@ def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
     with np.load(job.cell / TRUTH) as truth:
         if not np.array_equal(source.target.numpy(), truth["target"]):
             raise SystemExit(f"{job.cell.name}: the source has other labels than were written")
-    task, scale = audit_task(source, cache)
+    task, scale = audit_task(source.task(cache))
     config = audit_config(source, task, seed=job.seed, epochs=job.epochs, method="plain")
     config = replace(config, threads=1)
     train, held = _split(job.part, task, job.seed)

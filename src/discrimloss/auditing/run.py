@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 
 from discrimloss.auditing.directory import CACHE, REPORT, RUNS, SUMMARY, AuditDirectory
+from discrimloss.auditing.out_of_fold.regression_verdicts import (
+    is_regression_on_features,
+    regression_verdicts,
+)
 from discrimloss.auditing.outputs import left_out_notes, summarize, write_outputs
 from discrimloss.auditing.predictions import PredictionRecord
 from discrimloss.auditing.progress import ObserverOfRun, observing
@@ -33,6 +37,7 @@ from discrimloss.training.run import RunRequest, train_run
 from discrimloss.training.run_directory import RunDirectory
 
 HIGHEST_SEED = 2**31 - 1
+NO_EPOCHS = "The number of epochs has no effect: regression on features trains no network."
 OpenSource = Callable[[Path | None], AuditSource]
 """Opens a source, given a directory for a cache, or None to keep everything in memory."""
 
@@ -136,10 +141,7 @@ class _Audit:
         record = self._record()
         if self.directory is not None:
             self.directory.write_settings(record)
-        task, scale = audit_task(self.source, self._cache())
-        found = [self._train(number, task) for number in range(1, self.settings.runs + 1)]
-        verdicts = combine_verdicts(found)
-        verdicts = _named(verdicts, self.source, scale.back(verdicts.suggested_label))
+        verdicts = self._verdicts()
         summary = {
             **summarize(self.source, verdicts),
             "runs": self.settings.runs,
@@ -161,6 +163,25 @@ class _Audit:
             result.report(directory / REPORT)
             directory.write_json(SUMMARY, summary)  # last: it marks the audit as finished
         return result
+
+    def _verdicts(self) -> Verdicts:
+        """The verdicts of all runs as one: of out-of-fold predictions, or of trained networks."""
+        runs, source = range(1, self.settings.runs + 1), self.source
+        task = source.task(self._cache())
+        if is_regression_on_features(task):
+            verdicts = combine_verdicts([self._out_of_fold(number, task) for number in runs])
+            return _named(verdicts, source, verdicts.suggested_label)
+        task, scale = audit_task(task)
+        verdicts = combine_verdicts([self._train(number, task) for number in runs])
+        return _named(verdicts, source, scale.back(verdicts.suggested_label))
+
+    def _out_of_fold(self, number: int, task: TaskData) -> Verdicts:
+        """Judge regression targets by out-of-fold predictions."""
+        settings = self.settings
+        verdicts = regression_verdicts(task, settings.seed + number - 1, settings.threads)
+        if settings.epochs is None:
+            return verdicts
+        return replace(verdicts, notes=(*verdicts.notes, NO_EPOCHS))
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE

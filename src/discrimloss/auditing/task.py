@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.data.base import Split, TaskData
 
 ROW_LENGTH = 2.0  # mean norm of the features: shorter rows are memorised more slowly
@@ -45,14 +43,12 @@ class ScaledRows:
         return inputs * self.factor
 
 
-def audit_task(source: AuditSource, cache: Path | None) -> tuple[TaskData, TargetScale]:
+def audit_task(task: TaskData) -> tuple[TaskData, TargetScale]:
     """The training data of an audit, and the scale of its regression targets.
 
     Args:
-        source: what is audited.
-        cache: see `AuditSource.task`.
+        task: of the source that is audited.
     """
-    task = source.task(cache)
     if len(task.input_shape) == 1:
         task = replace(task, prepare=_scaled_rows(task.train))
     if not task.is_regression:

@@ -20,29 +20,13 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.functional import hessian, jacobian
-from torch.nn.functional import softplus
 
-from discrimloss.judging.noise_model import (
-    INTERVAL_DEVIATIONS,
-    INTERVAL_SAMPLES,
-    ITERATIONS,
-    TOLERANCE,
-    LabelErrors,
-    noise_interval,
-)
-from discrimloss.judging.optimization import bisect_root, minimize
+from discrimloss.judging.noise_model import LabelErrors
+from discrimloss.judging.optimization import bisect_root
+from discrimloss.judging.target_mixture import TargetMixture, log_student, noise_rate
 
 MOST_FITTED = 50_000
 """Samples in a fit."""
-SMALLEST_LOG_SCALE = math.log(1e-4)
-"""The smallest scale of the errors, where predictions equal their targets."""
-HIGHEST_RATE = 0.8
-SMALLEST_RATE = 1e-6
-NEAR_ZERO_RATE = 0.01
-"""Up to here the uncertainty of the noise rate cannot follow from that of its log-odds."""
-CORRECT_BEFOREHAND = 20.0
-"""The prior on the noise rate is worth so many correct targets."""
 LEAST_CORRELATION = 0.2
 """Predictions that correlate less with the targets cannot tell which are wrong."""
 NEVER = 20.0
@@ -76,7 +60,7 @@ def estimate_target_errors(
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
-    scores = _NormalScores(given)
+    scores = NormalScores(given)
     prediction, target = scores(predicted), scores(given)
     everything = _Likelihood(prediction, target)
     order = torch.randperm(len(target), generator=torch.Generator().manual_seed(0))
@@ -98,15 +82,11 @@ def estimate_target_errors(
     if _correlation(problem.prediction, problem.target) < LEAST_CORRELATION:
         score = score - score.max() - NEVER  # keeps the order and calls no target wrong
     else:
-        interval = noise_interval(
-            score.sigmoid(),
-            problem.rate_variance(parameters),
-            problem.highest_plausible_rate(parameters),
-        )
+        interval = problem.noise_interval(parameters, score.sigmoid())
     return LabelErrors(score.float(), suggested, interval)
 
 
-class _NormalScores:
+class NormalScores:
     """Maps targets to quantiles of a normal distribution, by their rank among the given ones."""
 
     def __init__(self, given: Tensor) -> None:
@@ -115,6 +95,7 @@ class _NormalScores:
         self.scores = torch.special.ndtri(torch.from_numpy(middle)).numpy()
 
     def __call__(self, targets: Tensor) -> Tensor:
+        """Scores of targets, within the range of the given ones."""
         return torch.from_numpy(np.interp(targets.double().numpy(), self.targets, self.scores))
 
     def inverse(self, scores: Tensor) -> Tensor:
@@ -130,7 +111,7 @@ def _correlation(first: Tensor, second: Tensor) -> float:
     return float(first @ second) / size if size else 0.0
 
 
-class _Likelihood:
+class _Likelihood(TargetMixture):
     """The targets of some samples as a function of six parameters.
 
     These are: the log scale of the errors, its linear and its quadratic change with the prediction,
@@ -144,55 +125,16 @@ class _Likelihood:
     def __init__(self, prediction: Tensor, target: Tensor) -> None:
         self.prediction, self.target = prediction, target
 
+    def __len__(self) -> int:
+        return len(self.target)
+
     def subset(self, rows: Tensor) -> _Likelihood:
+        """The same for some samples."""
         return _Likelihood(self.prediction[rows], self.target[rows])
 
-    def solve(self) -> Tensor:
-        """The best parameters, from several starting points."""
-        starts = [torch.tensor([-1.0, 0, 0, 1.0, 0, odds], dtype=torch.float64) for odds in STARTS]
-        solutions = [minimize(self.objective, start, ITERATIONS, TOLERANCE) for start in starts]
-        return min(solutions, key=lambda solution: solution[0])[1]
-
-    def noise_rate(self, parameters: Tensor) -> float:
-        """Mean probability that a target is wrong."""
-        return float(self._p_incorrect(parameters).mean())
-
-    def rate_variance(self, parameters: Tensor) -> float:
-        """Variance of the noise rate, from the uncertainty of the parameters."""
-        with torch.enable_grad():
-            of_rate: Tensor = jacobian(  # type: ignore[no-untyped-call]
-                lambda place: self._p_incorrect(place).mean(), parameters
-            )
-            information: Tensor = hessian(  # type: ignore[no-untyped-call]
-                lambda place: len(self.target) * self.objective(place), parameters
-            )
-        # Directions in which the likelihood is flat or wavy must not give a negative variance.
-        values, vectors = torch.linalg.eigh(information)
-        return float(((of_rate @ vectors).square() / values.clamp(min=1e-3)).sum())
-
-    def highest_plausible_rate(self, parameters: Tensor) -> float:
-        """The highest noise rate that fits the targets almost as well; 0 where it is not needed.
-
-        At a noise rate near 0 its log-odds have no limit, and `rate_variance` says nothing.
-        """
-        if float(_rate(parameters)) > NEAR_ZERO_RATE:
-            return 0.0
-        some = self.subset(torch.arange(min(len(self.target), INTERVAL_SAMPLES)))
-
-        def misfit(rate: float) -> float:
-            """Negative log-likelihood of the best fit with this noise rate."""
-            log_odds = parameters.new_tensor([math.log(rate / (HIGHEST_RATE - rate))])
-            best, _ = minimize(
-                lambda others: some.objective(torch.cat([others, log_odds])),
-                parameters[:-1],
-                ITERATIONS,
-                TOLERANCE,
-            )
-            return best * len(some.target) + CORRECT_BEFOREHAND * math.log1p(-rate)
-
-        lowest = misfit(SMALLEST_RATE)
-        plausible = INTERVAL_DEVIATIONS**2 / 2  # as far as a normal distribution falls there
-        return bisect_root(plausible, lambda rate: misfit(rate) - lowest, HIGHEST_RATE)
+    def starts(self) -> list[Tensor]:
+        """Parameters to start the fit from."""
+        return [torch.tensor([-1.0, 0, 0, 1.0, 0, odds], dtype=torch.float64) for odds in STARTS]
 
     def pulled_back(self, pull: float) -> _Likelihood:
         """The same with predictions farther from their targets, by this fraction of the error."""
@@ -209,37 +151,17 @@ class _Likelihood:
 
     def centre(self, parameters: Tensor) -> Tensor:
         """Where correct targets are expected."""
-        return parameters[4] + self.prediction / (1.0 - _rate(parameters))
+        return parameters[4] + self.prediction / (1.0 - noise_rate(parameters))
 
-    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density of correct and of incorrect targets, each times its fraction."""
+    def log_densities(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Log density of each target if it is correct, and if it is incorrect."""
         place = self.prediction.clamp(-3.0, 3.0)  # how errors grow is not known farther out
         log_scale = parameters[0] + parameters[1] * place + parameters[2] * place.square()
-        log_scale = torch.logaddexp(log_scale, self.target.new_tensor(SMALLEST_LOG_SCALE))
-        tails = 1.5 + softplus(parameters[3])  # degrees of freedom of Student's distribution
-        error = (self.target - self.centre(parameters)) / log_scale.exp()
-        correct = torch.lgamma((tails + 1) / 2) - torch.lgamma(tails / 2)
-        correct = correct - 0.5 * torch.log(tails * math.pi) - log_scale
-        correct = correct - (tails + 1) / 2 * torch.log1p(error.square() / tails)
-        incorrect = -0.5 * (self.target.square() + math.log(2 * math.pi))
-        rate = _rate(parameters)
-        return correct + torch.log1p(-rate), incorrect + torch.log(rate)
+        correct = log_student(self.target - self.centre(parameters), log_scale, parameters[3])
+        return correct, -0.5 * (self.target.square() + math.log(2 * math.pi))
 
-    def objective(self, parameters: Tensor) -> Tensor:
-        """Negative log posterior per sample; the priors weigh as much as a few samples."""
-        correct, incorrect = self.log_parts(parameters)
+    def log_prior(self, parameters: Tensor) -> Tensor:
+        """Errors are about a third of the spread, everywhere, with light tails."""
         prior = 0.5 * ((parameters[0] + 1.0).square() + parameters[1].square())
         prior = prior + 2.0 * parameters[2].square()
-        prior = prior + 0.25 * (parameters[3] - 2.0).square()
-        # Predictions that say nothing fit any noise rate: the prior then chooses none.
-        prior = prior - CORRECT_BEFOREHAND * torch.log1p(-_rate(parameters))
-        likelihood = torch.logaddexp(correct, incorrect).sum()
-        return (prior - likelihood) / len(self.target)
-
-    def _p_incorrect(self, parameters: Tensor) -> Tensor:
-        correct, incorrect = self.log_parts(parameters)
-        return (incorrect - correct).sigmoid()
-
-
-def _rate(parameters: Tensor) -> Tensor:
-    return HIGHEST_RATE * torch.sigmoid(parameters[5])
+        return -prior - 0.25 * (parameters[3] - 2.0).square()

@@ -101,3 +101,22 @@ def test_labels_that_nothing_can_learn(
 ) -> None:
     with pytest.raises(SourceError, match=sentence):
         read_labels(values, regression)
+
+
+def test_ages_are_regression_targets_and_codes_of_as_many_classes_are_not() -> None:
+    rng = np.random.default_rng(0)
+    ages = np.clip(np.round(rng.gamma(6.0, 6.5, 3000)), 17, 87).astype(int)
+    assert 60 <= len(np.unique(ages)) <= 71
+    labels = read_labels(ages, None)
+    assert labels.class_names == ()
+    assert "--no-regression makes them classes" in labels.notes[0]
+    assert len(read_labels(ages, False).class_names) == len(np.unique(ages))
+    uneven = rng.dirichlet(np.full(71, 2.0))
+    codes = rng.choice(71, 3000, p=uneven)
+    assert len(read_labels(codes, None).class_names) == len(np.unique(codes))
+    by_frequency = np.repeat(np.arange(30), np.arange(130, 100, -1))
+    assert len(read_labels(by_frequency, None).class_names) == 30
+    rings = np.round(rng.gamma(9.0, 1.1, 2000)).astype(int)  # 1 to about 25, one hump
+    assert read_labels(rings, None).class_names == ()
+    grades = np.clip(np.round(rng.normal(5.5, 1.0, 500)), 3, 9).astype(int)
+    assert len(read_labels(grades, None).class_names) == len(np.unique(grades))

@@ -3,7 +3,8 @@
 - Texts, booleans and categories are classes.
 - Whole numbers are classes if there are at most `MOST_CLASSES` different ones, each with
   `SAMPLES_PER_CLASS` samples on average, or if there are just two. Otherwise they are regression
-  targets, such as ages or counts.
+  targets, such as ages or counts. So are `SURELY_CLASSES` or more whole numbers of which
+  neighbours are about equally frequent, as ages are and codes of classes are not.
 - Other numbers are regression targets. If all are whole, such as 0.0 and 1.0, the rule for whole
   numbers applies: libraries read a column of whole numbers with gaps as floats.
 - None, NaN and blank texts are missing. A text such as "NA" is a class.
@@ -37,6 +38,10 @@ from discrimloss.judging.verdicts import import_pandas
 
 MOST_CLASSES = 100
 SAMPLES_PER_CLASS = 3
+SURELY_CLASSES = 15
+"""Fewer different whole numbers are classes."""
+SMOOTH = 0.6
+"""Correlation between the frequencies of neighbours from which whole numbers are measured."""
 FEW_SAMPLES = 10
 """Up to this many samples may all have different labels by chance."""
 NAMES_IN_A_NOTE = 5
@@ -128,7 +133,7 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
     position = np.zeros(len(kinds), dtype=np.int64)
     position[used] = np.arange(len(used))
     codes, kinds = position[codes], [kinds[code] for code in used]
-    if _is_regression(kinds, len(codes), regression):
+    if _is_regression(kinds, np.bincount(codes), regression):
         return _numbers(codes, kinds, is_missing, was_given=regression is not None)
     return _classes(codes, kinds, is_missing, was_given=regression is not None)
 
@@ -169,7 +174,14 @@ def _require_some(num_samples: int, num_labelled: int) -> None:
         raise SourceError("only one sample has a label: an audit needs two or more")
 
 
-def _is_regression(kinds: Values, num_samples: int, given: bool | None) -> bool:
+def _is_regression(kinds: Values, counts: npt.NDArray[np.int64], given: bool | None) -> bool:
+    """Whether labels are regression targets.
+
+    Args:
+        kinds: the different labels.
+        counts: how many samples have each.
+        given: what the user says.
+    """
     if given is not None:
         return given
     if not all(is_number(value) for value in kinds):
@@ -178,7 +190,27 @@ def _is_regression(kinds: Values, num_samples: int, given: bool | None) -> bool:
         return True
     if len(kinds) <= 2:
         return False
-    return len(kinds) > MOST_CLASSES or num_samples < SAMPLES_PER_CLASS * len(kinds)
+    if len(kinds) > MOST_CLASSES or counts.sum() < SAMPLES_PER_CLASS * len(kinds):
+        return True
+    return len(kinds) >= SURELY_CLASSES and _is_smooth(np.array(kinds, dtype=np.float64), counts)
+
+
+def _is_smooth(numbers: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:
+    """Whether neighbours are about equally frequent, as measured numbers are.
+
+    Codes that are numbered by their frequency, without a gap, are codes nevertheless.
+    """
+    order = np.argsort(numbers)
+    numbers, roots = numbers[order], np.sqrt(counts[order])  # roots vary equally by chance
+    if np.ptp(roots) == 0.0:
+        return False
+    is_numbered = numbers[-1] - numbers[0] == len(numbers) - 1 and numbers[0] in (0.0, 1.0)
+    if is_numbered and (np.diff(roots) <= 0.0).all():
+        return False
+    first, second = roots[:-1], roots[1:]
+    if np.ptp(first) == 0.0 or np.ptp(second) == 0.0:
+        return False
+    return float(np.corrcoef(first, second)[0, 1]) >= SMOOTH
 
 
 def _numbers(

@@ -1,0 +1,1 @@
+"""Out-of-fold predictions: each sample is predicted by models that were not trained on it."""

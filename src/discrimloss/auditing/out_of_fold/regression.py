@@ -1,0 +1,193 @@
+"""Which regression targets are wrong, from out-of-fold predictions of simple models.
+
+1. Gradient boosting predicts every target out of fold, once as a number and once by its rank. The
+   scale with the higher held-out likelihood is kept: ranks suit skewed targets.
+2. Boosting and a Gaussian process predict every target from the others, weighted by how likely each
+   is right. They are blended by held-out likelihood, and a third model predicts the size of the
+   errors. A right target scatters around its prediction with that size, a wrong one is drawn from
+   all targets. Where targets are few, this is repeated with the new weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.out_of_fold.gaussian_process import GaussianProcess
+from discrimloss.judging.target_density import (
+    LEAST_FOUND,
+    ScaledTargets,
+    TargetNoise,
+    fit_target_noise,
+    never_wrong,
+)
+
+Array = npt.NDArray[np.float64]
+
+ROUNDS, ROUNDS_OF_MANY = 2, 1
+"""Rounds with weighted targets."""
+MANY_ROWS = 1_250
+FOLDS, FOLDS_OF_FEW = 5, 10
+FEW_ROWS = 500
+MOST_ROWS_OF_PROCESS = 20_000
+"""With more rows boosting alone is trained: it has enough data, and its cost grows slowly."""
+MOST_FEATURES = 256
+"""More features are replaced by so many principal components."""
+BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Fractions of the Gaussian process in a blend."""
+SMALLEST_ERROR = 0.02
+"""Of the median error: its logarithm is not learned below this."""
+LARGEST_FEATURE = 5.0
+
+
+@dataclass(frozen=True)
+class OutOfFoldRegression:
+    """Predictions of regression targets, and what they say about them; shape (samples,) each."""
+
+    prediction: Array
+    """Out of fold, in the unit of the targets."""
+    error_scale: Array
+    """The size of the error that is expected, in spreads of the targets or of their ranks."""
+    score: Array
+    """Log-odds that the target is wrong."""
+    noise_interval: tuple[float, float] | None
+    """Of the fraction of wrong targets; None where the inputs do not predict the targets."""
+    models: str
+    """Which models were used."""
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether the inputs predict the target well enough to tell wrong targets from right."""
+        return self.noise_interval is not None
+
+
+def out_of_fold_regression(features: Any, target: Any, seed: int = 0) -> OutOfFoldRegression:
+    """Predict every target from the others, and estimate which are wrong.
+
+    Args:
+        features: shape (samples, features), finite numbers of a similar size.
+        target: shape (samples,), finite.
+        seed: of the folds and the models.
+    """
+    given = np.asarray(target, dtype=np.float64)
+    inputs = _inputs(np.asarray(features, dtype=np.float64), seed)
+    boosting = _Boosting(inputs, seed)
+    process = None
+    if len(given) <= MOST_ROWS_OF_PROCESS:
+        process = GaussianProcess(_standardised(inputs), seed)
+    found, prediction, scale = _first_round(boosting, given)
+    blend = 0.0
+    for _ in range(ROUNDS if len(given) <= MANY_ROWS else ROUNDS_OF_MANY):
+        weight = 1.0 - found.p_incorrect
+        found, prediction, blend = _next_round(boosting, process, scale, weight)
+    interval = found.noise_interval()
+    score = found.score
+    if interval is None or found.fraction_found() < LEAST_FOUND:
+        interval, score = None, never_wrong(score)
+    return OutOfFoldRegression(
+        scale.back(prediction), found.scale, score, interval, _description(blend, scale)
+    )
+
+
+def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array, ScaledTargets]:
+    everything = np.ones(len(given))
+    rounds = []
+    for by_rank in (False, True):
+        scale = ScaledTargets(given, by_rank)
+        prediction = boosting.predict(scale.target, everything)
+        rounds.append((fit_target_noise(scale, prediction), prediction, scale))
+    return max(rounds, key=lambda one: one[0].gain)
+
+
+def _next_round(
+    boosting: _Boosting, process: GaussianProcess | None, scale: ScaledTargets, weight: Array
+) -> tuple[TargetNoise, Array, float]:
+    """What was found, the predictions, and the fraction of the Gaussian process in them."""
+    prediction, blend = boosting.predict(scale.target, weight), 0.0
+    if process is not None:
+        other = process.leave_one_out(scale.target, weight)
+        blends = [(1.0 - part) * prediction + part * other for part in BLENDS]
+        fits = [fit_target_noise(scale, one) for one in blends]
+        best = int(np.argmax([fit.gain for fit in fits]))
+        prediction, blend = blends[best], BLENDS[best]
+    log_scale = boosting.predict_log_scale(prediction, scale.target - prediction, weight)
+    return fit_target_noise(scale, prediction, log_scale), prediction, blend
+
+
+class _Boosting:
+    """Gradient boosting with the same folds in every call.
+
+    Args:
+        features: shape (samples, features).
+        seed: of the folds.
+    """
+
+    def __init__(self, features: Array, seed: int) -> None:
+        from sklearn.model_selection import KFold
+
+        self._features, self._seed = features, seed
+        number = min(FOLDS_OF_FEW if len(features) <= FEW_ROWS else FOLDS, len(features))
+        folds = KFold(number, shuffle=True, random_state=seed)
+        self._folds = list(folds.split(features))
+
+    def predict(self, target: Array, weight: Array) -> Array:
+        """Shape (samples,): out-of-fold predictions."""
+        return self._predict(self._features, target, weight, 80, 16, 8)
+
+    def predict_log_scale(self, prediction: Array, error: Array, weight: Array) -> Array:
+        """Shape (samples,): out-of-fold predictions of the log size of errors."""
+        size = np.abs(error)
+        log_size = np.log(size + SMALLEST_ERROR * float(np.median(size)) + 1e-9)
+        log_size = np.maximum(log_size, np.quantile(log_size, 0.05))
+        inputs = np.column_stack([self._features, prediction])
+        return self._predict(inputs, log_size, weight, 30, 8, 20)
+
+    def _predict(
+        self, inputs: Array, target: Array, weight: Array, trees: int, leaves: int, leaf: int
+    ) -> Array:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        prediction = np.empty(len(target))
+        for trained, held_out in self._folds:
+            trusted = trained[weight[trained] > 0.5]
+            trained = trusted if len(trusted) else trained
+            model = HistGradientBoostingRegressor(
+                max_iter=trees,
+                max_leaf_nodes=leaves,
+                min_samples_leaf=leaf,
+                early_stopping=False,
+                random_state=self._seed,
+            )
+            model.fit(inputs[trained], target[trained], sample_weight=weight[trained])
+            prediction[held_out] = model.predict(inputs[held_out])
+        return prediction
+
+
+def _inputs(features: Array, seed: int) -> Array:
+    """Features that vary, or principal components where there are too many."""
+    features = features.reshape(len(features), -1)
+    varying = features[:, features.std(0) > 0.0]
+    if varying.shape[1] > MOST_FEATURES:
+        from sklearn.decomposition import PCA
+
+        components = min(MOST_FEATURES, len(varying))
+        varying = PCA(components, random_state=seed).fit_transform(varying)
+    return varying if varying.shape[1] else np.zeros((len(features), 1))
+
+
+def _standardised(features: Array) -> Array:
+    spread = features.std(0)
+    scaled = (features - features.mean(0)) / np.where(spread > 0.0, spread, 1.0)
+    return np.asarray(scaled / np.sqrt(1.0 + (scaled / LARGEST_FEATURE) ** 2))
+
+
+def _description(blend: float, scale: ScaledTargets) -> str:
+    models = "gradient boosting and a Gaussian process"
+    if blend == 0.0:
+        models = "gradient boosting"
+    elif blend == 1.0:
+        models = "a Gaussian process"
+    return f"{models} on {'ranks of the targets' if scale.by_rank else 'the targets'}"

@@ -1,0 +1,72 @@
+"""Verdicts on the regression targets of a task with features, without training a network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from discrimloss.auditing.out_of_fold.regression import out_of_fold_regression
+from discrimloss.data.base import TaskData
+from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES
+from discrimloss.judging.target_density import never_wrong
+from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, Verdicts
+
+FEW_ENTRIES = 1_000_000
+"""Up to so many samples times features one thread is no slower than several."""
+NOT_PREDICTED = (
+    "These inputs do not predict the target well enough to judge it: no target is called incorrect."
+)
+
+
+def is_regression_on_features(task: TaskData) -> bool:
+    """Whether `regression_verdicts` can be had: targets are numbers and inputs are features."""
+    return task.is_regression and len(task.input_shape) == 1
+
+
+def regression_verdicts(task: TaskData, seed: int, threads: int = 0) -> Verdicts:
+    """The verdicts on all targets, with out-of-fold predictions as suggestions.
+
+    Whole numbers are suggested where all targets are whole. A target is easy within twice the
+    median absolute error of its prediction.
+
+    Args:
+        task: of which `is_regression_on_features` is true.
+        seed: of the folds and the models.
+        threads: CPU threads; 0 is one where samples are few, as threads wait for each other more
+            than they work, and otherwise all.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    given = task.train.target.double().numpy()
+    features = task.train.inputs.rows(torch.arange(len(given)))
+    limit = threads or (1 if features.numel() <= FEW_ENTRIES else None)
+    with threadpool_limits(limit):
+        found = out_of_fold_regression(features.double().numpy(), given, seed)
+    error = np.abs(given - found.prediction)
+    suggested, score, notes = (
+        found.prediction,
+        found.score,
+        [f"targets are predicted out of fold by {found.models}"],
+    )
+    if (given == np.round(given)).all():
+        suggested = np.round(suggested)
+    score = np.where(suggested == given, np.minimum(score, 0.0), score)
+    can_judge = found.can_judge
+    if len(given) < FEWEST_SAMPLES:
+        can_judge, score = False, never_wrong(score)
+        notes.append(f"{len(given)} targets are too few to judge: {FEWEST_SAMPLES} are needed.")
+    elif not can_judge:
+        notes.append(NOT_PREDICTED)
+    log_odds = score.astype(np.float32)
+    code = np.where(error <= EASY_ERRORS * np.median(error), EASY, HARD).astype(np.int8)
+    code[log_odds > 0.0] = INCORRECT
+    return Verdicts(
+        code=code,
+        p_incorrect=torch.from_numpy(log_odds).sigmoid().numpy(),
+        score=log_odds,
+        average_loss=error.astype(np.float32),
+        suggested_label=suggested,
+        noise_interval=found.noise_interval if can_judge else None,
+        notes=tuple(notes),
+        can_tell_noise=can_judge,
+    )
