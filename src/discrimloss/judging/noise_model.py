@@ -246,9 +246,7 @@ def _fit(logits: Tensor, given: Tensor) -> tuple[_Likelihood, Tensor]:
     return problem, problem.solve()
 
 
-def _plausible(
-    problem: _Likelihood, best: Tensor
-) -> tuple[Tensor, tuple[float, float]]:
+def _plausible(problem: _Likelihood, best: Tensor) -> tuple[Tensor, tuple[float, float]]:
     """Parameters with a noise rate in the upper part of the plausible ones.
 
     Args:
@@ -259,7 +257,7 @@ def _plausible(
         The parameters, and the range of the fraction of wrong labels that holds 90 % of the
         plausible noise rates.
     """
-    tried: dict[float, tuple[float, Tensor]] = {}
+    tried: dict[int, tuple[float, Tensor]] = {}
     odds = [math.log(rate / (1.0 - rate)) for rate in NOISE_RATES]
     nearest = min(range(len(odds)), key=lambda place: abs(odds[place] - float(best[1])))
     for places in (range(nearest, len(odds)), range(nearest - 1, -1, -1)):
