@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions
+from discrimloss.judging.find_label_errors import know_labels
 from discrimloss.judging.verdicts import (
     CANNOT_TELL,
     EASY,
@@ -24,8 +25,6 @@ FEWEST_SAMPLES = 30
 """Fewer labels cannot be judged."""
 FEWEST_OF_CLASS = 10
 """A class with fewer labels cannot be judged."""
-CLEAR_DEVIATIONS = 3.0
-"""Predictions know something about the labels if they gain so many standard errors."""
 SAME_CLASS = 0.65
 """Two classes are confused where the predictions order a pair of their samples rightly less
 often."""
@@ -62,7 +61,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     predicted, errors = found.log_probabilities, found.errors
     counts = torch.bincount(target, minlength=len(class_names))
     losses = cross_entropy(predicted, target, reduction="none")
-    knows = _knows_labels(losses, counts, target)
+    knows = know_labels(predicted, target)
     is_enough = len(target) >= FEWEST_SAMPLES
     can_tell = is_enough and knows and errors.noise_interval is not None
     judged = (counts >= FEWEST_OF_CLASS)[target] & can_tell
@@ -109,15 +108,6 @@ def _suggested(code: npt.NDArray[np.int8], score: Tensor, other: Tensor, target:
     return torch.where(is_doubted, other, target)
 
 
-def _knows_labels(losses: Tensor, counts: Tensor, target: Tensor) -> bool:
-    """Whether the predictions are better than the frequencies of the classes."""
-    frequency = counts.double() / counts.sum()
-    gain = -frequency[target].log() - losses.double()
-    if len(gain) < 2 or not float(gain.std()):
-        return bool(gain.mean() > 0)
-    return bool(gain.mean() > CLEAR_DEVIATIONS * gain.std() / len(gain) ** 0.5)
-
-
 def _notes_on_small(counts: Tensor, class_names: Sequence[str]) -> list[str]:
     small = [
         f"{name!r} ({count})"
@@ -129,8 +119,8 @@ def _notes_on_small(counts: Tensor, class_names: Sequence[str]) -> list[str]:
     what = "Class" if len(small) == 1 else "Classes"
     return [
         (
-            f"{what} too small to be judged: {_listed(small)}. At least {FEWEST_OF_CLASS} samples are "
-            "needed, so none of their labels is called incorrect."
+            f"{what} too small to be judged: {_listed(small)}. At least {FEWEST_OF_CLASS} samples "
+            "are needed, so none of their labels is called incorrect."
         )
     ]
 
@@ -156,8 +146,8 @@ def _notes_on_confused(
     names = [name for _, name in sorted(pairs)]
     return [
         (
-            f"The inputs hardly tell these classes apart: {_listed(names)}. Their labels are confused "
-            "rather than wrong: look at what distinguishes them before correcting labels."
+            f"The inputs hardly tell these classes apart: {_listed(names)}. Their labels are "
+            "confused rather than wrong: find out what distinguishes them before correcting labels."
         )
     ]
 
