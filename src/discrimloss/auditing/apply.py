@@ -256,7 +256,8 @@ def _without_emptying(
     is_lost[[change.index for change in reviewed if change.change != KEPT]] = True
     if verdicts.given_label is None:
         return automatic
-    is_emptied = of_emptied_classes(verdicts.given_label, is_lost)
+    arriving = [str(change.after) for change in (*automatic, *reviewed) if change.after is not None]
+    is_emptied = of_emptied_classes(verdicts.given_label, is_lost, arriving)
     return [change for change in automatic if not is_emptied[change.index]]
 
 
