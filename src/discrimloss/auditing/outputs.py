@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,9 @@ def write_outputs(directory: AuditDirectory, source: AuditSource, verdicts: Verd
     directory.write(LEFT_OUT, _as_csv(("id", "reason"), left_out))
 
 
-def of_emptied_classes(given_label: Any, is_lost: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def of_emptied_classes(
+    given_label: Any, is_lost: npt.NDArray[np.bool_], arriving: Sequence[str] = ()
+) -> npt.NDArray[np.bool_]:
     """Which samples belong to a class that would lose all its samples: shape (samples,).
 
     A class that is wrong as a whole is more likely one that the models could not learn.
@@ -104,9 +106,10 @@ def of_emptied_classes(given_label: Any, is_lost: npt.NDArray[np.bool_]) -> npt.
     Args:
         given_label: the class of each sample.
         is_lost: shape (samples,): which samples would be dropped or get another label.
+        arriving: the labels that they would get.
     """
     names = given_label.astype(str)
-    remaining = np.unique(names[~is_lost])
+    remaining = [*np.unique(names[~is_lost]).tolist(), *arriving]
     return ~np.isin(names, remaining)
 
 
