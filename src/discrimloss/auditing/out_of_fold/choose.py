@@ -21,8 +21,8 @@ from discrimloss.auditing.sources.text import Texts
 MOST_CLASSES = 300
 """With more classes a network is trained: linear models and trees need too long."""
 WITHOUT_VECTORS = (
-    "Texts were judged without an encoder: `pip install 'discrimloss[encoders]'` adds word vectors, "
-    "which find more wrong labels."
+    "Texts were judged without an encoder: `pip install 'discrimloss[encoders]'` adds word "
+    "vectors, which find more wrong labels."
 )
 
 
