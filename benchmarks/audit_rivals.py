@@ -23,7 +23,7 @@ from torch import Tensor
 from benchmarks.audit_figures import Finding
 from benchmarks.audit_sets import SOURCE, TRUTH
 from discrimloss.auditing.directory import RUNS
-from discrimloss.auditing.run import AuditSettings, run_audit
+from discrimloss.auditing.run import NETWORK, AuditSettings, run_audit
 from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import SourceOptions
 from discrimloss.auditing.sources.open_source import open_source
@@ -104,12 +104,12 @@ class CpuClock:
 
 
 def _audit(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
-    """The audit as a user runs it."""
+    """The audit with a network, as users run it on images."""
     out = job.cell / AUDIT
     result = run_audit(
         lambda cache: open_source(options, cache),
         options,
-        AuditSettings(epochs=job.epochs, seed=job.seed, threads=1),
+        AuditSettings(epochs=job.epochs, seed=job.seed, threads=1, model=NETWORK),
         out=out,
         overwrite=out.exists(),
         progress=lambda number, epochs: clock,

@@ -4,13 +4,18 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from audit_fixtures import RESULT, MadeAudit, made_audit
 from command_line import refused, snapshot
 
+from discrimloss.auditing.apply import Automatic, find_changes
 from discrimloss.auditing.directory import CHANGES
+from discrimloss.auditing.outputs import of_emptied_classes
 from discrimloss.auditing.review.decision_log import DecisionLog
+from discrimloss.auditing.review.decisions import Decisions
 from discrimloss.cli import main
+from discrimloss.judging.verdicts import EASY, INCORRECT, Verdicts
 
 DECISIONS = (
     ("keep", 0, None),
@@ -220,3 +225,18 @@ def test_a_probability_is_from_0_to_1(
 ) -> None:
     sentence = refused(capsys, "apply", str(audit.path), "--accept-suggestions", p)
     assert "from 0 to 1" in sentence
+
+
+def test_no_class_is_emptied_without_a_review() -> None:
+    verdicts = Verdicts(
+        code=np.array([INCORRECT, INCORRECT, INCORRECT, EASY], dtype=np.int8),
+        p_incorrect=np.array([0.99, 0.98, 0.97, 0.1], dtype=np.float32),
+        score=np.array([4, 3, 2, -2], dtype=np.float32),
+        given_label=["rare", "rare", "cat", "cat"],
+        suggested_label=["cat", "cat", "dog", "cat"],
+    )
+    for automatic in (Automatic(drop_incorrect=True), Automatic(accept_from=0.9)):
+        found = find_changes(verdicts, Decisions(), automatic, is_regression=False)
+        assert [change.index for change in found] == [2]
+    emptied = of_emptied_classes(verdicts.given_label, verdicts.code == INCORRECT)
+    assert emptied.tolist() == [True, True, False, False]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from discrimloss.auditing.directory import CHANGES
-from discrimloss.auditing.outputs import plain_label
+from discrimloss.auditing.outputs import of_emptied_classes, plain_label
 from discrimloss.auditing.review.decisions import (
     DROP,
     KEEP,
@@ -106,7 +106,8 @@ def find_changes(
         DiscrimLossError: every sample would be dropped, or a decision has no valid label.
     """
     changes = _reviewed(decisions, verdicts, is_regression)
-    changes += _automatic(automatic, verdicts, set(decisions.all_current()))
+    unreviewed = _automatic(automatic, verdicts, set(decisions.all_current()))
+    changes += unreviewed if is_regression else _without_emptying(unreviewed, changes, verdicts)
     if sum(change.change == DROPPED for change in changes) == len(verdicts):
         raise DiscrimLossError("these decisions drop every sample: keep at least one")
     return changes
@@ -244,6 +245,20 @@ def _automatic(automatic: Automatic, verdicts: Verdicts, reviewed: set[int]) -> 
             if index not in taken
         ]
     return changes
+
+
+def _without_emptying(
+    automatic: list[Change], reviewed: list[Change], verdicts: Verdicts
+) -> list[Change]:
+    """The automatic changes but for those that, together, take all samples from a class."""
+    is_lost = np.zeros(len(verdicts), dtype=np.bool_)
+    is_lost[[change.index for change in automatic]] = True
+    is_lost[[change.index for change in reviewed if change.change != KEPT]] = True
+    if verdicts.given_label is None:
+        return automatic
+    arriving = [str(change.after) for change in (*automatic, *reviewed) if change.after is not None]
+    is_emptied = of_emptied_classes(verdicts.given_label, is_lost, arriving)
+    return [change for change in automatic if not is_emptied[change.index]]
 
 
 def _write_log(

@@ -22,6 +22,7 @@ def audit(
     id: str | None = None,
     regression: bool | None = None,
     encoder: str | None = None,
+    model: Any = "auto",
     runs: int = 1,
     epochs: int | None = None,
     seed: int = 0,
@@ -31,7 +32,10 @@ def audit(
     overwrite: bool = False,
     progress: bool | ObserverOfRun = True,
 ) -> AuditResult:
-    """Find the wrong labels of a data set, from one training run.
+    """Find the wrong labels of a data set.
+
+    Texts, tables and features are compared with cross-validated predictions of simple models;
+    images and regression targets with a network that is trained once.
 
     It needs no clean labels, no noise rate and no hyperparameters. Nothing is written to disk
     unless `out` is given.
@@ -46,9 +50,13 @@ def audit(
         id: the column with the ids of the samples. By default they are positions, or paths.
         regression: whether labels are regression targets. By default it is detected.
         encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, or a name on
-            the hub.
-        runs: how many training runs to combine.
-        epochs: length of each run. By default it follows from the number of samples.
+            the hub. By default, and with ``"auto"``, texts use the word vectors of wordllama if it
+            is installed; ``"none"`` uses none.
+        model: ``"auto"`` for the best models for the kind of data; ``"network"`` for a network
+            trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, which is
+            cross-validated on texts, on a data frame of the columns, or on the features.
+        runs: how many runs to combine: cross-validations with other folds, or training runs.
+        epochs: length of each training run. Giving it selects the network.
         seed: of the first run.
         threads: CPU threads; 0 leaves the choice to torch.
         out: a directory for the files of the audit, as the command ``discrimloss audit`` writes
@@ -77,7 +85,7 @@ def audit(
     from discrimloss.auditing.sources.base import SourceOptions
     from discrimloss.auditing.sources.open_source import in_python, open_data
 
-    settings = AuditSettings(runs, epochs, seed, threads)
+    settings = AuditSettings(runs, epochs, seed, threads, model)
     if resume and overwrite:
         raise ValueError("resume goes on and overwrite starts anew: give one of them")
     if out is None and (resume or overwrite):

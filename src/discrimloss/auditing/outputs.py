@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from discrimloss.auditing.directory import (
     CLEANED,
@@ -85,11 +86,31 @@ def write_outputs(directory: AuditDirectory, source: AuditSource, verdicts: Verd
     """Write the verdicts, the list of samples to keep and that of samples left out."""
     verdicts.to_parquet(directory / VERDICTS)
     verdicts.to_csv(directory / VERDICTS_CSV)
-    kept = np.flatnonzero(verdicts.code != INCORRECT).tolist()
+    is_kept = verdicts.code != INCORRECT
+    if not source.is_regression:
+        is_kept |= of_emptied_classes(verdicts.given_label, ~is_kept)
+    kept = np.flatnonzero(is_kept).tolist()
     rows = ((source.ids[index], plain_label(verdicts.given_label, index)) for index in kept)
     directory.write(CLEANED, _as_csv(("id", "label"), rows))
     left_out = ((entry.id, entry.reason) for entry in source.left_out)
     directory.write(LEFT_OUT, _as_csv(("id", "reason"), left_out))
+
+
+def of_emptied_classes(
+    given_label: Any, is_lost: npt.NDArray[np.bool_], arriving: Sequence[str] = ()
+) -> npt.NDArray[np.bool_]:
+    """Which samples belong to a class that would lose all its samples: shape (samples,).
+
+    A class that is wrong as a whole is more likely one that the models could not learn.
+
+    Args:
+        given_label: the class of each sample.
+        is_lost: shape (samples,): which samples would be dropped or get another label.
+        arriving: the labels that they would get.
+    """
+    names = given_label.astype(str)
+    remaining = [*np.unique(names[~is_lost]).tolist(), *arriving]
+    return ~np.isin(names, remaining)
 
 
 def _as_csv(heading: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

@@ -9,14 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.base import require_room
 from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.judging.verdicts import CANNOT_TELL, UNSEEN, Verdicts
 from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.methods.discrimloss import DiscrimLossMethod
-
-MOST_ENTRIES = 2**30  # samples times classes: four gigabytes
 
 
 class PredictionRecord:
@@ -106,13 +104,3 @@ class PredictionRecord:
         """Restore the record of a checkpoint."""
         self._late.copy_(state["late"])
         self._visits.copy_(state["visits"])
-
-
-def require_room(samples: int, outputs: int) -> None:
-    """Raise a `SourceError` if the predictions for all samples would not fit into memory."""
-    if samples * outputs > MOST_ENTRIES:
-        raise SourceError(
-            f"{samples:,} samples of {outputs:,} classes need predictions of "
-            f"{samples * outputs * 4 / 2**30:.0f} GB: audit it in parts of at most "
-            f"{MOST_ENTRIES // outputs:,} samples"
-        )

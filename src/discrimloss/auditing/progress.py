@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from discrimloss.training.loop import Observer
-from discrimloss.training.records import Row
+if TYPE_CHECKING:  # training imports torch's compiler
+    from discrimloss.training.loop import Observer
+    from discrimloss.training.records import Row
 
-ObserverOfRun = Callable[[int, int], Observer]
+ObserverOfRun = Callable[[int, int], "Observer"]
 """Makes the observer of a run from its number, counted from 1, and its epochs."""
 
 

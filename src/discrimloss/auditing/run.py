@@ -1,4 +1,8 @@
-"""A whole audit: train, judge the labels once, and keep or write what was found."""
+"""A whole audit: predict, judge the labels once, and keep or write what was found.
+
+Texts, tables and features are predicted out of fold by simple models; images, regression targets
+and very many classes by a network that is trained once with DiscrimLoss.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +10,45 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.directory import CACHE, REPORT, RUNS, SUMMARY, AuditDirectory
+from discrimloss.auditing.directory import CACHE, REPORT, SUMMARY, AuditDirectory
+from discrimloss.auditing.out_of_fold.choose import (
+    Choice,
+    choose_candidates,
+    estimator_candidate,
+    is_cheap,
+)
+from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
 from discrimloss.auditing.out_of_fold.regression_verdicts import (
     is_regression_on_features,
     regression_verdicts,
 )
+from discrimloss.auditing.out_of_fold.verdicts import class_verdicts
 from discrimloss.auditing.outputs import left_out_notes, summarize, write_outputs
-from discrimloss.auditing.predictions import PredictionRecord
 from discrimloss.auditing.progress import ObserverOfRun, observing
-from discrimloss.auditing.report.contents import ReportRun
-from discrimloss.auditing.report.read_run import run_in_memory
 from discrimloss.auditing.result import AuditResult
-from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
     AuditSource,
     SourceOptions,
+    require_room,
 )
-from discrimloss.auditing.task import audit_task
-from discrimloss.data.base import TaskData
 from discrimloss.judging.combine import combine_verdicts
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.training.records import versions
-from discrimloss.training.run import RunRequest, train_run
-from discrimloss.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrimloss.auditing.network import NetworkRuns
+    from discrimloss.data.base import TaskData
 
 HIGHEST_SEED = 2**31 - 1
-NO_EPOCHS = "The number of epochs has no effect: regression on features trains no network."
+AUTO, NETWORK = "auto", "network"
+"""Models of an audit: the best for the kind of data, and a network trained with DiscrimLoss."""
 OpenSource = Callable[[Path | None], AuditSource]
 """Opens a source, given a directory for a cache, or None to keep everything in memory."""
 
@@ -57,6 +68,8 @@ class AuditSettings:
     """Of the first run; each further run has the next one."""
     threads: int = 0
     """CPU threads; 0 leaves the choice to torch."""
+    model: Any = AUTO
+    """`AUTO`, `NETWORK`, or a scikit-learn classifier."""
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -67,6 +80,10 @@ class AuditSettings:
             raise ValueError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
         if self.threads < 0:
             raise ValueError(f"threads must be 0 or more, not {self.threads}")
+        if isinstance(self.model, str) and self.model not in (AUTO, NETWORK):
+            raise ValueError(f"model must be {AUTO} or {NETWORK}, not {self.model}")
+        if not isinstance(self.model, str) and self.epochs is not None:
+            raise ValueError("epochs belong to a network: leave them out with an estimator")
 
 
 def run_audit(
@@ -132,8 +149,9 @@ class _Audit:
         self.directory, self.observe = directory, observe
         self.command = command_line(options, settings, directory)
         self.requested = _requested(options, settings)
-        self.runs: list[ReportRun] = []
-        """Runs in memory; runs with a directory are read from there."""
+        self.models: ClassPredictions | None = None
+        """Cross-validated models, unless a network is trained."""
+        self._choice: Choice | None = None
 
     def run(self) -> AuditResult:
         """Train and judge; write everything if there is a directory."""
@@ -141,9 +159,13 @@ class _Audit:
         record = self._record()
         if self.directory is not None:
             self.directory.write_settings(record)
-        verdicts = self._verdicts()
+        found = [self._judge(number) for number in range(1, self.settings.runs + 1)]
+        verdicts = _named(combine_verdicts(found), self.source)
+        if self._choice is not None:
+            verdicts = replace(verdicts, notes=(*verdicts.notes, *self._choice.notes))
         summary = {
             **summarize(self.source, verdicts),
+            **self._model_summary(),
             "runs": self.settings.runs,
             "seconds": round(time.perf_counter() - started, 1),
             "command": self.command,
@@ -156,32 +178,13 @@ class _Audit:
             record,
             source=self.source,
             directory=None if directory is None else directory.path,
-            runs=self.runs,
+            runs=self._network.in_memory if self._trains_network else (),
         )
         if directory is not None:
             write_outputs(directory, self.source, verdicts)
             result.report(directory / REPORT)
             directory.write_json(SUMMARY, summary)  # last: it marks the audit as finished
         return result
-
-    def _verdicts(self) -> Verdicts:
-        """The verdicts of all runs as one: of out-of-fold predictions, or of trained networks."""
-        runs, source = range(1, self.settings.runs + 1), self.source
-        task = source.task(self._cache())
-        if is_regression_on_features(task):
-            verdicts = combine_verdicts([self._out_of_fold(number, task) for number in runs])
-            return _named(verdicts, source, verdicts.suggested_label)
-        task, scale = audit_task(task)
-        verdicts = combine_verdicts([self._train(number, task) for number in runs])
-        return _named(verdicts, source, scale.back(verdicts.suggested_label))
-
-    def _out_of_fold(self, number: int, task: TaskData) -> Verdicts:
-        """Judge regression targets by out-of-fold predictions."""
-        settings = self.settings
-        verdicts = regression_verdicts(task, settings.seed + number - 1, settings.threads)
-        if settings.epochs is None:
-            return verdicts
-        return replace(verdicts, notes=(*verdicts.notes, NO_EPOCHS))
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE
@@ -199,29 +202,80 @@ class _Audit:
             "command": self.command,
         }
 
-    def _train(self, number: int, task: TaskData) -> Verdicts:
-        """Train one run, or the rest of it, and judge the labels."""
+    def _judge(self, number: int) -> Verdicts:
+        """The verdicts of one run; suggested regression targets have the unit of the labels."""
         settings = self.settings
-        seed = settings.seed + number - 1
-        config = audit_config(self.source, task, seed=seed, epochs=settings.epochs)
-        config = replace(config, threads=settings.threads)
-        record = PredictionRecord(task.train.target, task.num_classes, config.epochs)
-        out = None if self.directory is None else self.directory / RUNS / str(number)
-        resume = out is not None and RunDirectory(out).holds_run
-        request = RunRequest(config, Path(), out, resume=resume, command=self.command)
-        observer = None if self.observe is None else self.observe(number, config.epochs)
-        run = train_run(request, observer, task=task, recorders=[record], judge=record.verdicts)
-        assert run.verdicts is not None
-        if out is None:
-            self.runs.append(run_in_memory(str(number), config, run))
-        return run.verdicts
+        if self._trains_network:
+            return self._network.verdicts(number)
+        if self._regression_task is not None:
+            seed = settings.seed + number - 1
+            return regression_verdicts(self._regression_task, seed, settings.threads)
+        if self._choice is None:
+            self._choice = self._chosen()
+        found = out_of_fold_classes(
+            self._choice.candidates,
+            self.source.target,
+            len(self.source.class_names),
+            seed=settings.seed + number - 1,
+            on_step=self._on_step(number),
+        )
+        self.models = self.models or found
+        return class_verdicts(found, self.source.target, self.source.class_names)
+
+    @cached_property
+    def _network(self) -> NetworkRuns:
+        # Training imports torch's compiler, which takes longer than judging a small table.
+        from discrimloss.auditing.network import NetworkRuns
+
+        return NetworkRuns(self.source, self.settings, self.directory, self.command, self.observe)
+
+    @property
+    def _trains_network(self) -> bool:
+        model = self.settings.model
+        if not isinstance(model, str):
+            return False
+        if model == NETWORK or self.settings.epochs is not None:
+            return True
+        return self._regression_task is None and not is_cheap(self.source)
+
+    @cached_property
+    def _regression_task(self) -> TaskData | None:
+        """Regression targets with features as inputs, if that is what the source has."""
+        task = self.source.task(self._cache()) if self.source.is_regression else None
+        return task if task is not None and is_regression_on_features(task) else None
+
+    def _chosen(self) -> Choice:
+        require_room(len(self.source), len(self.source.class_names))
+        if not isinstance(self.settings.model, str):
+            return Choice([estimator_candidate(self.source, self.settings.model)])
+        return choose_candidates(self.source, self._cache())
+
+    def _on_step(self, number: int) -> Callable[[int, int], None] | None:
+        if self.observe is None:
+            return None
+        observer = self.observe(number, 1)
+        return lambda done, steps: observer.on_step(1, done, steps, 0)
+
+    def _model_summary(self) -> dict[str, Any]:
+        """Which models the verdicts come from, as ``summary.json`` has it."""
+        if self.models is None and not self._trains_network:
+            return {"model": "gradient boosting and a Gaussian process; cross-validation"}
+        if self.models is None:
+            return {"model": "network trained with DiscrimLoss"}
+        folds = f"{self.models.folds}-fold cross-validation"
+        rounds = ", two rounds" if self.models.rounds > 1 else ""
+        return {"model": f"{', '.join(self.models.models)}; {folds}{rounds}"}
 
 
-def _named(verdicts: Verdicts, source: AuditSource, suggested: Any) -> Verdicts:
+def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:
     """Verdicts with the ids and labels of the source, and with notes on how it was read."""
-    given = source.target.numpy()
+    given: Any = source.target.numpy()
+    suggested: Any = verdicts.suggested_label
     if source.is_regression:
-        labels = {"given_label": given.astype(np.float64), "suggested_label": suggested}
+        labels: dict[str, Any] = {
+            "given_label": given.astype(np.float64),
+            "suggested_label": suggested,
+        }
     else:
         names = np.array(source.class_names, dtype=object)
         labels = {"given_label": names[given], "suggested_label": names[suggested]}
@@ -237,7 +291,15 @@ def _requested(options: SourceOptions, settings: AuditSettings) -> dict[str, Any
         "runs": settings.runs,
         "seed": settings.seed,
         "epochs": settings.epochs,
+        **_requested_model(settings.model),
     }
+
+
+def _requested_model(model: Any) -> dict[str, str]:
+    """Nothing for the default: audits of earlier versions have no such entry."""
+    if model == AUTO:
+        return {}
+    return {"model": model if isinstance(model, str) else repr(model)}
 
 
 def command_line(
@@ -256,6 +318,7 @@ def command_line(
         words += [] if value is None else [f"--{name}", str(value)]
     if options.regression is not None:
         words.append("--regression" if options.regression else "--no-regression")
+    words += ["--model", NETWORK] if settings.model == NETWORK else []
     words += [] if settings.runs == 1 else ["--runs", str(settings.runs)]
     words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
     return shlex.join(words)

@@ -45,14 +45,22 @@ def audit(
         str | None,
         typer.Option(
             metavar="PATH_OR_NAME",
-            help="A pretrained encoder of texts or images: a folder, package:NAME, or its name on "
-            "the hub.",
+            help="A pretrained encoder of texts or images: a folder, package:NAME, its name on "
+            "the hub, auto, or none. [default: auto]",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(metavar="N", help="How many training runs to combine.")] = 1,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|network",
+            help="The best simple models for the kind of data, or a network trained with "
+            "DiscrimLoss.",
+        ),
+    ] = "auto",
+    runs: Annotated[int, typer.Option(metavar="N", help="How many runs to combine.")] = 1,
     epochs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Length of each run. [default: fits the number of samples]"),
+        typer.Option(metavar="N", help="Length of each training run; selects the network."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the first run.")] = 0,
     threads: Annotated[
@@ -65,7 +73,10 @@ def audit(
         bool, typer.Option("--overwrite", help="Replace an earlier audit in the same place.")
     ] = False,
 ) -> None:
-    """Find the wrong labels of your data, from one training run.
+    """Find the wrong labels of your data.
+
+    Texts, tables and features are compared with cross-validated predictions of simple models,
+    images and regression targets with a network that is trained once.
 
     No clean labels are needed, no noise rate and no hyperparameters. The directory gets
     verdicts.csv and verdicts.parquet (every sample, worst first), cleaned.csv (what to keep),
@@ -85,7 +96,7 @@ def audit(
     if resume and overwrite:
         raise DiscrimLossError("--resume goes on and --overwrite starts anew: give one of them")
     try:
-        settings = AuditSettings(runs, epochs, seed, threads)
+        settings = AuditSettings(runs, epochs, seed, threads, model)
     except ValueError as error:
         raise DiscrimLossError(f"--{error}") from error
     options = SourceOptions(str(source.absolute()), label, text, image, id, regression, encoder)

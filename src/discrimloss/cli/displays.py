@@ -281,6 +281,8 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
     ):
         values.add_row(words, value)
     console.print(values)
+    if "model" in summary:
+        console.print(f"Predicted by: {summary['model']}", markup=False, soft_wrap=True)
     if summary["worst"]:
         console.print(_worst_table(summary["worst"]))
     for note in summary["notes"]:

@@ -157,7 +157,7 @@ def _of_classes(
         suggested_label=classes.named(estimate.suggested.numpy()),
         ids=ids,
         notes=notes,
-        can_tell=_know_labels(predicted, given),
+        can_tell=know_labels(predicted, given),
     )
 
 
@@ -226,7 +226,7 @@ def _notes_on_classes(classes: LabelClasses, all_agree: bool) -> list[str]:
     return [*notes, SAME_AS_GIVEN] if all_agree else notes
 
 
-def _know_labels(logits: Tensor, given: Tensor) -> bool:
+def know_labels(logits: Tensor, given: Tensor) -> bool:
     """Whether logits of given labels are higher than those of the same class elsewhere."""
     logits = logits - logits.mean(1, keepdim=True)
     gain = logits[torch.arange(len(given)), given] - logits.mean(0)[given]

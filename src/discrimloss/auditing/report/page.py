@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +119,28 @@ def safe_json(value: Any) -> str:
 
 @cache
 def vega_script() -> str:
-    """Vega and Vega-Lite as one script that needs no network, about 0.9 MB."""
+    """Vega and Vega-Lite as one script that needs no network, about 0.9 MB.
+
+    Bundling takes more than a second, so the script is kept in the user's cache.
+    """
     import vl_convert
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    kept = user_cache() / f"vega-{metadata.version('vl-convert-python')}.js"
+    try:
+        return kept.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with suppress(OSError):  # a cache that cannot be written only costs time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(kept) as unfinished:
+            unfinished.write_text(script, encoding="utf-8")
+    return script
+
+
+def user_cache() -> Path:
+    """The directory for files that can be made again; ``XDG_CACHE_HOME`` moves it."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "discrimloss"
 
 
 def _figure(chart: Chart) -> list[dict[str, Any]]:

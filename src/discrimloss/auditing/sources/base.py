@@ -31,6 +31,8 @@ from discrimloss.errors import DiscrimLossError
 
 FINGERPRINT_VERSION = 2
 """Of `AuditSource.fingerprint`. Audits of 0.1 computed it in another way, and kept no version."""
+MOST_ENTRIES = 2**30
+"""Samples times classes: four gigabytes of predictions."""
 Label = str | float
 """The name of a class, or a regression target."""
 
@@ -56,7 +58,8 @@ class SourceOptions:
     regression: bool | None = None
     """Whether labels are regression targets; None: detect it."""
     encoder: str | None = None
-    """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub."""
+    """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub. ``"auto"`` and None
+    choose one that is installed, ``"none"`` uses none."""
 
     def refuse(self, names: Sequence[str], because: str) -> None:
         """Raise a `SourceError` if one of these options is given.
@@ -228,6 +231,10 @@ class Contents(ABC):
     def view(self, index: int, close: bool = False) -> SampleView:
         """What a reviewer sees of a sample, a picture in full size if `close`."""
 
+    def raw_inputs(self) -> Any:
+        """One row per sample for an estimator of the user; None where there are none."""
+        return None
+
     def checksum(self) -> str:
         """Covers what the store does not hold itself, such as the files of images."""
         return ""
@@ -348,3 +355,13 @@ class AuditSource:
         read_as = (options.label, options.id, options.text, options.image, options.regression)
         content = repr((self.store.checksum(), self.contents.checksum(), read_as))
         return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def require_room(samples: int, outputs: int) -> None:
+    """Raise a `SourceError` if the predictions for all samples would not fit into memory."""
+    if samples * outputs > MOST_ENTRIES:
+        raise SourceError(
+            f"{samples:,} samples of {outputs:,} classes need predictions of "
+            f"{samples * outputs * 4 / 2**30:.0f} GB: audit it in parts of at most "
+            f"{MOST_ENTRIES // outputs:,} samples"
+        )

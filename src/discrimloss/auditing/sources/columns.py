@@ -85,10 +85,18 @@ class Columns(Contents):
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
         """Scaled numbers and one-hot categories. Nothing is cached."""
-        used = [column.name for column in self._plan.used]
-        frame = self._rows.frame(used).iloc[self._numbers].reset_index(drop=True)
-        features = torch.from_numpy(table_features(frame, self._plan))
+        features = torch.from_numpy(table_features(self.raw_inputs(), self._plan))
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
+
+    def ordinal_and_features(self) -> tuple[npt.NDArray[np.float32], Features]:
+        """The columns for trees, see `ordinal_values`, and for linear models."""
+        frame = self.raw_inputs()
+        return ordinal_values(frame, self._plan), table_features(frame, self._plan)
+
+    def raw_inputs(self) -> Any:
+        """A data frame of the columns that are used."""
+        used = [column.name for column in self._plan.used]
+        return self._rows.frame(used).iloc[self._numbers].reset_index(drop=True)
 
     def view(self, index: int, close: bool = False) -> SampleView:
         """The row, without its label."""
@@ -287,6 +295,30 @@ def table_features(frame: Any, plan: ColumnPlan) -> Features:
         f"training on {len(frame):,} rows with {sum(widths):,} features",
     )
     return np.concatenate([_features(frame[column.name], column) for column in plan.used], axis=1)
+
+
+def ordinal_values(frame: Any, plan: ColumnPlan) -> Features:
+    """Columns as trees split them: numbers as they are, categories as positions.
+
+    Args:
+        frame: with the columns of the plan.
+        plan: see `plan_columns`.
+
+    Returns:
+        Shape (rows, columns); NaN where a value is missing.
+    """
+    return np.concatenate([_ordinal(frame[column.name], column) for column in plan.used], axis=1)
+
+
+def _ordinal(series: Any, column: UsedColumn) -> Features:
+    if column.kind == "vector":
+        return _vectors(series)
+    if column.kind == "category":
+        codes, _ = import_pandas().factorize(as_category(series), sort=True)
+        numbers = np.where(codes < 0, np.nan, codes.astype(np.float64))
+    else:
+        numbers = _dates(series, column) if column.kind == "date" else _numbers(series)
+    return np.where(np.isfinite(numbers), numbers, np.nan).astype(np.float32)[:, None]
 
 
 def _width(series: Any, column: UsedColumn) -> int:

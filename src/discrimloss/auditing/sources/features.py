@@ -46,6 +46,11 @@ class Features(Contents):
         features = standardised(self._features if all_rows else self._features[self._rows])
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
 
+    def raw_inputs(self) -> Array:
+        """The features as they are."""
+        rows: Array = np.asarray(self._features)[self._rows]
+        return rows
+
     def view(self, index: int, close: bool = False) -> SampleView:
         """The first few features."""
         values = self._features[self._rows[index]].ravel()

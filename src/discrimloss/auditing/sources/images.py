@@ -90,7 +90,12 @@ class Pictures(Contents):
     ) -> None:
         self.read, self._facts, self._ids = read, facts, ids
         self._fields = fields or (lambda index: (("sample", ids[index]),))
-        self._encoder = encoder
+        self._encoder = None if encoder in ("auto", "none") else encoder
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether the inputs are features of an encoder."""
+        return self._encoder is not None
 
     @property
     def side(self) -> int:

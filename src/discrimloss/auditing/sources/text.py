@@ -38,6 +38,8 @@ from discrimloss.models.text_encoder import (
 )
 
 NO_TEXT = "no text"
+AUTO, NO_ENCODER = "auto", "none"
+"""Names that stand for an encoder that is installed, and for none."""
 MOST_NGRAMS = 2000
 """Of one text: those with the largest weights."""
 LONGEST_TEXT = 20_000
@@ -56,31 +58,45 @@ class Texts(Contents):
 
     Args:
         texts: one per sample.
-        encoder: a folder, ``package:NAME``, a name on the hub, or None for n-grams.
+        encoder: a folder, ``package:NAME``, a name on the hub, ``"none"`` for n-grams, or None or
+            ``"auto"`` for n-grams and static word vectors, if they are installed.
     """
 
     kind = "text"
 
     def __init__(self, texts: Sequence[str], encoder: str | None) -> None:
-        self._texts, self._encoder = texts, encoder
+        self.texts = texts
+        self.may_choose_encoder = encoder in (None, AUTO)
+        """Whether the user named no encoder, and did not refuse one."""
+        self._encoder = None if encoder in (None, AUTO, NO_ENCODER) else encoder
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
         """Hashed n-grams, or the features of the encoder, which are cached."""
         if self._encoder is None:
-            return ModelInputs(hashed_ngrams(self._texts, self._num_buckets), ())
-        features = standardised(encoded_texts(self._texts, self._encoder, cache, fingerprint))
+            return ModelInputs(hashed_ngrams(self.texts, self._num_buckets), ())
+        features = standardised(encoded_texts(self.texts, self._encoder, cache, fingerprint))
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
+
+    def encoded(self, cache: Path | None, fingerprint: str) -> npt.NDArray[Any] | None:
+        """The features of the encoder that the user named, which are cached; None without one."""
+        if self._encoder is None:
+            return None
+        return encoded_texts(self.texts, self._encoder, cache, fingerprint)
+
+    def raw_inputs(self) -> npt.NDArray[Any]:
+        """The texts: shape (samples,), objects."""
+        return np.array(self.texts, dtype=object)
 
     def view(self, index: int, close: bool = False) -> SampleView:
         """The text."""
-        return SampleView(text=self._texts[index][:LONGEST_SHOWN_TEXT])
+        return SampleView(text=self.texts[index][:LONGEST_SHOWN_TEXT])
 
     @property
     def _num_buckets(self) -> int:
         """Few for few texts: every training step updates the vectors of all buckets."""
-        if len(self._texts) <= _FEW_TEXTS:
+        if len(self.texts) <= _FEW_TEXTS:
             return 2**15
-        return 2**16 if len(self._texts) <= _MANY_TEXTS else 2**17
+        return 2**16 if len(self.texts) <= _MANY_TEXTS else 2**17
 
 
 def text_source(options: SourceOptions, store: Store, texts: Sequence[str | None]) -> AuditSource:

@@ -1,0 +1,67 @@
+"""Verdicts from a network that is trained once with DiscrimLoss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discrimloss.auditing.directory import CACHE, RUNS, AuditDirectory
+from discrimloss.auditing.predictions import PredictionRecord
+from discrimloss.auditing.progress import ObserverOfRun
+from discrimloss.auditing.report.contents import ReportRun
+from discrimloss.auditing.report.read_run import run_in_memory
+from discrimloss.auditing.settings import audit_config
+from discrimloss.auditing.sources.base import AuditSource
+from discrimloss.auditing.task import audit_task
+from discrimloss.judging.verdicts import Verdicts
+from discrimloss.training.run import RunRequest, train_run
+from discrimloss.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrimloss.auditing.run import AuditSettings
+
+
+class NetworkRuns:
+    """Trains runs of an audit, or the rest of runs that were stopped.
+
+    Args:
+        source: what is audited.
+        settings: how to train.
+        directory: where all files go, or None.
+        command: that does the same audit.
+        observe: makes the observers of the runs.
+    """
+
+    def __init__(
+        self,
+        source: AuditSource,
+        settings: AuditSettings,
+        directory: AuditDirectory | None,
+        command: str,
+        observe: ObserverOfRun | None,
+    ) -> None:
+        self.source, self.settings = source, settings
+        self.directory, self.command, self.observe = directory, command, observe
+        cache = None if directory is None else directory / CACHE
+        self._task, self._scale = audit_task(source.task(cache))
+        self.in_memory: list[ReportRun] = []
+        """Runs without a directory."""
+
+    def verdicts(self, number: int) -> Verdicts:
+        """Train one run, and judge the labels; suggestions have the unit of the labels."""
+        settings, task = self.settings, self._task
+        seed = settings.seed + number - 1
+        config = audit_config(self.source, task, seed=seed, epochs=settings.epochs)
+        config = replace(config, threads=settings.threads)
+        record = PredictionRecord(task.train.target, task.num_classes, config.epochs)
+        out = None if self.directory is None else self.directory / RUNS / str(number)
+        resume = out is not None and RunDirectory(out).holds_run
+        request = RunRequest(config, Path(), out, resume=resume, command=self.command)
+        observer = None if self.observe is None else self.observe(number, config.epochs)
+        run = train_run(request, observer, task=task, recorders=[record], judge=record.verdicts)
+        assert run.verdicts is not None
+        if out is None:
+            self.in_memory.append(run_in_memory(str(number), config, run))
+        suggested = self._scale.back(run.verdicts.suggested_label)
+        return replace(run.verdicts, suggested_label=suggested)

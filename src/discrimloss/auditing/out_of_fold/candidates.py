@@ -1,0 +1,175 @@
+"""The simple models that are tried for each kind of data.
+
+All are regularised more than usual: a model that fits single labels predicts wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.out_of_fold.word_vectors import LONGEST_TEXT, mean_word_vectors
+
+Array = npt.NDArray[Any]
+
+MOST_BOOSTED_CLASSES = 40
+"""Boosting fits a tree for each class: with more classes it takes too long."""
+MOST_COMPARED_ROWS = 20_000
+"""Nearest neighbours are sought among no more samples."""
+MOST_FOREST_ROWS = 100_000
+MOST_FOREST_FEATURES = 500
+MOST_BOOSTED_FEATURES = 200
+BUCKETS = 2**20
+FEWEST_NGRAMS = 3.0
+"""With fewer words and pairs of words per text, characters are used, too."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model and what it learns from."""
+
+    name: str
+    """For the summary."""
+    inputs: Any
+    """One row per sample: an array, a sparse matrix, a data frame."""
+    make: Callable[[], Any]
+    """Makes a scikit-learn classifier that is not fitted."""
+    takes_weights: bool = True
+
+
+def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -> list[Candidate]:
+    """Models of texts.
+
+    Args:
+        texts: one per sample.
+        encoded: features of an encoder that the user named, shape (texts, width).
+        static: whether to use static word vectors.
+    """
+    found = []
+    words = ngram_weights(texts, "word", (1, 2))
+    if words.nnz < FEWEST_NGRAMS * len(texts):  # short texts, or a language without spaces
+        characters = ngram_weights(texts, "char_wb", (1, 4))
+        found.append(Candidate("characters + logistic regression", characters, _logistic(3.0)))
+    if words.nnz:
+        found.append(Candidate("TF-IDF + logistic regression", words, _logistic(3.0)))
+    if static:
+        vectors = _shrunk(mean_word_vectors(texts))
+        found += _linear("word vectors (wordllama) + logistic regression", vectors, (1.0, 10.0))
+    if encoded is not None:
+        found += _linear("encoder + logistic regression", _shrunk(encoded), (1.0, 10.0))
+    return found
+
+
+def table_candidates(ordinal: Array, features: Array, classes: int) -> list[Candidate]:
+    """Models of tables.
+
+    Args:
+        ordinal: shape (rows, columns): numbers as they are, categories as positions; NaN where
+            missing.
+        features: shape (rows, features): scaled numbers and one-hot categories.
+        classes: how many there are.
+    """
+    found = _trees(ordinal, classes)
+    return [*found, *_linear("logistic regression", features, (0.1,))]
+
+
+def feature_candidates(features: Array, classes: int) -> list[Candidate]:
+    """Models of feature arrays, also of an encoder.
+
+    Args:
+        features: shape (samples, features), standardised.
+        classes: how many there are.
+    """
+    found = _linear("logistic regression", _shrunk(features), (0.1, 3.0))
+    if len(features) <= MOST_COMPARED_ROWS:
+        found.append(Candidate("nearest neighbours", features, _neighbours, takes_weights=False))
+    if features.shape[1] <= MOST_BOOSTED_FEATURES:
+        found += _trees(features, classes)
+    return found
+
+
+def ngram_weights(texts: Sequence[str], analyzer: str, lengths: tuple[int, int]) -> Any:
+    """TF-IDF of n-grams that occur in two texts or more: a sparse matrix.
+
+    Args:
+        texts: one per sample.
+        analyzer: ``"word"`` or ``"char_wb"``, characters within words.
+        lengths: the shortest and the longest n-grams.
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+
+    # Hashing needs no vocabulary in memory; buckets that are not used are left out.
+    counter = HashingVectorizer(
+        n_features=BUCKETS,
+        analyzer=analyzer,
+        ngram_range=lengths,
+        alternate_sign=False,
+        norm=None,
+    )
+    counts = counter.transform([text[:LONGEST_TEXT] for text in texts]).tocsc()
+    counts = counts[:, np.diff(counts.indptr) >= min(2, len(texts))].tocsr()
+    if not counts.shape[1]:
+        counts = counter.transform(texts)[:, :1]  # nothing in common
+    return TfidfTransformer(sublinear_tf=True).fit_transform(counts)
+
+
+def _trees(values: Array, classes: int) -> list[Candidate]:
+    found = []
+    if classes <= MOST_BOOSTED_CLASSES:
+        found.append(Candidate("gradient boosting", values, _boosting))
+    if len(values) <= MOST_FOREST_ROWS and values.shape[1] <= MOST_FOREST_FEATURES:
+        filled = np.nan_to_num(values, nan=-999.0)
+        found.append(Candidate("random trees", filled, _forest))
+    return found
+
+
+def _linear(name: str, features: Array, strengths: Sequence[float]) -> list[Candidate]:
+    return [
+        Candidate(f"{name} (C={strength:g})", features, _logistic(strength))
+        for strength in strengths
+    ]
+
+
+def _shrunk(features: Array) -> Array:
+    """Standardised features with rows of length 1 on average, as `C` expects them."""
+    mean, spread = features.mean(0), features.std(0)
+    scale = np.where(spread > 0, spread, np.inf) * features.shape[1] ** 0.5
+    return np.asarray((features - mean) / scale, dtype=np.float32)
+
+
+def _logistic(strength: float) -> Callable[[], Any]:
+    def make() -> Any:
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=strength, max_iter=300)
+
+    return make
+
+
+def _boosting() -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(
+        max_iter=60,
+        learning_rate=0.07,
+        max_leaf_nodes=15,
+        l2_regularization=5.0,
+        early_stopping=False,
+        random_state=0,
+    )
+
+
+def _forest() -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    return ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0)
+
+
+def _neighbours() -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(15, weights="distance", algorithm="brute")

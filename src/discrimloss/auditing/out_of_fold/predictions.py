@@ -1,0 +1,128 @@
+"""Out-of-fold predictions of candidates, and their blend."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from discrimloss.auditing.out_of_fold.candidates import Candidate
+from discrimloss.auditing.out_of_fold.folds import Folds
+from discrimloss.judging.optimization import minimize
+
+MOST_FITTED = 20_000
+"""Training samples of a model; more of them cost time and hardly help."""
+FEWEST_OF_CLASS = 50
+"""As many of each class are among them, where there are as many."""
+PRIOR_WEIGHT = 0.005
+"""No model rules out a class: so much of the class frequencies is mixed into its probabilities."""
+MOST_BLENDED = 20_000
+"""Samples that decide on the weights of the blend."""
+ITERATIONS, TOLERANCE = 50, 1e-5
+
+Progress = Callable[[], None]
+
+
+def out_of_fold(
+    candidate: Candidate,
+    target: npt.NDArray[np.int64],
+    folds: Folds,
+    classes: int,
+    weights: npt.NDArray[np.float64] | None = None,
+    progress: Progress = lambda: None,
+) -> Tensor:
+    """Log probabilities of models that did not see the sample: shape (samples, classes), float32.
+
+    Args:
+        candidate: the model.
+        target: given labels, as positions.
+        folds: of each sample.
+        classes: how many there are.
+        weights: of the samples in training.
+        progress: is called after each fold.
+    """
+    frequency = np.bincount(target, minlength=classes) / len(target)
+    result = np.empty((len(target), classes), dtype=np.float32)
+    for fold in np.unique(folds):
+        held = np.flatnonzero(folds == fold)
+        rows = _training_rows(np.flatnonzero(folds != fold), target)
+        probabilities = np.zeros((len(held), classes))
+        if len(rows) == 0 or (target[rows] == target[rows[0]]).all():
+            probabilities += frequency  # there is nothing to learn
+        else:
+            model = _fitted(candidate, rows, target, weights)
+            known = model.predict_proba(_rows(candidate.inputs, held))
+            probabilities[:, np.asarray(model.classes_, dtype=np.int64)] = known
+        mixed = (1.0 - PRIOR_WEIGHT) * probabilities + PRIOR_WEIGHT * frequency
+        result[held] = np.log(mixed)
+        progress()
+    return torch.from_numpy(result)
+
+
+def _fitted(
+    candidate: Candidate,
+    rows: npt.NDArray[np.int64],
+    target: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.float64] | None,
+) -> Any:
+    model = candidate.make()
+    given: dict[str, Any] = {}
+    if weights is not None and candidate.takes_weights:
+        given["sample_weight"] = weights[rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a model that has not converged still predicts
+        return model.fit(_rows(candidate.inputs, rows), target[rows], **given)
+
+
+def _rows(inputs: Any, rows: npt.NDArray[np.int64]) -> Any:
+    return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
+
+
+def _training_rows(
+    rows: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """All rows, or a random subset of many in which small classes are whole."""
+    if len(rows) <= MOST_FITTED:
+        return rows
+    order = np.random.default_rng(0).permutation(len(rows))
+    by_class = order[np.argsort(target[rows[order]], kind="stable")]
+    labels = target[rows[by_class]]
+    first_of_class = np.searchsorted(labels, labels)
+    is_small = np.arange(len(labels)) - first_of_class < FEWEST_OF_CLASS
+    chosen = np.union1d(order[:MOST_FITTED], by_class[is_small])
+    return rows[chosen]
+
+
+def blend(predicted: Sequence[Tensor], target: Tensor) -> tuple[Tensor, list[float]]:
+    """Weigh log probabilities so that the given labels are likeliest.
+
+    The weights are not negative. Their sum is not fixed: it also makes the blend as sure of itself
+    as it should be.
+
+    Args:
+        predicted: each of shape (samples, classes).
+        target: given labels.
+
+    Returns:
+        Log probabilities of shape (samples, classes), and the weights.
+    """
+    rows = torch.randperm(len(target), generator=torch.Generator().manual_seed(0))[:MOST_BLENDED]
+    stacked = torch.stack([one[rows] for one in predicted]).double()
+    given = target[rows]
+
+    def loss(log_weights: Tensor) -> Tensor:
+        return cross_entropy(torch.einsum("m,msc->sc", log_weights.exp(), stacked), given)
+
+    start = torch.full((len(predicted),), -1.0, dtype=torch.float64)
+    with torch.enable_grad():
+        weights = minimize(loss, start, ITERATIONS, TOLERANCE)[1].exp().tolist()
+    total = torch.zeros_like(predicted[0])
+    for weight, one in zip(weights, predicted, strict=True):
+        total += weight * one
+    return total.log_softmax(1), weights

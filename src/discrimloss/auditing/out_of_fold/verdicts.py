@@ -1,0 +1,165 @@
+"""Verdicts from out-of-fold predictions, and sentences about what limits them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from discrimloss.auditing.out_of_fold.classes import ClassPredictions
+from discrimloss.judging.find_label_errors import know_labels
+from discrimloss.judging.verdicts import (
+    CANNOT_TELL,
+    EASY,
+    HARD,
+    INCORRECT,
+    INCORRECT_ABOVE,
+    Verdicts,
+)
+
+FEWEST_SAMPLES = 30
+"""Fewer labels cannot be judged."""
+FEWEST_OF_CLASS = 10
+"""A class with fewer labels cannot be judged."""
+SAME_CLASS = 0.65
+"""Two classes are confused where the predictions order a pair of their samples rightly less
+often."""
+MOST_COMPARED_CLASSES = 60
+FEWEST_COMPARED = 10
+MOST_COMPARED = 500
+"""Samples of each class."""
+MOST_NAMED = 5
+RANKED_WITH_OTHER = 100
+"""The most suspicious samples, for which the likeliest other class is suggested in any case."""
+LEARNED_AS_THEY_ARE = 0.005
+"""Below this noise rate the labels can be learned as they are."""
+LARGEST_KEPT = -1e-6
+"""The highest score of a label that cannot be judged: just below a verdict."""
+
+SYSTEMATIC = (
+    "The labels can be learned as they are: hardly any contradicts the others. Systematic errors, "
+    "such as those of keyword rules, do not show."
+)
+
+
+def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequence[str]) -> Verdicts:
+    """Verdicts on all labels; suggestions are positions of classes.
+
+    A label is incorrect where its probability of being wrong is above 0.5, easy where the
+    prediction agrees with it, and hard otherwise. Labels that cannot be judged (of a small class,
+    or where predictions are no better than chance) are never called incorrect.
+
+    Args:
+        found: see `out_of_fold_classes`.
+        target: given labels.
+        class_names: one per class.
+    """
+    predicted, errors = found.log_probabilities, found.errors
+    counts = torch.bincount(target, minlength=len(class_names))
+    losses = cross_entropy(predicted, target, reduction="none")
+    knows = know_labels(predicted, target)
+    is_enough = len(target) >= FEWEST_SAMPLES
+    can_tell = is_enough and knows and errors.noise_interval is not None
+    judged = (counts >= FEWEST_OF_CLASS)[target] & can_tell
+    score = torch.where(judged, errors.score, errors.score.clamp(max=LARGEST_KEPT))
+    p_incorrect = score.double().sigmoid().float().numpy()
+    code = np.where((predicted.argmax(1) == target).numpy(), EASY, HARD).astype(np.int8)
+    code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
+    notes = []
+    if not is_enough:
+        notes.append(
+            f"{len(target)} samples are too few to judge their labels ({FEWEST_SAMPLES} are "
+            "needed): none is called incorrect."
+        )
+    elif not knows:
+        notes.append(
+            "The predictions are no better than chance, so the inputs do not tell which labels are "
+            "wrong: none is called incorrect."
+        )
+    elif not can_tell:
+        notes.append(CANNOT_TELL)
+    else:
+        notes += _notes_on_small(counts, class_names)
+        notes += _notes_on_confused(predicted, target, counts, class_names)
+        if errors.noise_rate < LEARNED_AS_THEY_ARE:
+            notes.append(SYSTEMATIC)
+    assert errors.other is not None
+    return Verdicts(
+        code=code,
+        p_incorrect=p_incorrect,
+        score=score.numpy(),
+        average_loss=losses.numpy(),
+        suggested_label=_suggested(code, score, errors.other, target).numpy(),
+        noise_interval=errors.noise_interval if can_tell else None,
+        notes=tuple(notes),
+        can_tell_noise=can_tell,
+    )
+
+
+def _suggested(code: npt.NDArray[np.int8], score: Tensor, other: Tensor, target: Tensor) -> Tensor:
+    """The likeliest other class for suspicious labels, else the given label."""
+    is_doubted = torch.from_numpy(code != EASY)
+    top = min(RANKED_WITH_OTHER, len(score))
+    is_doubted[score.topk(top).indices] = True
+    return torch.where(is_doubted, other, target)
+
+
+def _notes_on_small(counts: Tensor, class_names: Sequence[str]) -> list[str]:
+    small = [
+        f"{name!r} ({count})"
+        for name, count in zip(class_names, counts.tolist(), strict=True)
+        if 0 < count < FEWEST_OF_CLASS
+    ]
+    if not small:
+        return []
+    what = "Class" if len(small) == 1 else "Classes"
+    return [
+        (
+            f"{what} too small to be judged: {_listed(small)}. At least {FEWEST_OF_CLASS} samples "
+            "are needed, so none of their labels is called incorrect."
+        )
+    ]
+
+
+def _notes_on_confused(
+    predicted: Tensor, target: Tensor, counts: Tensor, class_names: Sequence[str]
+) -> list[str]:
+    """Name pairs of classes that the predictions do not tell apart."""
+    if len(class_names) > MOST_COMPARED_CLASSES:
+        return []
+    rows = [(target == place).nonzero()[:MOST_COMPARED, 0] for place in range(len(class_names))]
+    pairs = []
+    for first in range(len(class_names)):
+        for second in range(first + 1, len(class_names)):
+            if min(int(counts[first]), int(counts[second])) < FEWEST_COMPARED:
+                continue
+            contrast = predicted[:, first] - predicted[:, second]
+            right = _ordered_rightly(contrast[rows[first]], contrast[rows[second]])
+            if right < SAME_CLASS:
+                pairs.append((right, f"{class_names[first]!r} and {class_names[second]!r}"))
+    if not pairs:
+        return []
+    names = [name for _, name in sorted(pairs)]
+    return [
+        (
+            f"The inputs hardly tell these classes apart: {_listed(names)}. Their labels are "
+            "confused rather than wrong: find out what distinguishes them before correcting labels."
+        )
+    ]
+
+
+def _ordered_rightly(high: Tensor, low: Tensor) -> float:
+    """How often a value of the first sample is above one of the second (AUROC)."""
+    both = torch.cat([high, low])
+    ranks = both.argsort().argsort().double()
+    above = float(ranks[: len(high)].sum()) - len(high) * (len(high) - 1) / 2
+    return above / (len(high) * len(low))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

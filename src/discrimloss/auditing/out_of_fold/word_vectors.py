@@ -1,0 +1,54 @@
+"""Static word vectors of the package wordllama, which carries them in its wheel."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+PACKAGE = "wordllama"
+WEIGHTS, TOKENIZER = (
+    "weights/l2_supercat_256.safetensors",
+    "tokenizers/l2_supercat_tokenizer_config.json",
+)
+LONGEST_TEXT = 20_000
+"""In characters; the rest is not read."""
+TEXTS_AT_ONCE = 1000
+
+
+def has_word_vectors() -> bool:
+    """Whether the vectors are installed."""
+    return _folder() is not None
+
+
+def mean_word_vectors(texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    """The mean vector of each text's tokens, with the length 1: shape (texts, width)."""
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    folder = _folder()
+    if folder is None:
+        raise ModuleNotFoundError(f"{PACKAGE} is not installed", name=PACKAGE)
+    # Its own loader looks for the tokenizer on the hub, so both files are read directly.
+    vectors = load_file(str(folder / WEIGHTS))["embedding.weight"].astype(np.float32)
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    means = np.zeros((len(texts), vectors.shape[1]), np.float32)
+    for first in range(0, len(texts), TEXTS_AT_ONCE):
+        batch = [text[:LONGEST_TEXT] for text in texts[first : first + TEXTS_AT_ONCE]]
+        for place, tokens in enumerate(tokenizer.encode_batch(batch, add_special_tokens=False)):
+            if tokens.ids:
+                means[first + place] = vectors[tokens.ids].mean(0)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True).astype(np.float32)
+    means /= np.maximum(lengths, np.float32(1e-9))
+    return means
+
+
+def _folder() -> Path | None:
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent
+    return folder if (folder / WEIGHTS).is_file() and (folder / TOKENIZER).is_file() else None
