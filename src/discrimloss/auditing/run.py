@@ -241,8 +241,10 @@ class _Audit:
     @cached_property
     def _regression_task(self) -> TaskData | None:
         """Regression targets with features as inputs, if that is what the source has."""
-        task = self.source.task(self._cache()) if self.source.is_regression else None
-        return task if task is not None and is_regression_on_features(task) else None
+        if not self.source.is_regression or not isinstance(self.settings.model, str):
+            return None
+        task = self.source.task(self._cache())
+        return task if is_regression_on_features(task) else None
 
     def _chosen(self) -> Choice:
         require_room(len(self.source), len(self.source.class_names))
