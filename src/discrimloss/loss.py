@@ -27,6 +27,7 @@ from discrimloss.judge import judge_samples
 from discrimloss.known_labels import (
     SMALLEST_GROUP,
     ClassLabels,
+    Given,
     KnownLabels,
     Rows,
     TargetRanges,
@@ -229,24 +230,38 @@ class DiscrimLoss(nn.Module):
         if not self.training:
             return F.reduce(losses, self.reduction)
         outputs = self._outputs(target, logits, predictions)
-        device, words = self.table.history.device, None
-        if self.labels is not None:
-            words = self.labels.words(losses, target, outputs, self.table)
-        batch = self.table.shards.collect(
-            losses, index, self.num_samples, device, self._agreement, words
+        table, labels = self.table, self.labels
+        device, given, words = table.history.device, None, None
+        if labels is not None:
+            given = labels.given(losses, target, outputs, table)
+            words = labels.packed(given) if self.processes.count > 1 else None
+        batch = table.shards.collect(
+            losses, index, table.num_samples, device, self._agreement, words
         )
-        if len(batch.losses) == 0:
+        if batch.losses.shape[0] == 0:
             return F.reduce(losses, self.reduction)
-        # The value of the averaged loss with the derivative of the new one: the bracket is zero, or
-        # NaN where the loss is not finite, so that a gradient scaler notices.
         fresh = F.at_least_float32(losses)
-        if self.labels is None or target is None:
+        if labels is None or target is None or given is None:
             value, slope = self._visit(batch)
-            value, slope = value.to(fresh), slope.to(fresh)
-            rows = value + slope * (fresh - fresh.detach())
-        else:
-            found = self._visit_labels(batch).to(fresh.device)
-            rows = self.labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
+            return self._with_gradient(fresh, value.to(fresh), slope.to(fresh), batch)
+        given = given.to(device) if batch.extra is None else labels.unpacked(batch.extra)
+        found = self._visit_labels(batch, given).to(fresh.device)
+        rows = labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
+        return self._reduced(rows, batch)
+
+    def _with_gradient(self, losses: Tensor, value: Tensor, slope: Tensor, batch: Batch) -> Tensor:
+        """The loss with the value of the averaged losses and the derivative of the new ones."""
+        # Zero, or NaN where the loss is not finite, so that a gradient scaler notices.
+        change = losses - losses.detach()
+        if self.reduction == "none" or len(batch.sizes) > 1:
+            return self._reduced(torch.addcmul(value, slope, change), batch)
+        # The same with fewer nodes for autograd.
+        if self.reduction == "sum":
+            return value.sum() + torch.dot(slope, change)
+        return value.mean() + torch.dot(slope / value.shape[0], change)
+
+    def _reduced(self, rows: Tensor, batch: Batch) -> Tensor:
+        """The loss of the rows of this process."""
         processes = len(batch.sizes)
         if processes == 1 or self.reduction == "none":
             return F.reduce(rows, self.reduction)
@@ -275,20 +290,20 @@ class DiscrimLoss(nn.Module):
         return predictions if is_regression else logits
 
     @torch.no_grad()
-    def _visit_labels(self, batch: Batch) -> Rows:
+    def _visit_labels(self, batch: Batch, given: Given[Any]) -> Rows:
         """Update the state with a batch that has targets; what is found of its own rows."""
-        assert self.labels is not None
-        given, tie_break = self.labels.unpacked(batch), self.labels.tie_break(batch)
-        visits = F.group_visits(batch.losses, batch.index, tie_break)
-        remembered = self.labels.remembered(batch, self.table)
-        batch, given = self.labels.checked(batch, given, remembered, visits)
-        group = self.labels.group_of(given.target)
+        labels = self.labels
+        assert labels is not None
+        visits = F.group_visits(batch.losses, batch.index, lambda: labels.tie_break(given))
+        remembered = labels.remembered(batch, self.table)
+        batch, given = labels.checked(batch, given, remembered, visits)
+        group = labels.group_of(given.target)
         seen = F.of_group(self.tracker.visits_seen, group)
         value, slope = self._visited(batch, visits, group)
-        role = self.labels.visit(batch, given, remembered, self.table, visits, seen)
+        role = labels.visit(batch, given, remembered, self.table, visits, seen)
         if not torch.compiler.is_compiling():
-            self.labels.has_begun = True
-        more = self.labels.more_columns(batch, self.table)
+            labels.has_begun = True
+        more = labels.more_columns(batch, self.table)
         sent = self.table.shards.send_back(batch, value, slope, role.to(value.dtype), *more)
         return Rows(sent[0], sent[1], sent[2], sent[3:])
 
@@ -313,16 +328,15 @@ class DiscrimLoss(nn.Module):
         table, tracker, values = self.table, self.tracker, self.hyperparameters
 
         # The history of the samples, and Avg(l).
-        old_history = table.history.index_select(0, batch.table_rows)
-        old_count = table.visits.index_select(0, batch.table_rows)
-        counts = batch.local(visits.counts)
-        new_history = F.update_history(
-            old_history, batch.local(visits.mean_loss), values.history_decay
-        )
-        history = torch.where(counts, new_history, old_history)
-        count = (old_count.float() + counts).clamp(max=MAX_VISITS)
-        table.history.index_copy_(0, batch.table_rows, history)
-        table.visits.index_copy_(0, batch.table_rows, count.to(old_count.dtype))
+        rows = batch.table_rows
+        old_history = table.history.index_select(0, rows)
+        old_count = table.visits.index_select(0, rows)
+        losses = batch.local(visits.mean_loss)
+        new_history = F.update_history(old_history, losses, values.history_decay)
+        history = visits.of_counted(batch, new_history, old_history)
+        count = visits.of_counted(batch, old_count.clamp(max=MAX_VISITS - 1).add_(1), old_count)
+        table.history.index_copy_(0, rows, history)
+        table.visits.index_copy_(0, rows, count)
         average = self.form.average(history, count, tracker.epoch_count)
 
         # Thresholds and loss scales. Eager steps skip what would change nothing. A compiled step
@@ -334,11 +348,11 @@ class DiscrimLoss(nn.Module):
         threshold = F.of_group(tracker.threshold_now, group)
 
         # The loss with the old weights, then one step of the weights.
-        log_weight = table.log_weight.index_select(0, batch.table_rows)
+        log_weight = table.log_weight.index_select(0, rows)
         terms = self.form.terms(average, log_weight, threshold, visits, batch, self)
         moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
-        moved = torch.where(counts, moved.clamp(*self._log_range), log_weight)
-        table.log_weight.index_copy_(0, batch.table_rows, moved)
+        moved = visits.of_counted(batch, moved.clamp_(*self._log_range), log_weight)
+        table.log_weight.index_copy_(0, rows, moved)
         return terms.value, terms.model_gradient
 
     def _track(self, visits: F.Visits, group: Tensor | None) -> None:
