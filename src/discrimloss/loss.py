@@ -6,6 +6,7 @@ checks and collectives in `state.exchange`.
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Iterator
@@ -33,8 +34,17 @@ from discrimloss.known_labels import (
     TargetRanges,
     require_same_options,
 )
+from discrimloss.label_correction import MIXING
 from discrimloss.released import ReleasedForm
-from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
+from discrimloss.run_watch import RunWatch
+from discrimloss.state.exchange import (
+    Batch,
+    Processes,
+    Shards,
+    as_sample_index,
+    check_losses,
+    checked_index,
+)
 from discrimloss.state.predictions import MOST_CLASSES
 from discrimloss.state.sample_ids import SampleIds
 from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, SampleTable
@@ -44,6 +54,9 @@ if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
 
 Task = Literal["classification", "regression"]
+
+RUN_KEY = "run"
+"""Entry of `state_dict` with the options and the steps of the epoch, as JSON."""
 
 FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
     "paper": F.PaperForm,
@@ -94,6 +107,8 @@ class DiscrimLoss(nn.Module):
             makes it independent of the unit of the loss. Used if `weight_lr` is not given.
         weight_range: Bounds of the weights ``delta``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        steps_per_epoch: For loops that count steps: after so many training batches the next epoch
+            begins by itself, and `set_epoch` is not called. A compiled step does not count.
         variant: ``"paper"``, or ``"released"`` for the form of the authors' released code.
         ids: Names of the samples, instead of `num_samples`. Batches then contain names instead of
             indices, and the table grows with new names.
@@ -129,6 +144,7 @@ class DiscrimLoss(nn.Module):
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
         reduction: F.Reduction = "mean",
+        steps_per_epoch: int | None = None,
         variant: Variant = "paper",
         ids: SampleIds | None = None,
         sharded: bool = False,
@@ -136,6 +152,8 @@ class DiscrimLoss(nn.Module):
     ) -> None:
         super().__init__()
         require_reduction(reduction)
+        if steps_per_epoch is not None:
+            require_whole_number("steps_per_epoch", steps_per_epoch, 1)
         self.hyperparameters = resolve_hyperparameters(
             epochs,
             variant,
@@ -154,6 +172,11 @@ class DiscrimLoss(nn.Module):
         )
         self.epochs = epochs
         self.reduction = reduction
+        self.steps_per_epoch = steps_per_epoch
+        self.steps = 0
+        """Training batches of the current epoch; counted with `steps_per_epoch` only."""
+        self.watch = RunWatch(epochs, passes_are_epochs=steps_per_epoch is None)
+        self._last_losses: Tensor | None = None
         self.variant = variant
         self.processes = Processes(process_group)
         self.form = FORMS[variant](self.hyperparameters)
@@ -177,6 +200,7 @@ class DiscrimLoss(nn.Module):
         self._log_range = tuple(math.log(bound) for bound in self.hyperparameters.weight_range)
         self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(require_same_options)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_take_up_run)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_post_hook(_note_visits)  # type: ignore[no-untyped-call]
 
     def _known_labels(
@@ -203,16 +227,19 @@ class DiscrimLoss(nn.Module):
     def forward(
         self,
         losses: Tensor,
-        index: Any,
+        index: Any = None,
         target: Tensor | None = None,
         logits: Tensor | None = None,
         predictions: Tensor | None = None,
     ) -> Tensor:
         """Compute the loss of a batch, and update the state of its samples.
 
+        The value may be negative: losses are compared with a threshold. `task_loss` is for logs.
+
         Args:
             losses: Task loss of each sample, not reduced, shape (batch,).
-            index: Index of each sample, shape (batch,); with `ids`, their names.
+            index: Index of each sample, shape (batch,); with `ids`, their names. Not needed in
+                eval mode.
             target: Class or regression target of each sample, shape (batch,). Needs `num_classes`
                 or ``task="regression"``; then every training batch must have it.
             logits: Output of the network, shape (batch, num_classes), with its gradient.
@@ -223,12 +250,15 @@ class DiscrimLoss(nn.Module):
             processes the scalars are scaled so that their mean is the loss of the whole batch.
         """
         check_losses(losses)
-        if self.ids is None:
+        self._last_losses = losses.detach()
+        if self.table.ids is None and (self.training or index is not None):
             index = as_sample_index(index, losses)
         elif self.training:
             index = as_sample_index(self.table.rows_of(index), losses)  # names
         if not self.training:
             return F.reduce(losses, self.reduction)
+        if self.steps_per_epoch is not None and not torch.compiler.is_compiling():
+            self._count_step(self.steps_per_epoch)
         outputs = self._outputs(target, logits, predictions)
         table, labels = self.table, self.labels
         device, given, words = table.history.device, None, None
@@ -240,6 +270,8 @@ class DiscrimLoss(nn.Module):
         )
         if batch.losses.shape[0] == 0:
             return F.reduce(losses, self.reduction)
+        if not torch.compiler.is_compiling():
+            self.watch.count(batch.losses.shape[0], table)
         fresh = F.at_least_float32(losses)
         if labels is None or target is None or given is None:
             value, slope = self._visit(batch)
@@ -248,6 +280,63 @@ class DiscrimLoss(nn.Module):
         found = self._visit_labels(batch, given).to(fresh.device)
         rows = labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
         return self._reduced(rows, batch)
+
+    @property
+    def task_loss(self) -> Tensor:
+        """The mean task loss of the last batch of this process, for logs: a scalar, detached."""
+        if self._last_losses is None:
+            raise ValueError("there was no batch yet: task_loss is of the last one")
+        return F.reduce(F.at_least_float32(self._last_losses), "mean")
+
+    def mixed(
+        self,
+        losses: Tensor,
+        other_losses: Tensor,
+        index: Any,
+        other_index: Any,
+        fraction: float,
+        target: Tensor | None = None,
+        other_target: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of a batch of mixed samples, as mixup and cutmix make them.
+
+        Each mixed row counts as a visit to the sample that makes up most of it, with the loss
+        against the target of that sample. The gradient of the other part is weighted too, and
+        nothing is concluded from its loss.
+
+        Args:
+            losses: Task loss of each row against the target of the first sample, shape (batch,).
+            other_losses: Task loss of each row against the target of the second sample.
+            index: Index of the first samples; with `ids`, their names.
+            other_index: Index of the second samples.
+            fraction: Fraction of the first samples in the mix, from 0 to 1 (``lambda``).
+            target: Targets of the first samples, where the criterion is built for targets.
+            other_target: Targets of the second samples.
+        """
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"fraction must be from 0 to 1, not {fraction!r}")
+        if self.table.shards.several:
+            raise ValueError("mixed samples cannot be trained with a sharded table: sharded=False")
+        if fraction < 0.5:
+            losses, other_losses = other_losses, losses
+            index, other_index = other_index, index
+            target, fraction = other_target, 1.0 - fraction
+        most = self(losses, index, target=target)
+        task_losses = torch.lerp(other_losses.detach(), losses.detach(), fraction)
+        self._last_losses = task_losses
+        if not self.training:
+            return F.reduce(torch.lerp(other_losses, losses, fraction), self.reduction)
+        check_losses(other_losses)
+        if self.table.ids is not None:
+            other_index = self.table.rows_of(other_index)
+        rows = checked_index(as_sample_index(other_index, other_losses), self.num_samples)
+        log_weight = self.table.log_weight.index_select(0, rows.to(self.table.log_weight.device))
+        fresh = F.at_least_float32(other_losses)
+        if self.labels is not None:  # until labels are corrected, they are learned as they are
+            log_weight = log_weight * float(self.labels.correction.phase == MIXING)
+        slope = F.model_gradient(log_weight, self.tracker.suppression).to(fresh)
+        rest = F.reduce(slope * fresh, self.reduction)
+        return fraction * most + (1.0 - fraction) * rest
 
     def _with_gradient(self, losses: Tensor, value: Tensor, slope: Tensor, batch: Batch) -> Tensor:
         """The loss with the value of the averaged losses and the derivative of the new ones."""
@@ -384,11 +473,19 @@ class DiscrimLoss(nn.Module):
         """Start an epoch, counted from 1. Call it before the first batch of every epoch."""
         epoch = require_epoch(epoch)
         has_begun = int(self.tracker.visits_seen.sum()) > 0
+        self.watch.begin_epoch(epoch, self.epoch, self.table, has_begun=has_begun)
+        self.steps = 0
         if epoch != self.epoch and has_begun:
             self._end_epoch(next_epoch=epoch)
         if self.labels is not None and not has_begun:
             self.labels.correction.begin(self.num_samples)
         self.tracker.start_epoch(epoch)
+
+    def _count_step(self, steps_per_epoch: int) -> None:
+        """Begin the next epoch where the current one has had its steps."""
+        if self.steps >= steps_per_epoch:
+            self.set_epoch(self.epoch + 1)
+        self.steps += 1
 
     def _end_epoch(self, next_epoch: int) -> None:
         """Record which samples were learned in stage 1, and set thresholds from the whole table."""
@@ -537,6 +634,22 @@ class DiscrimLoss(nn.Module):
     def _is_accelerate_prepared(self, value: bool) -> None:
         """Ignore the mark that Accelerate sets on what it has prepared."""
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        run = json.dumps({"options": self.options, "steps": self.steps}).encode()
+        destination[prefix + RUN_KEY] = torch.frombuffer(bytearray(run), dtype=torch.uint8)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that set how the criterion trains, as plain values; saved with the state."""
+        values = {
+            name: getattr(self.hyperparameters, name)
+            for name in self.hyperparameters.__dataclass_fields__
+        }
+        values["weight_range"] = list(self.hyperparameters.weight_range)
+        known = {"epochs": self.epochs, "steps_per_epoch": self.steps_per_epoch}
+        return {**known, "variant": self.variant, **values}
+
     def extra_repr(self) -> str:
         """Return what `repr` shows."""
         values = ", ".join(
@@ -546,6 +659,17 @@ class DiscrimLoss(nn.Module):
         known = {"num_samples": self.num_samples, **self.label_options, "variant": self.variant}
         shown = ", ".join(f"{name}={value!r}" for name, value in known.items())
         return f"{shown}, {values}"
+
+
+def _take_up_run(
+    criterion: DiscrimLoss, state_dict: dict[str, Tensor], prefix: str, *args: Any
+) -> None:
+    """Take the steps from a state to load, and warn of other options than its own; a hook."""
+    saved = state_dict.pop(prefix + RUN_KEY, None)
+    if saved is not None:  # not in a state of 0.1
+        run = json.loads(bytes(saved.tolist()))
+        criterion.steps = run["steps"]
+        criterion.watch.compare_options(run["options"], criterion.options)
 
 
 def _note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
