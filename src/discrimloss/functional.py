@@ -32,6 +32,11 @@ def at_least_float32(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
+def can_look_at(values: Tensor) -> bool:
+    """Whether the host can look at values without waiting, to skip what a batch does not need."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 class EpochTerms(NamedTuple):
     """Terms of the loss that depend on the epoch alone."""
 
@@ -249,8 +254,7 @@ def group_visits(
         tie_break: returns shape (rows,), int64, which orders the rows of one sample with equal
             losses, where rows differ in more than their loss.
     """
-    # Only on the CPU is it free to look at the values.
-    if not torch.compiler.is_compiling() and losses.device.type == "cpu" and len(losses) > 0:
+    if can_look_at(losses) and losses.shape[0] > 0:
         lowest, highest = losses.aminmax()  # NaN if one of them is
         if float(lowest) >= -LARGEST_LOSS and float(highest) <= LARGEST_LOSS:
             samples = index.tolist()

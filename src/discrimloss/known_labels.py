@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from discrimloss import functional
 from discrimloss.functional import Visits
 from discrimloss.judge import target_errors
 from discrimloss.label_correction import (
@@ -574,8 +575,7 @@ def _in_words(options: dict[str, Any]) -> str:
 
 def _all_on_host(values: Tensor) -> bool:
     """Whether all are known to be True, where looking at them is free."""
-    is_free = not torch.compiler.is_compiling() and values.device.type == "cpu"
-    return is_free and bool(values.all())
+    return functional.can_look_at(values) and bool(values.all())
 
 
 def _required(predictions: Tensor | None) -> Tensor:

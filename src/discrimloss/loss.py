@@ -636,11 +636,12 @@ class DiscrimLoss(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        run = json.dumps({"options": self.options, "steps": self.steps}).encode()
-        destination[prefix + RUN_KEY] = torch.frombuffer(bytearray(run), dtype=torch.uint8)
+        run = json.dumps({"options": self.run_options, "steps": self.steps}).encode()
+        device = self.table.history.device
+        destination[prefix + RUN_KEY] = torch.tensor(list(run), dtype=torch.uint8, device=device)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def run_options(self) -> dict[str, Any]:
         """The options that set how the criterion trains, as plain values; saved with the state."""
         values = {
             name: getattr(self.hyperparameters, name)
@@ -669,7 +670,7 @@ def _take_up_run(
     if saved is not None:  # not in a state of 0.1
         run = json.loads(bytes(saved.tolist()))
         criterion.steps = run["steps"]
-        criterion.watch.compare_options(run["options"], criterion.options)
+        criterion.watch.compare_options(run["options"], criterion.run_options)
 
 
 def _note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:

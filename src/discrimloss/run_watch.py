@@ -43,7 +43,7 @@ class RunWatch:
     def count(self, rows: int, table: SampleTable) -> None:
         """Count the rows of a batch of all processes."""
         self._rows += rows
-        if self._new_epochs:
+        if self._new_epochs or table.num_samples < FEWEST_SAMPLES:
             return
         if self._rows >= EARLY_ROWS and not self._looked_at_index:
             self._looked_at_index = True
@@ -67,7 +67,7 @@ class RunWatch:
                 "and a new run needs a new DiscrimLoss",
             )
         if epoch != current and self._rows:
-            if not self._new_epochs:
+            if not self._new_epochs and table.num_samples >= FEWEST_SAMPLES:
                 self._look_at_index(table, FEW_SAMPLES)
             self._new_epochs += 1
         if epoch != current:
@@ -85,7 +85,7 @@ class RunWatch:
             )
 
     def _look_at_index(self, table: SampleTable, few: int) -> None:
-        if table.shards.several or table.num_samples < FEWEST_SAMPLES:
+        if table.shards.several:
             return
         seen = int((table.visits > 0).sum())
         if 0 < seen <= MOST_SEEN * table.num_samples and self._rows >= few * seen:
@@ -100,7 +100,7 @@ class RunWatch:
         if self.epochs == 1 or not self.passes_are_epochs or table.shards.several:
             return
         seen = int((table.visits > 0).sum())
-        if table.num_samples >= FEWEST_SAMPLES and seen >= ALL_SEEN * table.num_samples:
+        if seen >= ALL_SEEN * table.num_samples:
             self._warn(
                 "passes",
                 "a second pass over the samples has begun in the same epoch: call "
