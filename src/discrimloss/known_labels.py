@@ -303,7 +303,8 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
             columns = (losses, role == HELD_OUT, counts)
             self.correction.record(*(column.index_select(0, visits.order) for column in columns))
 
-    def _without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
+    def without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
+        """The losses of rows, 0 where the sample is held out of the gradient."""
         if not self.holds_out:
             return rows
         return rows * torch.where(role == HELD_OUT, 0.0, self.correction.scale()).to(rows)
@@ -403,7 +404,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
             targets = correction.corrected_targets(_required(predictions), target)
             losses = targets.loss(losses, _required(predictions), target, correction.units())
             losses = rows.slope.to(losses) * losses
-        return self._without_held_out(losses, rows.role)
+        return self.without_held_out(losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
@@ -485,11 +486,11 @@ class TargetRanges(KnownLabels[Tensor]):
         if predictions is None:
             if self.correction.phase == MIXING:
                 return rows.value + rows.slope * (losses - losses.detach())
-            return self._without_held_out(losses, rows.role)
+            return self.without_held_out(losses, rows.role)
         trust, mean_trust = rows.more[0], self.mean_trust.to(rows.more[0].device)
         # Fewer samples make a noisier mean, which takes a smaller step.
         weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
-        return self._without_held_out(weights.to(losses) * losses, rows.role)
+        return self.without_held_out(weights.to(losses) * losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""

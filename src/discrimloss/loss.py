@@ -330,13 +330,18 @@ class DiscrimLoss(nn.Module):
         if self.table.ids is not None:
             other_index = self.table.rows_of(other_index)
         rows = checked_index(as_sample_index(other_index, other_losses), self.num_samples)
-        log_weight = self.table.log_weight.index_select(0, rows.to(self.table.log_weight.device))
-        fresh = F.at_least_float32(other_losses)
-        if self.labels is not None:  # until labels are corrected, they are learned as they are
-            log_weight = log_weight * float(self.labels.correction.phase == MIXING)
-        slope = F.model_gradient(log_weight, self.tracker.suppression).to(fresh)
-        rest = F.reduce(slope * fresh, self.reduction)
-        return fraction * most + (1.0 - fraction) * rest
+        rest = F.reduce(self._other_part(F.at_least_float32(other_losses), rows), self.reduction)
+        mix: Tensor = fraction * most + (1.0 - fraction) * rest
+        return mix
+
+    def _other_part(self, losses: Tensor, rows: Tensor) -> Tensor:
+        """The losses of samples that are not visited, each with the weight of its sample."""
+        table, labels = self.table, self.labels
+        rows = rows.to(table.log_weight.device)
+        if labels is None or labels.correction.phase == MIXING:
+            log_weight = table.log_weight.index_select(0, rows)
+            return F.model_gradient(log_weight, self.tracker.suppression).to(losses) * losses
+        return labels.without_held_out(losses, table.role.index_select(0, rows).to(losses.device))
 
     def _with_gradient(self, losses: Tensor, value: Tensor, slope: Tensor, batch: Batch) -> Tensor:
         """The loss with the value of the averaged losses and the derivative of the new ones."""
