@@ -557,8 +557,8 @@ def run_forms(arguments: argparse.Namespace) -> None:
         f"`{command}`, {arguments.repeats} rounds.",
         ", ".join(f"{name} {value}" for name, value in conditions.items()) + ".",
         "",
-        "Ratios are to the first row. Times are those of the processor, one thread. The machine was",
-        "busy with other work, so the least of all rounds is what to compare.",
+        "Ratios are to the first row. Times are those of the processor, one thread. The machine",
+        "was busy with other work, so the least of all rounds is what to compare.",
     ]
     text = "\n\n".join(["\n".join(heading), *(form_table(group, before) for group in groups)])
     print(text)
