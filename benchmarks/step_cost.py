@@ -2,6 +2,7 @@
 
     python -m benchmarks.step_cost            # about five minutes; a quiet machine, please
     python -m benchmarks.step_cost --quick    # does it run? seconds, and the figures mean little
+    python -m benchmarks.step_cost --forms    # the forms with targets and predictions; a minute
 
 Shows, as ratios measured in one run:
 
@@ -10,7 +11,9 @@ Shows, as ratios measured in one run:
 2. what data-parameter methods do instead, one dense parameter per sample with SGD and momentum;
 3. SuperLoss, whose closed form needs a Lambert W, with scipy's;
 4. a whole training step of a LeNet and of a small ResNet, with plain cross-entropy and with ours;
-5. what the table costs once an epoch, which no step shows.
+5. what the table costs once an epoch, which no step shows;
+6. with `--forms`: the loss alone in each of its forms at batches of 64, and a step of an MLP at
+   batches of 1,024. `--before FILE` shows the values of an earlier run beside them.
 
 How: alternatives take turns in a random order, so that whatever else the machine does meets all of
 them alike. A figure is the ratio of the medians over all rounds, and its spread the quartiles of
@@ -68,13 +71,14 @@ class Alternative:
     draw: Callable[[], Batch]
     step: Step
     steps: int = STEPS_PER_BLOCK
+    clock: Callable[[], float] = time.perf_counter
 
     def seconds_per_step(self) -> float:
         batches = [self.draw() for _ in range(self.steps)]
-        start = time.perf_counter()
+        start = self.clock()
         for batch in batches:
             self.step(*batch)
-        return (time.perf_counter() - start) / self.steps
+        return (self.clock() - start) / self.steps
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class Row:
     name: str
     milliseconds: float
     """Median over the rounds."""
+    least: float
+    """Least of the rounds, in milliseconds: what a busy machine disturbs least."""
     ratio: float
     """Median over the baseline's median."""
     ratio_quartiles: tuple[float, float]
@@ -124,6 +130,7 @@ def take_turns(title: str, alternatives: list[Alternative], rounds: int) -> Grou
         Row(
             alternative.name,
             1e3 * float(medians[position]),
+            1e3 * float(seconds[:, position].min()),
             float(medians[position] / medians[0]),
             (float(quartiles[0, position]), float(quartiles[1, position])),
         )
@@ -397,6 +404,173 @@ def measure_network(
     return take_turns(title, alternatives, rounds)
 
 
+# ------------------------------------------------------------------------- the forms
+
+FORM_BATCH, MLP_BATCH, FORM_SAMPLES = 64, 1024, 10**4
+
+
+def form_alternative(
+    name: str, num_classes: int, generator: torch.Generator, num_samples: int = FORM_SAMPLES
+) -> Alternative:
+    """One form of the loss past its first epoch, when all samples have been visited.
+
+    Args:
+        name: ``"losses"``, ``"targets"``, ``"predictions"`` or ``"regression"``; what stands in
+            brackets after it is for the reader.
+        num_classes: number of classes.
+        generator: of the data.
+        num_samples: size of the table.
+    """
+    form = name.partition(" (")[0]
+    if form == "losses":
+        options: dict[str, Any] = {}
+    else:
+        options = {"task": "regression"} if form == "regression" else {"num_classes": num_classes}
+    criterion = DiscrimLoss(num_samples, EPOCHS, **options)
+    classes = torch.randint(num_classes, (num_samples,), generator=generator)
+    values = torch.randn(num_samples, generator=generator)
+
+    def arguments(index: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        rows = len(index)
+        losses = torch.empty(rows).exponential_(1.0, generator=generator).requires_grad_()
+        given: dict[str, Tensor] = {}
+        if form in ("targets", "predictions"):
+            given["target"] = classes[index]
+        if form == "predictions":
+            logits = torch.randn(rows, num_classes, generator=generator)
+            given["logits"] = logits.requires_grad_()
+        if form == "regression":
+            predictions = torch.randn(rows, generator=generator).requires_grad_()
+            given.update(target=values[index], predictions=predictions)
+        return losses, index, given
+
+    def draw() -> Batch:
+        return arguments(torch.randperm(num_samples, generator=generator)[:FORM_BATCH])  # type: ignore[return-value]
+
+    def step(losses: Tensor, index: Tensor, given: dict[str, Tensor]) -> None:
+        criterion(losses, index, **given).backward()
+
+    criterion.set_epoch(1)
+    for index in torch.randperm(num_samples, generator=generator).split(1000):
+        losses, index, given = arguments(index)
+        criterion(losses, index, **given)
+    criterion.set_epoch(2)
+    return Alternative(name, draw, step, clock=time.process_time)
+
+
+def measure_forms(rounds: int, generator: torch.Generator) -> Group:
+    mean = Alternative(
+        "mean of the losses, no method",
+        lambda: draw_losses(FORM_SAMPLES, FORM_BATCH, generator),
+        criterion_step(mean_loss),
+        clock=time.process_time,
+    )
+    alternatives = [
+        mean,
+        *(
+            form_alternative(form, CLASSES, generator)
+            for form in ("losses", "targets", "predictions", "regression")
+        ),
+        form_alternative("targets (10^4 classes)", 10**4, generator),
+        form_alternative("targets (10^6 samples)", CLASSES, generator, 10**6),
+        form_alternative("predictions (10^6 samples)", CLASSES, generator, 10**6),
+    ]
+    return take_turns(f"The forms of the loss alone, batches of {FORM_BATCH}", alternatives, rounds)
+
+
+def measure_mlp(rounds: int, generator: torch.Generator) -> Group:
+    """A step of an MLP on 784 features, with 256 hidden units."""
+    model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, CLASSES))
+    images = torch.rand(FORM_SAMPLES, 784, generator=generator)
+    classes = torch.randint(CLASSES, (FORM_SAMPLES,), generator=generator)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def alternative(name: str, form: str | None) -> Alternative:
+        options = {"num_classes": CLASSES} if form in ("targets", "predictions") else {}
+        criterion = DiscrimLoss(FORM_SAMPLES, EPOCHS, **options)  # type: ignore[arg-type]
+
+        def step(index: Tensor) -> None:
+            logits, target = model(images[index]), classes[index]
+            if form is None:
+                loss = F.cross_entropy(logits, target)
+            else:
+                given = {} if form == "losses" else {"target": target}
+                if form == "predictions":
+                    given["logits"] = logits
+                losses = F.cross_entropy(logits, target, reduction="none")
+                loss = criterion(losses, index, **given)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        if form is not None:
+            for index in torch.arange(FORM_SAMPLES).split(1000):
+                step(index)
+            criterion.set_epoch(2)
+        return Alternative(
+            name,
+            lambda: (torch.randperm(FORM_SAMPLES, generator=generator)[:MLP_BATCH],),
+            step,
+            steps=2,
+            clock=time.process_time,
+        )
+
+    names = {"cross-entropy": None, **{f"ours, {form}": form for form in MLP_FORMS}}
+    alternatives = [alternative(name, form) for name, form in names.items()]
+    return take_turns(f"An MLP training step, batches of {MLP_BATCH}", alternatives, rounds)
+
+
+MLP_FORMS = ("losses", "targets", "predictions")
+
+
+def form_table(group: Group, before: dict[str, Any] | None) -> str:
+    """The least times of each row, and those of an earlier run beside them."""
+    earlier = {}
+    if before is not None:
+        (same,) = [found for found in before["groups"] if found["title"] == group.title]
+        earlier = {row["name"]: row["least"] for row in same["rows"]}
+    heading = "| | ms per step, least | ratio of least | ms, median |"
+    lines = [f"## {group.title}", "", heading + (" before, least | ratio |" if earlier else "")]
+    lines.append("|---|---:|---:|---:|" + ("---:|---:|" if earlier else ""))
+    first = group.rows[0]
+    for row in group.rows:
+        columns = [row.least, row.least / first.least, row.milliseconds]
+        if row.name in earlier:
+            columns += [earlier[row.name], earlier[row.name] / earlier[first.name]]
+        lines.append(f"| {row.name} | " + " | ".join(map(three_digits, columns)) + " |")
+    return "\n".join(lines)
+
+
+def run_forms(arguments: argparse.Namespace) -> None:
+    """The part of the program that `--forms` asks for."""
+    generator = torch.Generator().manual_seed(0)
+    before = None if arguments.before is None else json.loads(arguments.before.read_text())
+    command = shlex.join(["python", "-m", "benchmarks.step_cost", *sys.argv[1:]])
+    conditions = environment()
+    groups = [
+        measure_forms(arguments.repeats, generator),
+        measure_mlp(arguments.repeats, generator),
+    ]
+    heading = [
+        "# What the forms of DiscrimLoss cost",
+        "",
+        f"`{command}`, {arguments.repeats} rounds.",
+        ", ".join(f"{name} {value}" for name, value in conditions.items()) + ".",
+        "",
+        "Ratios are to the first row. Times are those of the processor, one thread. The machine",
+        "was busy with other work, so the least of all rounds is what to compare.",
+    ]
+    text = "\n\n".join(["\n".join(heading), *(form_table(group, before) for group in groups)])
+    print(text)
+    if arguments.out is not None:
+        record = {"command": command, "environment": conditions}
+        record["groups"] = [asdict(group) for group in groups]
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        stem = arguments.out.name
+        arguments.out.with_name(f"{stem}.json").write_text(json.dumps(record, indent=2) + "\n")
+        arguments.out.with_name(f"{stem}.md").write_text(text + "\n")
+
+
 # ------------------------------------------------------------------------- reporting
 
 
@@ -526,10 +700,12 @@ def parse_arguments() -> argparse.Namespace:
         type=int,
         help="rounds of the loss alone; slower things take fewer (default: 200; 5 with --quick)",
     )
+    parser.add_argument("--forms", action="store_true", help="only the forms and the MLP")
+    parser.add_argument("--before", type=Path, help="the .json of an earlier run of --forms")
     parser.add_argument("--quick", action="store_true", help="a smoke run: few rounds, small sizes")
     arguments = parser.parse_args()
     if arguments.out is None and not arguments.quick:
-        arguments.out = Path(DEFAULT_OUT)
+        arguments.out = Path(DEFAULT_OUT + "_of_forms" if arguments.forms else DEFAULT_OUT)
     if arguments.repeats is None:
         arguments.repeats = 5 if arguments.quick else 200
     return arguments
@@ -541,6 +717,9 @@ def main() -> None:
     sizes = QUICK_SIZES if arguments.quick else SIZES
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if arguments.forms:
+        run_forms(arguments)
+        return
     generator = torch.Generator().manual_seed(0)
 
     command = shlex.join(["python", "-m", "benchmarks.step_cost", *sys.argv[1:]])

@@ -395,3 +395,15 @@ def test_training_on_a_part_leaves_the_other_rows_unseen(wrap_first: bool) -> No
     seen = np.flatnonzero(criterion.verdicts().label != "unseen")
     assert seen.tolist() == chosen
     assert criterion.state_dict()["table.visits"][chosen].tolist() == [3] * len(chosen)
+
+
+def test_attributes_are_those_of_the_dataset() -> None:
+    class Letters(list[str]):
+        classes = ("vowel", "consonant")
+
+    dataset = IndexedDataset(Letters("ab"))
+    assert dataset.classes == ("vowel", "consonant")
+    assert copy.deepcopy(dataset)[1] == ("b", 1)
+    assert not hasattr(IndexedDataset(Subset(Letters("ab"), [1])), "indices")
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = dataset.nothing

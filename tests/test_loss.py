@@ -225,7 +225,9 @@ def test_split_threshold_keeps_its_value_where_there_is_nothing_to_split() -> No
 
 
 def test_k2_is_where_the_threshold_ends() -> None:
-    criterion = make_criterion(threshold=-2.0, switch_gain=0.25, switch_rate=5.0, switch_epoch=4)
+    criterion = make_criterion(
+        epochs=100, threshold=-2.0, switch_gain=0.25, switch_rate=5.0, switch_epoch=4
+    )
     criterion.set_epoch(1)
     assert criterion.k_dyn == pytest.approx(-2.0)
     criterion.set_epoch(100)

@@ -18,6 +18,7 @@ PAGES = [
     "docs/ids.md",
     "docs/interop.md",
     "docs/lightning.md",
+    "docs/other-losses.md",
     "docs/skorch.md",
     "docs/verdicts.md",
 ]  # docs/huggingface.md is run with the tests of its integration

@@ -34,6 +34,8 @@ class IndexedDataset(Dataset[Any]):
     >>> Subset(letters, [2])[0], IndexedDataset(Subset([("a", 0), ("b", 1), ("c", 0)], [2]))[0]
     (('c', 0, 2), ('c', 0, 2))
 
+    Other attributes are those of the dataset: ``letters.classes`` is ``letters.dataset.classes``.
+
     Args:
         dataset: Dataset with `__getitem__` and `__len__`.
         key: Key of the index in samples that are mappings.
@@ -66,6 +68,13 @@ class IndexedDataset(Dataset[Any]):
 
     def __getitem__(self, position: int) -> Any:
         return self._with_index(self.dataset[position], position)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the wrapped dataset, such as `classes` or `targets`."""
+        # Positions of a `Subset` are in the index already.
+        if name.startswith("__") or name == "indices" or "dataset" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.dataset, name)
 
     def __getitems__(self, positions: list[int]) -> list[Any]:
         """Return a batch of samples. `DataLoader` prefers this method."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from discrimloss import functional
 from discrimloss.functional import Visits
 from discrimloss.judge import target_errors
 from discrimloss.label_correction import (
@@ -83,6 +84,15 @@ class Given(NamedTuple, Generic[Predictions]):
     predictions: Predictions | None
     """The likeliest classes of each row, or shape (rows,) for a regression."""
 
+    def to(self, device: torch.device) -> Given[Predictions]:
+        """The same on another device."""
+        predictions: Any = self.predictions
+        if isinstance(predictions, TopPredictions):
+            predictions = TopPredictions(*(part.to(device) for part in predictions))
+        elif predictions is not None:
+            predictions = predictions.to(device)
+        return Given(self.target.to(device), predictions)
+
 
 class Remembered(NamedTuple):
     """What the table knows of the rows of all processes, shape (rows,) each."""
@@ -93,6 +103,8 @@ class Remembered(NamedTuple):
     """Its target then, with the dtype of `Given.target`."""
     role: Tensor
     """Int64: its role."""
+    all_known: bool
+    """Whether all samples are known to have been visited before: targets and roles stay."""
 
 
 class Rows(NamedTuple):
@@ -144,8 +156,10 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
     # ----------------------------------------------------------------- a batch
 
-    def words(self, losses: Tensor, target: Any, predictions: Any, table: SampleTable) -> Tensor:
-        """Check the targets and predictions of a batch, and pack them for the exchange."""
+    def given(
+        self, losses: Tensor, target: Any, predictions: Any, table: SampleTable
+    ) -> Given[Predictions]:
+        """The targets and predictions of a batch, or an error that says what is wrong with them."""
         if target is None:
             raise ValueError(
                 "target is missing: this DiscrimLoss was built for targets, so every training "
@@ -160,19 +174,22 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
                 f"{self.prediction_name} are {given}, but {before} in earlier batches: pass them "
                 "in every training batch, or in none"
             )
-        return self._packed(losses, target, predictions)
+        return self._checked(losses, target, predictions)
 
     @abstractmethod
-    def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor: ...
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Predictions]: ...
 
     @abstractmethod
-    def unpacked(self, batch: Batch) -> Given[Predictions]:
+    def packed(self, given: Given[Predictions]) -> Tensor:
+        """Targets and predictions for the exchange between processes, int32."""
+
+    @abstractmethod
+    def unpacked(self, words: Tensor) -> Given[Predictions]:
         """Targets and predictions of a batch of all processes."""
 
-    def tie_break(self, batch: Batch) -> Tensor | None:
+    def tie_break(self, given: Given[Predictions]) -> Tensor | None:
         """Shape (rows,), int64: a checksum of what each row carries, if it can differ."""
-        assert batch.extra is not None
-        words = batch.extra.long()
+        words = self.packed(given).long()
         if words.shape[1] == 1:  # rows of one sample have the same target
             return None
         odd = 2 * torch.arange(words.shape[1], device=words.device) + 1
@@ -204,10 +221,12 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         Returns:
             The role of each local row.
         """
-        role = self._roles(batch, remembered, visits, seen)
-        table.role.index_copy_(0, batch.table_rows, batch.local(role).to(table.role.dtype))
-        target = torch.where(visits.counts, given.target, remembered.target)
-        table.target.index_copy_(0, batch.table_rows, batch.local(target).to(table.target.dtype))
+        role, rows = remembered.role, batch.table_rows
+        if not remembered.all_known:
+            role = self._roles(batch, remembered, visits, seen)
+            table.role.index_copy_(0, rows, batch.local(role).to(table.role.dtype))
+            target = torch.where(visits.counts, given.target, remembered.target)
+            table.target.index_copy_(0, rows, batch.local(target).to(table.target.dtype))
         losses = batch.losses
         if given.predictions is not None:
             table.add_optional_columns()
@@ -237,14 +256,15 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         target = table.target.index_select(0, batch.table_rows)
         role = table.role.index_select(0, batch.table_rows).long()
         if batch.positions is None:
-            return Remembered(known, self._as_given(target), role)
+            return Remembered(known, self._as_given(target), role, _all_on_host(known))
         # In one number, so that one collective brings it to all processes.
         bits = target.view(torch.int32) if target.is_floating_point() else target
         packed = (role << 33) + (known.long() << 32) + (bits.long() & 0xFFFFFFFF)
         packed = table.shards.complete(batch, packed)
         bits = packed.int()  # the lower half
         target = bits.view(torch.float32) if target.is_floating_point() else bits
-        return Remembered((packed >> 32 & 1).bool(), self._as_given(target), packed >> 33)
+        known = (packed >> 32 & 1).bool()
+        return Remembered(known, self._as_given(target), packed >> 33, _all_on_host(known))
 
     @abstractmethod
     def _as_given(self, stored: Tensor) -> Tensor: ...
@@ -257,8 +277,9 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         visits: Visits,
     ) -> tuple[Batch, Given[Predictions]]:
         """The batch, or an error, in all processes and before any update, if a target is wrong."""
-        earlier = given.target.index_select(0, visits.first)  # if not known: of the same batch
-        earlier = torch.where(remembered.is_known, remembered.target, earlier)
+        earlier = remembered.target
+        if not remembered.all_known:  # if not known: of the same batch
+            earlier = torch.where(remembered.is_known, earlier, visits.of_first(given.target))
         table_rows, target = check_labels(
             batch.table_rows, given.target, earlier, batch.index, batch.own, self.num_classes
         )
@@ -276,11 +297,14 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     def _record(self, losses: Tensor, role: Tensor, visits: Visits, batch: Batch) -> None:
         """Add the losses of all rows to the sums of the epoch, in an order that does not vary."""
         if self.holds_out:
-            counts = losses.isfinite() & batch.losses.isfinite() & (role != UNDECIDED)
+            counts = visits.counts
+            if not visits.all_count or losses is not batch.losses:
+                counts = losses.isfinite() & batch.losses.isfinite() & (role != UNDECIDED)
             columns = (losses, role == HELD_OUT, counts)
             self.correction.record(*(column.index_select(0, visits.order) for column in columns))
 
-    def _without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
+    def without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
+        """The losses of rows, 0 where the sample is held out of the gradient."""
         if not self.holds_out:
             return rows
         return rows * torch.where(role == HELD_OUT, 0.0, self.correction.scale()).to(rows)
@@ -317,17 +341,20 @@ class ClassLabels(KnownLabels[TopPredictions]):
         self.num_classes = num_classes
         self.prediction_columns = prediction_columns(kept_classes(num_classes))
 
-    def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor:
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[TopPredictions]:
         target = checked_classes(target, losses).to(losses.device)
         if predictions is None:
-            return pack_classes(target, None)
+            return Given(target, None)
         logits = checked_logits(predictions, losses, self.groups)
-        return pack_classes(target, top_predictions(logits.detach().to(losses.device)))
+        return Given(target, top_predictions(logits.detach().to(losses.device)))
 
-    def unpacked(self, batch: Batch) -> Given[TopPredictions]:
+    def packed(self, given: Given[TopPredictions]) -> Tensor:
+        """See `KnownLabels.packed`."""
+        return pack_classes(*given)
+
+    def unpacked(self, words: Tensor) -> Given[TopPredictions]:
         """See `KnownLabels.unpacked`."""
-        assert batch.extra is not None
-        return Given(*unpack_classes(batch.extra))
+        return Given(*unpack_classes(words))
 
     def group_of(self, target: Tensor) -> Tensor:
         """The class of each row."""
@@ -348,7 +375,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
         elif self.correction.phase == CORRECTING:
             losses = self.correction.noisy_losses(new, target)
         if self.correction.phase != MIXING:  # mixed targets are those of before memorising
-            of_samples = (batch.local(part.index_select(0, visits.first)) for part in new)
+            of_samples = (batch.local(visits.of_first(part)) for part in new)
             counts = batch.local(visits.counts)
             _average_classes(TopPredictions(*of_samples), batch, table, counts, self.groups)
         return losses
@@ -376,8 +403,9 @@ class ClassLabels(KnownLabels[TopPredictions]):
         elif correction.phase in (CORRECTING, CORRECTING_ALL):
             targets = correction.corrected_targets(_required(predictions), target)
             losses = targets.loss(losses, _required(predictions), target, correction.units())
-            losses = rows.slope.to(losses) ** correction.weight_exponent * losses
-        return self._without_held_out(losses, rows.role)
+            weights = rows.slope.to(losses) ** correction.weight_exponent().to(losses)
+            losses = weights * losses
+        return self.without_held_out(losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
@@ -414,16 +442,20 @@ class TargetRanges(KnownLabels[Tensor]):
         self.register_buffer("edges", torch.full((RANGES - 1,), torch.inf))
         self.register_buffer("mean_trust", torch.tensor(1.0))
 
-    def _packed(self, losses: Tensor, target: Any, predictions: Any) -> Tensor:
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Tensor]:
         target = checked_values(target, losses, "target").to(losses.device)
         if predictions is not None:
-            predictions = checked_values(predictions, losses, "predictions").to(losses.device)
-        return pack_values(target, predictions)
+            predictions = checked_values(predictions, losses, "predictions")
+            predictions = predictions.detach().to(losses.device).contiguous()
+        return Given(target.contiguous(), predictions)
 
-    def unpacked(self, batch: Batch) -> Given[Tensor]:
+    def packed(self, given: Given[Tensor]) -> Tensor:
+        """See `KnownLabels.packed`."""
+        return pack_values(*given)
+
+    def unpacked(self, words: Tensor) -> Given[Tensor]:
         """See `KnownLabels.unpacked`."""
-        assert batch.extra is not None
-        return Given(*unpack_values(batch.extra))
+        return Given(*unpack_values(words))
 
     def group_of(self, target: Tensor) -> Tensor:
         """The range of each row."""
@@ -437,7 +469,7 @@ class TargetRanges(KnownLabels[Tensor]):
     ) -> Tensor:
         if self.correction.phase != MIXING:
             assert given.predictions is not None
-            of_samples = given.predictions.index_select(0, visits.first)
+            of_samples = visits.of_first(given.predictions)
             counts = batch.local(visits.counts)
             _average_values(batch.local(of_samples), batch, table, counts)
         return batch.losses
@@ -455,11 +487,11 @@ class TargetRanges(KnownLabels[Tensor]):
         if predictions is None:
             if self.correction.phase == MIXING:
                 return rows.value + rows.slope * (losses - losses.detach())
-            return self._without_held_out(losses, rows.role)
+            return self.without_held_out(losses, rows.role)
         trust, mean_trust = rows.more[0], self.mean_trust.to(rows.more[0].device)
         # Fewer samples make a noisier mean, which takes a smaller step.
         weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
-        return self._without_held_out(weights.to(losses) * losses, rows.role)
+        return self.without_held_out(weights.to(losses) * losses, rows.role)
 
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
@@ -543,8 +575,13 @@ def _in_words(options: dict[str, Any]) -> str:
     return "with " + ", ".join(f"{name}={value!r}" for name, value in options.items())
 
 
+def _all_on_host(values: Tensor) -> bool:
+    """Whether all are known to be True, where looking at them is free."""
+    return functional.can_look_at(values) and bool(values.all())
+
+
 def _required(predictions: Tensor | None) -> Tensor:
-    assert predictions is not None  # `words` has checked it
+    assert predictions is not None  # `given` has checked it
     return predictions
 
 
@@ -560,7 +597,8 @@ def _average_classes(
     new: TopPredictions, batch: Batch, table: SampleTable, counts: Tensor, num_classes: int
 ) -> None:
     """Add the predictions of a batch to the averages of its samples."""
-    counts = counts & new.mass.isfinite().all(1)
+    largest = new.mass[:, 0]  # of a softmax: either all of them are finite or none is
+    counts = counts & (largest == largest)
     visits = _prediction_visits(batch, table, counts)
     old = TopPredictions(
         table.predicted_class.index_select(0, batch.table_rows).long(),

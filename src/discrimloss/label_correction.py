@@ -213,7 +213,6 @@ class LabelCorrection(FixedDtypeModule):
             self.register_buffer(name, torch.zeros(num_classes))
         self.register_buffer("unit_sums", torch.zeros(num_classes, 2, dtype=torch.float64))
         self.phase, self.fraction, self.corrects_labels = PLAIN, 0.0, False
-        self.weight_exponent = 0.0
         self.begin(num_samples)
 
     def begin(self, num_samples: int) -> None:
@@ -227,8 +226,6 @@ class LabelCorrection(FixedDtypeModule):
         """Read what steps depend on as plain numbers, so that none waits for the device."""
         self.phase, self.fraction = int(self.phase_count), float(self.held_out)
         self.corrects_labels = float(self.evidence) > POSTERIOR_EVIDENCE
-        exponent = (float(self.noise_rate) - LITTLE_NOISE) / (MUCH_NOISE - LITTLE_NOISE)
-        self.weight_exponent = min(max(exponent, 0.0), 1.0)
 
     @property
     def holds_out(self) -> bool:
@@ -238,6 +235,13 @@ class LabelCorrection(FixedDtypeModule):
     def scale(self) -> float:
         """Factor of the rows that are learned from, for the rows that are not."""
         return 1.0 / (1.0 - self.fraction) if self.holds_out else 1.0
+
+    def weight_exponent(self) -> Tensor:
+        """Scalar: exponent of the learned weights of corrected labels.
+
+        It is a tensor, so that a compiled step serves every noise rate.
+        """
+        return ((self.noise_rate - LITTLE_NOISE) / (MUCH_NOISE - LITTLE_NOISE)).clamp(0.0, 1.0)
 
     def record(self, losses: Tensor, is_held_out: Tensor, counts: Tensor) -> None:
         """Add the losses of a batch to the sums of the epoch.

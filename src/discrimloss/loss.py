@@ -6,6 +6,7 @@ checks and collectives in `state.exchange`.
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Iterator
@@ -27,13 +28,23 @@ from discrimloss.judge import judge_samples
 from discrimloss.known_labels import (
     SMALLEST_GROUP,
     ClassLabels,
+    Given,
     KnownLabels,
     Rows,
     TargetRanges,
     require_same_options,
 )
+from discrimloss.label_correction import MIXING
 from discrimloss.released import ReleasedForm
-from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
+from discrimloss.run_watch import RunWatch
+from discrimloss.state.exchange import (
+    Batch,
+    Processes,
+    Shards,
+    as_sample_index,
+    check_losses,
+    checked_index,
+)
 from discrimloss.state.predictions import MOST_CLASSES
 from discrimloss.state.sample_ids import SampleIds
 from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, SampleTable
@@ -43,6 +54,9 @@ if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
 
 Task = Literal["classification", "regression"]
+
+RUN_KEY = "run"
+"""Entry of `state_dict` with the options and the steps of the epoch, as JSON."""
 
 FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
     "paper": F.PaperForm,
@@ -93,6 +107,8 @@ class DiscrimLoss(nn.Module):
             makes it independent of the unit of the loss. Used if `weight_lr` is not given.
         weight_range: Bounds of the weights ``delta``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        steps_per_epoch: For loops that count steps: after so many training batches the next epoch
+            begins by itself, and `set_epoch` is not called. A compiled step does not count.
         variant: ``"paper"``, or ``"released"`` for the form of the authors' released code.
         ids: Names of the samples, instead of `num_samples`. Batches then contain names instead of
             indices, and the table grows with new names.
@@ -128,6 +144,7 @@ class DiscrimLoss(nn.Module):
         relative_weight_lr: float | None = None,
         weight_range: tuple[float, float] | None = None,
         reduction: F.Reduction = "mean",
+        steps_per_epoch: int | None = None,
         variant: Variant = "paper",
         ids: SampleIds | None = None,
         sharded: bool = False,
@@ -135,6 +152,8 @@ class DiscrimLoss(nn.Module):
     ) -> None:
         super().__init__()
         require_reduction(reduction)
+        if steps_per_epoch is not None:
+            require_whole_number("steps_per_epoch", steps_per_epoch, 1)
         self.hyperparameters = resolve_hyperparameters(
             epochs,
             variant,
@@ -153,6 +172,11 @@ class DiscrimLoss(nn.Module):
         )
         self.epochs = epochs
         self.reduction = reduction
+        self.steps_per_epoch = steps_per_epoch
+        self.steps = 0
+        """Training batches of the current epoch; counted with `steps_per_epoch` only."""
+        self.watch = RunWatch(epochs, passes_are_epochs=steps_per_epoch is None)
+        self._last_losses: Tensor | None = None
         self.variant = variant
         self.processes = Processes(process_group)
         self.form = FORMS[variant](self.hyperparameters)
@@ -176,6 +200,7 @@ class DiscrimLoss(nn.Module):
         self._log_range = tuple(math.log(bound) for bound in self.hyperparameters.weight_range)
         self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(require_same_options)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_take_up_run)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_post_hook(_note_visits)  # type: ignore[no-untyped-call]
 
     def _known_labels(
@@ -202,16 +227,19 @@ class DiscrimLoss(nn.Module):
     def forward(
         self,
         losses: Tensor,
-        index: Any,
+        index: Any = None,
         target: Tensor | None = None,
         logits: Tensor | None = None,
         predictions: Tensor | None = None,
     ) -> Tensor:
         """Compute the loss of a batch, and update the state of its samples.
 
+        The value may be negative: losses are compared with a threshold. `task_loss` is for logs.
+
         Args:
             losses: Task loss of each sample, not reduced, shape (batch,).
-            index: Index of each sample, shape (batch,); with `ids`, their names.
+            index: Index of each sample, shape (batch,); with `ids`, their names. Not needed in
+                eval mode.
             target: Class or regression target of each sample, shape (batch,). Needs `num_classes`
                 or ``task="regression"``; then every training batch must have it.
             logits: Output of the network, shape (batch, num_classes), with its gradient.
@@ -222,31 +250,112 @@ class DiscrimLoss(nn.Module):
             processes the scalars are scaled so that their mean is the loss of the whole batch.
         """
         check_losses(losses)
-        if self.ids is None:
+        self._last_losses = losses.detach()
+        if self.table.ids is None and (self.training or index is not None):
             index = as_sample_index(index, losses)
         elif self.training:
             index = as_sample_index(self.table.rows_of(index), losses)  # names
         if not self.training:
             return F.reduce(losses, self.reduction)
+        if self.steps_per_epoch is not None and not torch.compiler.is_compiling():
+            self._count_step(self.steps_per_epoch)
         outputs = self._outputs(target, logits, predictions)
-        device, words = self.table.history.device, None
-        if self.labels is not None:
-            words = self.labels.words(losses, target, outputs, self.table)
-        batch = self.table.shards.collect(
-            losses, index, self.num_samples, device, self._agreement, words
+        table, labels = self.table, self.labels
+        device, given, words = table.history.device, None, None
+        if labels is not None:
+            given = labels.given(losses, target, outputs, table)
+            words = labels.packed(given) if self.processes.count > 1 else None
+        batch = table.shards.collect(
+            losses, index, table.num_samples, device, self._agreement, words
         )
-        if len(batch.losses) == 0:
+        if batch.losses.shape[0] == 0:
             return F.reduce(losses, self.reduction)
-        # The value of the averaged loss with the derivative of the new one: the bracket is zero, or
-        # NaN where the loss is not finite, so that a gradient scaler notices.
+        if not torch.compiler.is_compiling():
+            self.watch.count(batch.losses.shape[0], table)
         fresh = F.at_least_float32(losses)
-        if self.labels is None or target is None:
+        if labels is None or target is None or given is None:
             value, slope = self._visit(batch)
-            value, slope = value.to(fresh), slope.to(fresh)
-            rows = value + slope * (fresh - fresh.detach())
-        else:
-            found = self._visit_labels(batch).to(fresh.device)
-            rows = self.labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
+            return self._with_gradient(fresh, value.to(fresh), slope.to(fresh), batch)
+        given = given.to(device) if batch.extra is None else labels.unpacked(batch.extra)
+        found = self._visit_labels(batch, given).to(fresh.device)
+        rows = labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
+        return self._reduced(rows, batch)
+
+    @property
+    def task_loss(self) -> Tensor:
+        """The mean task loss of the last batch of this process, for logs: a scalar, detached."""
+        if self._last_losses is None:
+            raise ValueError("there was no batch yet: task_loss is of the last one")
+        return F.reduce(F.at_least_float32(self._last_losses), "mean")
+
+    def mixed(
+        self,
+        losses: Tensor,
+        other_losses: Tensor,
+        index: Any,
+        other_index: Any,
+        fraction: float,
+        target: Tensor | None = None,
+        other_target: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of a batch of mixed samples, as mixup and cutmix make them.
+
+        Each mixed row counts as a visit to the sample that makes up most of it, with the loss
+        against the target of that sample. The gradient of the other part is weighted too, and
+        nothing is concluded from its loss.
+
+        Args:
+            losses: Task loss of each row against the target of the first sample, shape (batch,).
+            other_losses: Task loss of each row against the target of the second sample.
+            index: Index of the first samples; with `ids`, their names.
+            other_index: Index of the second samples.
+            fraction: Fraction of the first samples in the mix, from 0 to 1 (``lambda``).
+            target: Targets of the first samples, where the criterion is built for targets.
+            other_target: Targets of the second samples.
+        """
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"fraction must be from 0 to 1, not {fraction!r}")
+        if self.table.shards.several:
+            raise ValueError("mixed samples cannot be trained with a sharded table: sharded=False")
+        if fraction < 0.5:
+            losses, other_losses = other_losses, losses
+            index, other_index = other_index, index
+            target, fraction = other_target, 1.0 - fraction
+        most = self(losses, index, target=target)
+        task_losses = torch.lerp(other_losses.detach(), losses.detach(), fraction)
+        self._last_losses = task_losses
+        if not self.training:
+            return F.reduce(torch.lerp(other_losses, losses, fraction), self.reduction)
+        check_losses(other_losses)
+        if self.table.ids is not None:
+            other_index = self.table.rows_of(other_index)
+        rows = checked_index(as_sample_index(other_index, other_losses), self.num_samples)
+        rest = F.reduce(self._other_part(F.at_least_float32(other_losses), rows), self.reduction)
+        mix: Tensor = fraction * most + (1.0 - fraction) * rest
+        return mix
+
+    def _other_part(self, losses: Tensor, rows: Tensor) -> Tensor:
+        """The losses of samples that are not visited, each with the weight of its sample."""
+        table, labels = self.table, self.labels
+        rows = rows.to(table.log_weight.device)
+        if labels is None or labels.correction.phase == MIXING:
+            log_weight = table.log_weight.index_select(0, rows)
+            return F.model_gradient(log_weight, self.tracker.suppression).to(losses) * losses
+        return labels.without_held_out(losses, table.role.index_select(0, rows).to(losses.device))
+
+    def _with_gradient(self, losses: Tensor, value: Tensor, slope: Tensor, batch: Batch) -> Tensor:
+        """The loss with the value of the averaged losses and the derivative of the new ones."""
+        # Zero, or NaN where the loss is not finite, so that a gradient scaler notices.
+        change = losses - losses.detach()
+        if self.reduction == "none" or len(batch.sizes) > 1:
+            return self._reduced(torch.addcmul(value, slope, change), batch)
+        # The same with fewer nodes for autograd.
+        if self.reduction == "sum":
+            return value.sum() + torch.dot(slope, change)
+        return value.mean() + torch.dot(slope / value.shape[0], change)
+
+    def _reduced(self, rows: Tensor, batch: Batch) -> Tensor:
+        """The loss of the rows of this process."""
         processes = len(batch.sizes)
         if processes == 1 or self.reduction == "none":
             return F.reduce(rows, self.reduction)
@@ -275,20 +384,20 @@ class DiscrimLoss(nn.Module):
         return predictions if is_regression else logits
 
     @torch.no_grad()
-    def _visit_labels(self, batch: Batch) -> Rows:
+    def _visit_labels(self, batch: Batch, given: Given[Any]) -> Rows:
         """Update the state with a batch that has targets; what is found of its own rows."""
-        assert self.labels is not None
-        given, tie_break = self.labels.unpacked(batch), self.labels.tie_break(batch)
-        visits = F.group_visits(batch.losses, batch.index, tie_break)
-        remembered = self.labels.remembered(batch, self.table)
-        batch, given = self.labels.checked(batch, given, remembered, visits)
-        group = self.labels.group_of(given.target)
+        labels = self.labels
+        assert labels is not None
+        visits = F.group_visits(batch.losses, batch.index, lambda: labels.tie_break(given))
+        remembered = labels.remembered(batch, self.table)
+        batch, given = labels.checked(batch, given, remembered, visits)
+        group = labels.group_of(given.target)
         seen = F.of_group(self.tracker.visits_seen, group)
         value, slope = self._visited(batch, visits, group)
-        role = self.labels.visit(batch, given, remembered, self.table, visits, seen)
+        role = labels.visit(batch, given, remembered, self.table, visits, seen)
         if not torch.compiler.is_compiling():
-            self.labels.has_begun = True
-        more = self.labels.more_columns(batch, self.table)
+            labels.has_begun = True
+        more = labels.more_columns(batch, self.table)
         sent = self.table.shards.send_back(batch, value, slope, role.to(value.dtype), *more)
         return Rows(sent[0], sent[1], sent[2], sent[3:])
 
@@ -313,16 +422,15 @@ class DiscrimLoss(nn.Module):
         table, tracker, values = self.table, self.tracker, self.hyperparameters
 
         # The history of the samples, and Avg(l).
-        old_history = table.history.index_select(0, batch.table_rows)
-        old_count = table.visits.index_select(0, batch.table_rows)
-        counts = batch.local(visits.counts)
-        new_history = F.update_history(
-            old_history, batch.local(visits.mean_loss), values.history_decay
-        )
-        history = torch.where(counts, new_history, old_history)
-        count = (old_count.float() + counts).clamp(max=MAX_VISITS)
-        table.history.index_copy_(0, batch.table_rows, history)
-        table.visits.index_copy_(0, batch.table_rows, count.to(old_count.dtype))
+        rows = batch.table_rows
+        old_history = table.history.index_select(0, rows)
+        old_count = table.visits.index_select(0, rows)
+        losses = batch.local(visits.mean_loss)
+        new_history = F.update_history(old_history, losses, values.history_decay)
+        history = visits.of_counted(batch, new_history, old_history)
+        count = visits.of_counted(batch, old_count.clamp(max=MAX_VISITS - 1).add_(1), old_count)
+        table.history.index_copy_(0, rows, history)
+        table.visits.index_copy_(0, rows, count)
         average = self.form.average(history, count, tracker.epoch_count)
 
         # Thresholds and loss scales. Eager steps skip what would change nothing. A compiled step
@@ -334,11 +442,11 @@ class DiscrimLoss(nn.Module):
         threshold = F.of_group(tracker.threshold_now, group)
 
         # The loss with the old weights, then one step of the weights.
-        log_weight = table.log_weight.index_select(0, batch.table_rows)
+        log_weight = table.log_weight.index_select(0, rows)
         terms = self.form.terms(average, log_weight, threshold, visits, batch, self)
         moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
-        moved = torch.where(counts, moved.clamp(*self._log_range), log_weight)
-        table.log_weight.index_copy_(0, batch.table_rows, moved)
+        moved = visits.of_counted(batch, moved.clamp_(*self._log_range), log_weight)
+        table.log_weight.index_copy_(0, rows, moved)
         return terms.value, terms.model_gradient
 
     def _track(self, visits: F.Visits, group: Tensor | None) -> None:
@@ -370,11 +478,19 @@ class DiscrimLoss(nn.Module):
         """Start an epoch, counted from 1. Call it before the first batch of every epoch."""
         epoch = require_epoch(epoch)
         has_begun = int(self.tracker.visits_seen.sum()) > 0
+        self.watch.begin_epoch(epoch, self.epoch, self.table, has_begun=has_begun)
+        self.steps = 0
         if epoch != self.epoch and has_begun:
             self._end_epoch(next_epoch=epoch)
         if self.labels is not None and not has_begun:
             self.labels.correction.begin(self.num_samples)
         self.tracker.start_epoch(epoch)
+
+    def _count_step(self, steps_per_epoch: int) -> None:
+        """Begin the next epoch where the current one has had its steps."""
+        if self.steps >= steps_per_epoch:
+            self.set_epoch(self.epoch + 1)
+        self.steps += 1
 
     def _end_epoch(self, next_epoch: int) -> None:
         """Record which samples were learned in stage 1, and set thresholds from the whole table."""
@@ -523,6 +639,23 @@ class DiscrimLoss(nn.Module):
     def _is_accelerate_prepared(self, value: bool) -> None:
         """Ignore the mark that Accelerate sets on what it has prepared."""
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        run = json.dumps({"options": self.run_options, "steps": self.steps}).encode()
+        device = self.table.history.device
+        destination[prefix + RUN_KEY] = torch.tensor(list(run), dtype=torch.uint8, device=device)
+
+    @property
+    def run_options(self) -> dict[str, Any]:
+        """The options that set how the criterion trains, as plain values; saved with the state."""
+        values = {
+            name: getattr(self.hyperparameters, name)
+            for name in self.hyperparameters.__dataclass_fields__
+        }
+        values["weight_range"] = list(self.hyperparameters.weight_range)
+        known = {"epochs": self.epochs, "steps_per_epoch": self.steps_per_epoch}
+        return {**known, "variant": self.variant, **values}
+
     def extra_repr(self) -> str:
         """Return what `repr` shows."""
         values = ", ".join(
@@ -532,6 +665,17 @@ class DiscrimLoss(nn.Module):
         known = {"num_samples": self.num_samples, **self.label_options, "variant": self.variant}
         shown = ", ".join(f"{name}={value!r}" for name, value in known.items())
         return f"{shown}, {values}"
+
+
+def _take_up_run(
+    criterion: DiscrimLoss, state_dict: dict[str, Tensor], prefix: str, *args: Any
+) -> None:
+    """Take the steps from a state to load, and warn of other options than its own; a hook."""
+    saved = state_dict.pop(prefix + RUN_KEY, None)
+    if saved is not None:  # not in a state of 0.1
+        run = json.loads(bytes(saved.tolist()))
+        criterion.steps = run["steps"]
+        criterion.watch.compare_options(run["options"], criterion.run_options)
 
 
 def _note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:

@@ -93,6 +93,6 @@ class ReleasedForm:
         terms = F.loss_terms(average, log_weight, threshold, tracker.suppression, regularization)
         old_velocity = table.velocity.index_select(0, batch.table_rows)
         velocity = RELEASED_MOMENTUM * old_velocity + terms.weight_gradient / number
-        velocity = torch.where(batch.local(visits.counts), velocity, old_velocity)
+        velocity = visits.of_counted(batch, velocity, old_velocity)
         table.velocity.index_copy_(0, batch.table_rows, velocity)
         return F.LossTerms(terms.value, terms.model_gradient * tracker.gradient_fraction, velocity)

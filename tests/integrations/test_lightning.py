@@ -266,6 +266,7 @@ def test_fit_again_goes_on_and_another_trainer_starts_over() -> None:
     assert_same_state(callback.criterion, plain_loop()[1])
 
 
+@pytest.mark.filterwarnings("ignore:epoch 2 begins, but")
 def test_data_that_was_appended_since_the_checkpoint(tmp_path: Path) -> None:
     first = DiscrimLossCallback(log_every=0)
     trainer = quiet_trainer(first, max_epochs=1)

@@ -191,6 +191,7 @@ def test_a_criterion_given_as_an_instance_is_not_shared() -> None:
     assert task_loss.reduction == first.criterion_.reduction == "mean"
 
 
+@pytest.mark.filterwarnings("ignore:epoch 5 begins, but")
 def test_partial_fit_goes_on() -> None:
     net = small_net(max_epochs=2, discrimloss__epochs=EPOCHS)
     net.partial_fit(X, Y).partial_fit(X, Y)
@@ -343,6 +344,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(
     assert_same_weights(resumed, whole.module_)
 
 
+@pytest.mark.filterwarnings("ignore:epoch 1 begins after epoch")
 def test_a_loaded_state_decides_about_the_form(tmp_path: Path) -> None:
     forms = {"paper": {"class_aware": False}, "targets": {"predictions": False}, "all": {}}
     for name, switches in forms.items():

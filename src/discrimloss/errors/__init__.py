@@ -7,8 +7,11 @@ that is not there, is a `DiscrimLossError`: one sentence that says what is wrong
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 
 
 class DiscrimLossError(Exception):
@@ -41,15 +44,39 @@ def needs_extra(extra: str, what: str = "this integration") -> Iterator[None]:
         what: subject of the sentence: what needs the extra.
 
     Raises:
-        MissingExtraError: a library is not installed. A missing module of this package and a
-            `MissingExtraError` from within pass as they are.
+        MissingExtraError: a library is not installed. A missing module of this package, an import
+            that fails within a library that is installed, and a `MissingExtraError` from within
+            pass as they are.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         library = (error.name or str(error)).partition(".")[0]
-        if library == "discrimloss":
+        if library == "discrimloss" or not (_is_ours(error) or _brings(extra, library)):
             raise
         raise MissingExtraError(
             f"{what} needs an extra ({library} is missing): pip install 'discrimloss[{extra}]'"
         ) from error
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    """Whether the import that failed is in a file of this package."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else trace.tb_frame.f_code.co_filename
+    return name != __file__ and Path(__file__).parents[1] in Path(name).parents
+
+
+def _brings(extra: str, library: str) -> bool:
+    """Whether an extra names a library among its requirements."""
+    try:
+        requirements = requires("discrimloss") or []
+    except PackageNotFoundError:
+        return False
+    names = [
+        re.split(r"[\[<>=!~; ]", requirement)[0]
+        for requirement in requirements
+        if re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", requirement)
+    ]
+    return library.replace("_", "-").lower() in [name.replace("_", "-").lower() for name in names]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrimloss.errors import needs_extra
 from discrimloss.integrations.label_use import LabelUse, SampleLabels
-from discrimloss.integrations.metrics import sample_metrics
+from discrimloss.integrations.metrics import metrics_due
 from discrimloss.judging.verdicts import Rule, Verdicts
 from discrimloss.loss import DiscrimLoss
 
@@ -46,8 +46,8 @@ class DiscrimLossCallback(Callback):
         criterion: a `DiscrimLoss` of your own. Left out, one is built with the first batch: as many
             samples as the `IndexedDataset` of the training data, as many epochs as the trainer will
             run, and as many classes as there are logits.
-        log_every: log what is known of the samples after every so many epochs; 0 turns it off. It
-            takes a calibration, about a second.
+        log_every: log the verdicts after every so many epochs; 0 turns it off. By default they are
+            logged after the last epoch: they take a calibration, about a second.
         class_aware: False trains with the loss of the paper, whatever `weighted_loss` is given.
         predictions: False gives the criterion the targets only.
         options: of `DiscrimLoss`, where the callback builds it; `num_samples`, `epochs` and
@@ -58,7 +58,7 @@ class DiscrimLossCallback(Callback):
         self,
         criterion: DiscrimLoss | None = None,
         *,
-        log_every: int = 1,
+        log_every: int | None = None,
         class_aware: bool = True,
         predictions: bool = True,
         **options: Any,
@@ -129,11 +129,15 @@ class DiscrimLossCallback(Callback):
             self._criterion.set_epoch(trainer.current_epoch + 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log ``k_dyn``, the estimated noise rate and the fraction of each verdict."""
-        is_due = self.log_every and (trainer.current_epoch + 1) % self.log_every == 0
-        if is_due and self._criterion is not None:
-            # All processes hold the same state and log the same values.
-            pl_module.log_dict(sample_metrics(self._criterion), sync_dist=True)
+        """Log ``k_dyn``; where it is due, the noise rate and the fraction of each verdict too."""
+        if self._criterion is None:
+            return
+        epoch = trainer.current_epoch + 1
+        is_last = epoch == trainer.max_epochs or trainer.global_step == trainer.max_steps
+        is_last = is_last or trainer.should_stop
+        values = metrics_due(self._criterion, epoch, self.log_every, is_last=is_last)
+        # All processes hold the same state and log the same values.
+        pl_module.log_dict(values, sync_dist=True)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the state, for the Lightning checkpoint."""

@@ -9,11 +9,33 @@ from discrimloss.loss import DiscrimLoss
 PREFIX = "discrimloss/"
 
 
-def sample_metrics(criterion: DiscrimLoss) -> dict[str, float]:
+def metrics_due(
+    criterion: DiscrimLoss, epoch: int, log_every: int | None, *, is_last: bool
+) -> dict[str, float]:
+    """What to log after an epoch.
+
+    Args:
+        criterion: of the run.
+        epoch: the one that ends.
+        log_every: None logs ``k_dyn`` after every epoch and all metrics after the last one; a
+            number all metrics after so many epochs; 0 nothing.
+        is_last: whether it is the last epoch.
+    """
+    if log_every is None:
+        return sample_metrics(criterion, with_verdicts=is_last)
+    return sample_metrics(criterion) if log_every and epoch % log_every == 0 else {}
+
+
+def sample_metrics(criterion: DiscrimLoss, *, with_verdicts: bool = True) -> dict[str, float]:
     """``k_dyn``, the estimated noise rate and the fraction of each verdict, for a tracker.
 
-    This takes a pass over all samples and a calibration: call it once an epoch, not once a step.
+    Args:
+        criterion: of the run.
+        with_verdicts: False gives ``k_dyn`` alone, at no cost. Verdicts take a pass over all
+            samples and a calibration, about a second.
     """
+    if not with_verdicts:
+        return {PREFIX + "k_dyn": criterion.k_dyn}
     verdicts = criterion.verdicts()
     rate = verdicts.noise_rate
     values = {"k_dyn": criterion.k_dyn, "noise_estimate": math.nan if rate is None else rate}

@@ -26,7 +26,7 @@ from discrimloss.integrations.indexed_rows import (
     is_stream,
 )
 from discrimloss.integrations.label_use import LabelUse, SampleLabels
-from discrimloss.integrations.metrics import sample_metrics
+from discrimloss.integrations.metrics import metrics_due
 from discrimloss.integrations.model_losses import ModelLosses, has_logits, logits_of
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.sample_ids import SampleIds
@@ -72,6 +72,8 @@ class DiscrimTrainerMixin(_Trainer):
         class_aware: False trains with the loss of the paper, which knows neither targets nor
             predictions.
         predictions: False gives the criterion the targets only.
+        log_every: log the verdicts after every so many epochs; 0 turns it off. By default they are
+            logged after the last epoch: they take a calibration, about a second.
     """
 
     # Our loss is a mean of one micro-batch: the Trainer divides it by their number.
@@ -86,6 +88,7 @@ class DiscrimTrainerMixin(_Trainer):
         sample_id: str | None = None,
         class_aware: bool = True,
         predictions: bool = True,
+        log_every: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -93,6 +96,7 @@ class DiscrimTrainerMixin(_Trainer):
             require_whole_number("steps_per_iteration", steps_per_iteration, 1, MAX_SAMPLES)
         self.steps_per_iteration = steps_per_iteration
         self.sample_losses = sample_losses
+        self.log_every = log_every
         self.sample_id = sample_id
         self._criterion, self._options = _criterion_or_options(discrimloss, sample_id)
         self._label_use = LabelUse(class_aware, predictions)
@@ -178,6 +182,8 @@ class DiscrimTrainerMixin(_Trainer):
 
     def _build(self, options: dict[str, Any]) -> DiscrimLoss:
         criterion = DiscrimLoss(**{**self._planned, **options})
+        # A first iteration may well see every sample twice.
+        criterion.watch.passes_are_epochs = self.steps_per_iteration is None
         self._take_up(criterion)
         if criterion.num_samples < self._num_samples:
             criterion.resize(self._num_samples)
@@ -372,19 +378,23 @@ class _SampleSchedule(TrainerCallback):
         """An iteration may end."""
         steps = self.trainer.steps_per_iteration
         if steps and (state.global_step % steps == 0 or state.global_step == state.max_steps):
-            self._log(control)
+            self._log(control, self.iteration, state)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A pass over the data ends."""
         if not self.trainer.steps_per_iteration:
-            self._log(control)
+            self._log(control, self.passes, state)
 
-    def _log(self, control: Any) -> None:
+    def _log(self, control: Any, epoch: int, state: Any) -> None:
         if self.trainer._criterion is None:  # there was no batch
             return
         with warnings.catch_warnings():  # a first iteration may well see every sample twice
             warnings.filterwarnings("ignore", "samples were visited several times, all in epoch 1")
-            values = sample_metrics(self.trainer.criterion)
+            is_last = state.global_step >= state.max_steps or control.should_training_stop
+            every, criterion = self.trainer.log_every, self.trainer.criterion
+            values = metrics_due(criterion, epoch, every, is_last=is_last)
+        if not values:
+            return
         due = control.should_log
         self.trainer.log(values)
         control.should_log = due  # what the Trainer wants to log itself is still to come

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -58,8 +59,18 @@ def check_losses(losses: Tensor) -> None:
     if losses.dim() != 1:
         raise ValueError(
             f"losses must have shape (batch,), one task loss each, not {tuple(losses.shape)}: "
-            'compute the task loss with reduction="none"'
+            + _shape_hint(losses)
         )
+
+
+def _shape_hint(losses: Tensor) -> str:
+    if losses.dim() == 0:
+        return 'compute the task loss with reduction="none"'
+    if losses.shape[1:].numel() == 1:
+        return "pass losses.flatten()"
+    return (
+        "pass the mean of each sample, losses.flatten(1).mean(1), without what is padded or masked"
+    )
 
 
 def is_integer(values: Tensor) -> bool:
@@ -69,6 +80,13 @@ def is_integer(values: Tensor) -> bool:
 
 def integer_tensor(index: Any) -> Tensor:
     """Convert sample indices to a tensor, or raise a `TypeError` if they are not integers."""
+    if not isinstance(index, Tensor):
+        first = index[0] if isinstance(index, (list, tuple, np.ndarray)) and len(index) else index
+        if isinstance(first, str):
+            raise TypeError(
+                f"sample indices must be integers, not strings such as {first!r}: to know samples "
+                "by names, build DiscrimLoss(ids=SampleIds(), epochs=…)"
+            )
     if not is_integer(given := torch.as_tensor(index)):
         raise TypeError(f"sample indices must be integers, not {given.dtype}")
     return given
@@ -210,7 +228,7 @@ class Processes:
         header = torch.tensor(numbers, dtype=torch.int64).int().to(rows.device)
         while True:
             padding = words.new_zeros(max(self._capacity - len(words), 0))
-            received = self.all_gather(torch.cat([header, words[: self._capacity], padding]))
+            received = self._gather_step(torch.cat([header, words[: self._capacity], padding]))
             headers = received[:, :HEADER_WORDS].cpu()
             sizes, widths, epochs, samples, fingerprints = headers.T.tolist()
             needed = max(size * each for size, each in zip(sizes, widths, strict=True))
@@ -234,6 +252,18 @@ class Processes:
         gathered = torch.cat(lines).view(-1, width)
         losses = gathered[:, 1].contiguous().view(torch.float32)
         return losses, gathered[:, 0].long(), None if extra is None else gathered[:, 2:], sizes
+
+    def _gather_step(self, words: Tensor) -> Tensor:
+        """Gather the words of all processes, or say why they may not have come."""
+        try:
+            return self.all_gather(words)
+        except RuntimeError as error:  # a timeout, a closed connection, another collective
+            raise RuntimeError(
+                f"process {self.rank} called the criterion and some of the {self.count} processes "
+                "did not in the same step: call it in all processes, not in the first alone, and "
+                "give each of them the same number of batches (drop_last=True, or a "
+                f"DistributedSampler); the backend reports: {error}"
+            ) from error
 
     def all_gather(self, values: Tensor) -> Tensor:
         """Stack the tensors of all processes, which must have the same shape, along dimension 0."""
@@ -293,7 +323,8 @@ def _require_agreement(name: str, values: list[int]) -> None:
     if len(set(values)) > 1:
         by_rank = ", ".join(f"{value} in process {rank}" for rank, value in enumerate(values))
         hint = {
-            "epoch": "call set_epoch with the same epoch in all of them",
+            "epoch": "call set_epoch with the same epoch in all of them, and give each of them the "
+            "same number of batches (drop_last=True, or a DistributedSampler)",
             "num_samples": "count the samples of the whole dataset, not of one process's share",
         }[name]
         raise ValueError(f"the processes disagree about {name} ({by_rank}): {hint}")

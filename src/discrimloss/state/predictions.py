@@ -81,9 +81,15 @@ def average_predictions(
         num_classes: number of all classes.
     """
     past = share_of_past(visits).unsqueeze(1)
-    of_old = past * old.mass + (1.0 - past) * new.of_class(old.classes, num_classes)
-    of_new = past * old.of_class(new.classes, num_classes) + (1.0 - past) * new.mass
-    known = (new.classes.unsqueeze(2) == old.classes.unsqueeze(1)).any(2)
+    same = new.classes.unsqueeze(2) == old.classes.unsqueeze(1)
+    known = same.any(2)
+    new_of_old = (same * new.mass.unsqueeze(2)).sum(1)
+    old_of_new = (same * old.mass.unsqueeze(1)).sum(2)
+    if num_classes > old.classes.shape[1]:  # a class that is not kept has its share of the rest
+        new_of_old = torch.where(same.any(1), new_of_old, new.others(num_classes).unsqueeze(1))
+        old_of_new = torch.where(known, old_of_new, old.others(num_classes).unsqueeze(1))
+    of_old = past * old.mass + (1.0 - past) * new_of_old
+    of_new = past * old_of_new + (1.0 - past) * new.mass
     # A class counts once, and the columns of the start, which all name class 0, not at all.
     is_first = visits.unsqueeze(1) <= 1
     of_old = of_old.masked_fill(is_first, -1.0)
