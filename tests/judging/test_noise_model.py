@@ -165,3 +165,26 @@ def test_who_is_called_incorrect_gets_another_label() -> None:
     is_incorrect = judged.p_incorrect > 0.5
     assert is_incorrect.any()
     assert (judged.suggested != data.given)[is_incorrect].all()
+
+
+def test_the_rate_is_in_the_upper_part_of_the_plausible_ones() -> None:
+    """Classes that overlap look like noise: both explain the labels."""
+    generator = torch.Generator().manual_seed(0)
+    probability = 0.5 + 0.35 * (torch.rand(1500, generator=generator) * 2 - 1)
+    given = (torch.rand(1500, generator=generator) < probability).long()
+    logits = torch.stack([(1 - probability).log(), probability.log()], 1)
+    judged = estimate_class_errors(logits, given, nobody(1500))
+    assert judged.noise_interval is not None
+    low, high = judged.noise_interval
+    assert low < 0.03
+    assert high > 0.12
+    assert 0.02 < judged.noise_rate < high
+
+
+def test_the_likeliest_other_class_is_never_the_given_one() -> None:
+    logits = torch.randn(200, 4, generator=torch.Generator().manual_seed(1)) * 3
+    given = logits.argmax(1)
+    judged = estimate_class_errors(logits, given, nobody(200))
+    assert judged.other is not None
+    assert (judged.other != given).all()
+    assert (judged.other == logits.topk(2).indices[:, 1]).float().mean() > 0.7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 
@@ -9,6 +10,13 @@ import torch
 from torch import Tensor
 
 BISECTIONS = 20
+
+
+class _Lbfgs(torch.optim.LBFGS):
+    """L-BFGS that does not import torch's compiler, which takes longer than most fits."""
+
+    # The decorator of this method, and of `zero_grad`, only tells the compiler to stay out.
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
 
 def minimize(
@@ -26,7 +34,7 @@ def minimize(
         The smallest value found, infinite where it is not a number, and its argument.
     """
     place = start.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS(
+    optimizer = _Lbfgs(
         [place],
         max_iter=iterations,
         tolerance_grad=tolerance,
@@ -35,7 +43,7 @@ def minimize(
     )
 
     def closure() -> Tensor:
-        optimizer.zero_grad()
+        place.grad = None
         value = objective(place)
         value.backward()  # type: ignore[no-untyped-call]
         return value

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,10 @@ from torch import Tensor
 
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.state.exchange import Processes
-from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.run_directory import TRACES
+
+if TYPE_CHECKING:  # it imports torch's compiler
+    from discrimloss.training.methods.base import Method, StepResult
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
 Column = npt.NDArray[np.float32]

@@ -19,7 +19,6 @@ from discrimloss.auditing.report.chart import (
 )
 from discrimloss.auditing.report.colours import RUN_COLOURS, RUN_DASHES
 from discrimloss.auditing.report.contents import ReportRun
-from discrimloss.training.evaluation import is_better
 
 IGNORED = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
 """Settings by which methods do not differ: how and where a run ran."""
@@ -90,6 +89,8 @@ def last_and_best(run: ReportRun) -> tuple[float, float] | None:
     curve = [row[f"test_{run.metric}"] for row in run.history if f"test_{run.metric}" in row]
     if not curve:
         return None
+    from discrimloss.training.evaluation import is_better  # it imports torch's compiler
+
     best = curve[0]
     for value in curve:
         best = value if is_better(value, best, run.is_regression) else best
