@@ -28,6 +28,7 @@ from discrimloss.auditing.out_of_fold.regression_verdicts import (
     is_regression_on_features,
     regression_verdicts,
 )
+from discrimloss.auditing.out_of_fold.threads import limited_threads
 from discrimloss.auditing.out_of_fold.verdicts import class_verdicts
 from discrimloss.auditing.outputs import left_out_notes, summarize, write_outputs
 from discrimloss.auditing.progress import ObserverOfRun, observing
@@ -207,9 +208,13 @@ class _Audit:
         settings = self.settings
         if self._trains_network:
             return self._network.verdicts(number)
+        with limited_threads(len(self.source), settings.threads):
+            return self._judge_out_of_fold(number)
+
+    def _judge_out_of_fold(self, number: int) -> Verdicts:
+        settings = self.settings
         if self._regression_task is not None:
-            seed = settings.seed + number - 1
-            return regression_verdicts(self._regression_task, seed, settings.threads)
+            return regression_verdicts(self._regression_task, settings.seed + number - 1)
         if self._choice is None:
             self._choice = self._chosen()
         found = out_of_fold_classes(

@@ -11,8 +11,6 @@ from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES
 from discrimloss.judging.target_density import never_wrong
 from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, Verdicts
 
-FEW_ENTRIES = 1_000_000
-"""Up to so many samples times features one thread is no slower than several."""
 NOT_PREDICTED = (
     "These inputs do not predict the target well enough to judge it: no target is called incorrect."
 )
@@ -23,7 +21,7 @@ def is_regression_on_features(task: TaskData) -> bool:
     return task.is_regression and len(task.input_shape) == 1
 
 
-def regression_verdicts(task: TaskData, seed: int, threads: int = 0) -> Verdicts:
+def regression_verdicts(task: TaskData, seed: int) -> Verdicts:
     """The verdicts on all targets, with out-of-fold predictions as suggestions.
 
     Whole numbers are suggested where all targets are whole. A target is easy within twice the
@@ -32,16 +30,10 @@ def regression_verdicts(task: TaskData, seed: int, threads: int = 0) -> Verdicts
     Args:
         task: of which `is_regression_on_features` is true.
         seed: of the folds and the models.
-        threads: CPU threads; 0 is one where samples are few, as threads wait for each other more
-            than they work, and otherwise all.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     given = task.train.target.double().numpy()
     features = task.train.inputs.rows(torch.arange(len(given)))
-    limit = threads or (1 if features.numel() <= FEW_ENTRIES else None)
-    with threadpool_limits(limit):
-        found = out_of_fold_regression(features.double().numpy(), given, seed)
+    found = out_of_fold_regression(features.double().numpy(), given, seed)
     error = np.abs(given - found.prediction)
     suggested, score, notes = (
         found.prediction,
