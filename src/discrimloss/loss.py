@@ -36,7 +36,15 @@ from discrimloss.released import ReleasedForm
 from discrimloss.state.exchange import Batch, Processes, Shards, as_sample_index, check_losses
 from discrimloss.state.predictions import MOST_CLASSES
 from discrimloss.state.sample_ids import SampleIds
-from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, SampleTable
+from discrimloss.state.table import (
+    LATEST_LOSS,
+    MAX_SAMPLES,
+    MAX_VISITS,
+    NO,
+    NOT_KNOWN,
+    YES,
+    SampleTable,
+)
 from discrimloss.tracker import LossTracker, rename_keys_of_0_1
 
 if TYPE_CHECKING:
@@ -324,6 +332,7 @@ class DiscrimLoss(nn.Module):
         table.history.index_copy_(0, batch.table_rows, history)
         table.visits.index_copy_(0, batch.table_rows, count.to(old_count.dtype))
         average = self.form.average(history, count, tracker.epoch_count)
+        self._remember_latest(batch, visits)
 
         # Thresholds and loss scales. Eager steps skip what would change nothing. A compiled step
         # must not: it would be compiled again when the first epoch is over.
@@ -340,6 +349,15 @@ class DiscrimLoss(nn.Module):
         moved = torch.where(counts, moved.clamp(*self._log_range), log_weight)
         table.log_weight.index_copy_(0, batch.table_rows, moved)
         return terms.value, terms.model_gradient
+
+    def _remember_latest(self, batch: Batch, visits: F.Visits) -> None:
+        """Store the losses of this visit: verdicts ask whether they speak against a label now."""
+        if not self.table.has_column(LATEST_LOSS):
+            return
+        column, rows = self.table.latest_loss, batch.table_rows
+        latest = batch.local(visits.mean_loss).to(column.dtype)
+        counts = batch.local(visits.counts)
+        column.index_copy_(0, rows, torch.where(counts, latest, column.index_select(0, rows)))
 
     def _track(self, visits: F.Visits, group: Tensor | None) -> None:
         """Update ``k1``, the loss scales and the terms that follow from them."""
@@ -477,6 +495,17 @@ class DiscrimLoss(nn.Module):
     def average_chunks(self) -> Iterator[Tensor]:
         """``Avg(l)`` of the samples of this process, one chunk of the table at a time."""
         return (self._average_losses(rows) for rows in self.table.chunks())
+
+    def latest_losses(self) -> Tensor:
+        """The loss of each sample of this process at its latest visit, shape (rows,), float32.
+
+        ``Avg(l)`` where it is not known: in the released form and in states of older versions.
+        """
+        average = self._average_losses(slice(None))
+        if not self.table.has_column(LATEST_LOSS):
+            return average
+        latest = self.table.latest_loss.float()
+        return torch.where(latest.isnan(), average, latest)
 
     def _average_losses(self, rows: slice) -> Tensor:
         visits = self.table.visits[rows]

@@ -97,7 +97,18 @@ class _DenseRows:
         return some.dense(self.shape[1]).clamp(min=1e-6).log()
 
 
-def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
+@dataclass(frozen=True)
+class PredictedErrors:
+    """Label errors of all samples by their averaged predictions."""
+
+    errors: LabelErrors
+    agreement: float = 1.0
+    """How often the likeliest class is the given one; 1 for a regression."""
+    confidence: float = 1.0
+    """Mean probability of the likeliest class; 1 for a regression."""
+
+
+def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     """Label errors of all samples by their averaged predictions; None without predictions.
 
     Held-out samples count as such where the averages were frozen before they were learned from.
@@ -112,11 +123,15 @@ def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
     is_frozen = labels.holds_out or labels.correction.phase == MIXING
     held_out = (table.whole(table.role) == HELD_OUT).cpu() & torch.tensor(is_frozen)
     given = table.whole(table.target).cpu()[seen]
+    agreement = confidence = 1.0
     if isinstance(labels, ClassLabels):
         columns = (table.predicted_class, table.predicted_mass)
         classes, mass = (table.whole(column).cpu()[seen] for column in columns)
         logits: Any = _DenseRows(TopPredictions(classes, mass), labels.groups)
         errors = estimate_class_errors(logits, given.long(), held_out[seen])
+        top, place = mass.float().max(1)
+        agreement = float((classes.gather(1, place.unsqueeze(1))[:, 0] == given).float().mean())
+        confidence = float(top.mean())
     else:
         predicted = table.whole(table.mean_prediction).cpu()[seen]
         errors = estimate_target_errors(predicted, given, held_out[seen])
@@ -124,4 +139,26 @@ def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
     score[seen] = errors.score
     suggested = table.whole(table.target).cpu().to(errors.suggested.dtype, copy=True)
     suggested[seen] = errors.suggested
-    return LabelErrors(score, suggested, errors.noise_interval)
+    return PredictedErrors(
+        LabelErrors(score, suggested, errors.noise_interval), agreement, confidence
+    )
+
+
+def likeliest_other_class(criterion: DiscrimLoss, suggested: Tensor, is_wrong: Tensor) -> Tensor:
+    """Suggested classes that differ from the given one wherever it is wrong.
+
+    Args:
+        criterion: with averaged predictions.
+        suggested: shape (num_samples,), int64.
+        is_wrong: shape (num_samples,), bool.
+    """
+    table = criterion.table
+    given = table.whole(table.target).cpu().long()
+    rows = (is_wrong & (suggested == given)).nonzero()[:, 0]
+    classes, mass = (
+        table.whole(column).cpu()[rows] for column in (table.predicted_class, table.predicted_mass)
+    )
+    mass = mass.float().masked_fill(classes == given[rows].unsqueeze(1), -1.0)
+    suggested = suggested.clone()
+    suggested[rows] = classes.gather(1, mass.argmax(1, keepdim=True))[:, 0].long()
+    return suggested
