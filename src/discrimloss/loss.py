@@ -52,6 +52,11 @@ if TYPE_CHECKING:
 
 Task = Literal["classification", "regression"]
 
+SCALE_SETTLES = 0.25
+"""The loss scale of a regression follows the losses down for this fraction of the run."""
+MOST_OF_USUAL = 100.0
+"""A loss counts for no more than this multiple of the median in that scale."""
+
 FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
     "paper": F.PaperForm,
     "released": ReleasedForm,
@@ -401,6 +406,8 @@ class DiscrimLoss(nn.Module):
             self.labels.end_epoch(self.epoch, self.table)
             if isinstance(self.labels, TargetRanges) and knew_one_range:
                 self.tracker.spread_first_group()
+            if isinstance(self.labels, TargetRanges) and self._is_scale_open():
+                self._lower_scales()
         last_of_stage_one = max(math.floor(self.hyperparameters.switch_epoch), 1)
         if self.epoch <= last_of_stage_one < next_epoch:
             for rows in self.table.chunks():
@@ -413,6 +420,29 @@ class DiscrimLoss(nn.Module):
         if self.labels is not None:
             chunks = [self.labels.groups_of_rows(self.table, rows) for rows in self.table.chunks()]
         self.tracker.end_epoch(self.average_chunks(), chunks, self.table.shards)
+
+    def _is_scale_open(self) -> bool:
+        """Whether the loss scale of a regression still follows the losses down."""
+        epochs = self.epochs or self.hyperparameters.switch_epoch / 0.75
+        return self.epoch <= max(1.0, SCALE_SETTLES * epochs)
+
+    def _lower_scales(self) -> None:
+        """Measure the loss scale of a regression again, from the latest losses of all samples.
+
+        They are those of a network that knows at least where the targets lie.
+        """
+        latest = self.latest_losses().abs()
+        seen = latest.isfinite()
+        sizes = latest[seen].double()
+        sizes = sizes.clamp(max=MOST_OF_USUAL * float(sizes.median()) if len(sizes) else 0.0)
+        # One scale for all ranges: the constant prediction loses most at the ends of the targets.
+        sums = torch.stack([torch.ones_like(sizes).sum(), sizes.sum(), sizes.square().sum()])
+        number, total, squares = self.table.shards.total(sums.cpu()).tolist()
+        if number > 0:
+            scale = self.tracker.first_mean_abs
+            self.tracker.lower_scales(
+                torch.full_like(scale, total / number), torch.full_like(scale, squares / number)
+            )
 
     def group_chunk(self, rows: slice) -> Tensor | None:
         """The group of each of some rows of the table; None where there is one group only."""

@@ -15,7 +15,6 @@ from discrimloss.judging.calibration import Calibration, calibrate
 from discrimloss.judging.known_labels import (
     SampleKinds,
     errors_by_predictions,
-    likeliest_other_class,
     sample_kinds,
 )
 from discrimloss.judging.noise_model import LabelErrors
@@ -23,7 +22,6 @@ from discrimloss.judging.run_limits import (
     against_label,
     limit_by_losses,
     limit_by_predictions,
-    losses_know_more,
     run_losses,
 )
 from discrimloss.judging.verdicts import (
@@ -39,7 +37,6 @@ from discrimloss.judging.verdicts import (
     Verdicts,
     log_odds,
 )
-from discrimloss.known_labels import ClassLabels
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.table import NOT_KNOWN, YES
 
@@ -120,15 +117,8 @@ def _find_errors(
     by_losses = losses.noise(calibration)
     if predicted is None:
         return _Found(calibration, limit=limit_by_losses(losses, by_losses))
-    errors = predicted.errors
-    seen = errors.score[errors.score.isfinite()]
-    is_known = isinstance(criterion.labels, ClassLabels)
-    if is_known and losses_know_more(losses, by_losses, float(seen.sigmoid().mean())):
-        score = torch.cat([calibration.log_odds(chunk.cpu()) for chunk in strengths()])
-        score = criterion.table.whole(score)
-        suggested = likeliest_other_class(criterion, errors.suggested, score > 0)
-        return _Found(errors=LabelErrors(score, suggested))
-    return _Found(errors=errors, limit=limit_by_predictions(losses, predicted))
+    limit = limit_by_predictions(losses, by_losses, predicted)
+    return _Found(errors=predicted.errors, limit=limit)
 
 
 def _strengths(

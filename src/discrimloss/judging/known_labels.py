@@ -107,6 +107,12 @@ class PredictedErrors:
     confidence: float = 1.0
     """Mean probability of the likeliest class; 1 for a regression."""
 
+    @property
+    def noise_rate(self) -> float:
+        """The estimated fraction of wrong labels among the samples seen."""
+        score = self.errors.score[self.errors.score.isfinite()]
+        return float(score.double().sigmoid().mean()) if len(score) else 0.0
+
 
 def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     """Label errors of all samples by their averaged predictions; None without predictions.
@@ -142,23 +148,3 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     return PredictedErrors(
         LabelErrors(score, suggested, errors.noise_interval), agreement, confidence
     )
-
-
-def likeliest_other_class(criterion: DiscrimLoss, suggested: Tensor, is_wrong: Tensor) -> Tensor:
-    """Suggested classes that differ from the given one wherever it is wrong.
-
-    Args:
-        criterion: with averaged predictions.
-        suggested: shape (num_samples,), int64.
-        is_wrong: shape (num_samples,), bool.
-    """
-    table = criterion.table
-    given = table.whole(table.target).cpu().long()
-    rows = (is_wrong & (suggested == given)).nonzero()[:, 0]
-    classes, mass = (
-        table.whole(column).cpu()[rows] for column in (table.predicted_class, table.predicted_mass)
-    )
-    mass = mass.float().masked_fill(classes == given[rows].unsqueeze(1), -1.0)
-    suggested = suggested.clone()
-    suggested[rows] = classes.gather(1, mass.argmax(1, keepdim=True))[:, 0].long()
-    return suggested

@@ -23,7 +23,7 @@ MOST_COMPARED = 1_000_000
 """Samples that the limits are computed from."""
 FEWEST_VISITS = 2
 """Losses of fewer visits say when a sample was seen rather than whether it can be learned."""
-LEARNED_BY_LOSSES, LEARNED_BY_PREDICTIONS = 0.5, 0.7
+LEARNED_BY_LOSSES, LEARNED_BY_PREDICTIONS = 0.5, 0.85
 """The median latest loss of a run that has learned its task, in units of the loss scale at most."""
 LEAST_CONFIDENCE = 1.0 / 3.0
 """The mean confidence of predictions that have settled, as a fraction of how often they agree with
@@ -38,11 +38,11 @@ LEAST_SUPPORT = 0.5
 WAS_HIGH, IS_LOW, MOST_LEARNED_LATE = 0.5, 0.25, 0.1
 """Samples whose average loss is high while the latest is low, in units of the loss scale, were
 learned late. Where they are more than this, wrong labels may be among them."""
-CLEAR_DOUBT, CLEAR_DOUBT_OF_FOUND = 0.06, 0.35
-"""Losses replace predictions only where they misjudge no more than these fractions of all samples
-and of the labels found wrong."""
-MORE_BY_LOSSES = 0.05
-"""By how much the noise rates of losses and predictions must differ for that."""
+MOST_UNEXPLAINED = 1.0 / 6.0
+"""Labels that contradict the likeliest class and are not found wrong, as a fraction. Where they are
+more, the network is unsure, and wrong labels hide among hard samples."""
+MORE_BY_LOSSES = 0.08
+"""Where losses find so much more noise than predictions, wrong labels may be memorised."""
 
 TOO_SHORT = (
     "The run is too short to tell which labels are wrong: most samples were seen once. Train for "
@@ -55,6 +55,14 @@ NOT_LEARNED = (
 NOT_APART = (
     "The losses do not fall into two groups, so they cannot tell wrong labels from hard samples. "
     "Give target= and logits= as well, or train for more epochs."
+)
+UNSURE = (
+    "The network's predictions contradict many labels without being sure of it, so they cannot "
+    "tell wrong labels from hard samples. Train for more epochs or with a model that fits better."
+)
+MEMORISED = (
+    "The losses show more wrong labels than the predictions: the network has probably memorised "
+    "some of them, and the run cannot tell how many. Train for fewer epochs."
 )
 LEARNED_LATE = (
     "Many labels were learned late: they are memorised or hard, and the run cannot tell which of "
@@ -138,22 +146,20 @@ def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
     return LEARNED_LATE if float(learned_late.float().mean()) > MOST_LEARNED_LATE else None
 
 
-def limit_by_predictions(losses: RunLosses, predicted: PredictedErrors) -> str | None:
+def limit_by_predictions(
+    losses: RunLosses, by_losses: LossNoise, predicted: PredictedErrors
+) -> str | None:
     """Why predictions cannot tell which labels are wrong; None if they can."""
-    if len(losses.latest) and float(losses.latest.median()) > LEARNED_BY_PREDICTIONS:
+    if predicted.errors.noise_interval is None:
+        return CANNOT_TELL
+    median = float(losses.latest.median()) if len(losses.latest) else 0.0
+    is_unsettled = predicted.confidence < LEAST_CONFIDENCE * predicted.agreement
+    if is_unsettled or median > LEARNED_BY_PREDICTIONS:
         return NOT_LEARNED
-    if predicted.confidence < LEAST_CONFIDENCE * predicted.agreement:
-        return NOT_LEARNED
-    return CANNOT_TELL if predicted.errors.noise_interval is None else None
-
-
-def losses_know_more(losses: RunLosses, found: LossNoise, rate_by_predictions: float) -> bool:
-    """Whether losses clearly find wrong labels that predictions do not show.
-
-    A network that has memorised labels, or is unsure everywhere, predicts the wrong ones too.
-    """
-    return (
-        limit_by_losses(losses, found) is None
-        and found.rate > max(FEW_WRONG, rate_by_predictions + MORE_BY_LOSSES)
-        and found.doubt < min(CLEAR_DOUBT, CLEAR_DOUBT_OF_FOUND * found.rate)
-    )
+    rate = predicted.noise_rate
+    if 1.0 - predicted.agreement - rate > MOST_UNEXPLAINED:
+        return UNSURE
+    are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT
+    if are_clear and by_losses.rate > rate + MORE_BY_LOSSES:
+        return MEMORISED
+    return None
