@@ -543,12 +543,13 @@ class DiscrimLoss(nn.Module):
         return torch.where(visits > 0, average, torch.nan)
 
     def verdicts(self, rule: Rule = "calibrated", p_incorrect: Tensor | None = None) -> Verdicts:
-        """Classify every sample as easy, hard or incorrect. Call it after the last epoch.
+        """Classify every sample as easy, hard, undecided or incorrect, after the last epoch.
 
         Args:
             rule: ``"calibrated"`` calls a label incorrect if its estimated probability of being
                 wrong exceeds 0.5; ``"threshold"``, the rule of the paper, if ``Avg(l) > k2``. In
-                both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end of stage 1.
+                both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end of stage 1. Where
+                the run cannot tell, none is incorrect, ``noise_rate`` is None, and a note says why.
             p_incorrect: Probability that each label is wrong, shape (num_samples,), from a better
                 source than the losses, such as predictions. Not for sharded tables.
         """

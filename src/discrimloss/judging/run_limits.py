@@ -127,7 +127,7 @@ def run_losses(criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None
     own = own[:: max(1, -(-len(own) // MOST_COMPARED))]
     if table.shards.several:
         own = torch.cat(table.shards.processes.all_gather_objects(own))
-    return RunLosses(*own.unbind(1), float(unit))
+    return RunLosses(own[:, 0], own[:, 1], own[:, 2], float(unit))
 
 
 def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
