@@ -72,6 +72,7 @@ def judge_criterion(
         kinds=kinds,
         calibration=found.calibration,
         score=None if errors is None else criterion.table.shards.own_part(errors.score),
+        agrees=None if found.agrees is None else criterion.table.shards.own_part(found.agrees),
         can_tell=found.limit is None,
     )
     if criterion.table.shards.several:
@@ -97,6 +98,8 @@ class _Found:
     """How losses turn into probabilities, where they decide."""
     errors: LabelErrors | None = None
     """The label errors by predictions, where they decide."""
+    agrees: Tensor | None = None
+    """Shape (num_samples,), bool: which labels the predictions agree with, where they decide."""
     limit: str | None = None
     """Why nothing can be said; None if something can."""
 
@@ -118,7 +121,7 @@ def _find_errors(
     if predicted is None:
         return _Found(calibration, limit=limit_by_losses(losses, by_losses))
     limit = limit_by_predictions(losses, by_losses, predicted)
-    return _Found(errors=predicted.errors, limit=limit)
+    return _Found(errors=predicted.errors, agrees=predicted.agrees, limit=limit)
 
 
 def _strengths(
@@ -144,6 +147,7 @@ def judge_samples(
     kinds: SampleKinds | None = None,
     calibration: Calibration | None = None,
     score: Tensor | None = None,
+    agrees: Tensor | None = None,
     can_tell: bool = True,
 ) -> Verdicts:
     """Verdicts of all samples, in one pass.
@@ -161,6 +165,8 @@ def judge_samples(
         kinds: which group each sample belongs to, where targets are known.
         calibration: turns losses into probabilities.
         score: shape (num_samples,): log-odds by predictions.
+        agrees: shape (num_samples,), bool: which labels predictions agree with. The others are not
+            hard but undecided: among them are wrong labels that look right.
         can_tell: whether the run says anything about its labels. If not, none is incorrect, and
             what is not easy is undecided.
     """
@@ -191,7 +197,9 @@ def judge_samples(
         easy_below = k1 if kinds is None else kinds.k1[rows]
         code[torch.where(flags == NOT_KNOWN, average < easy_below, flags == YES)] = EASY
         if rule == "calibrated":
-            unsure = (probability > HARD_BELOW) if can_tell else torch.ones_like(probability) > 0
+            unsure = (probability > HARD_BELOW) | torch.tensor(not can_tell)
+            if agrees is not None:
+                unsure |= ~agrees[rows]
             code[(code == HARD) & unsure] = UNDECIDED
         # Being incorrect at the end outweighs having been learned early.
         code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT

@@ -102,6 +102,9 @@ class PredictedErrors:
     """Label errors of all samples by their averaged predictions."""
 
     errors: LabelErrors
+    agrees: Tensor
+    """Shape (num_samples,), bool: whether the likeliest class is the given one; all for a
+    regression."""
     agreement: float = 1.0
     """How often the likeliest class is the given one; 1 for a regression."""
     confidence: float = 1.0
@@ -130,13 +133,15 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     held_out = (table.whole(table.role) == HELD_OUT).cpu() & torch.tensor(is_frozen)
     given = table.whole(table.target).cpu()[seen]
     agreement = confidence = 1.0
+    agrees = torch.ones(len(seen), dtype=torch.bool)
     if isinstance(labels, ClassLabels):
         columns = (table.predicted_class, table.predicted_mass)
         classes, mass = (table.whole(column).cpu()[seen] for column in columns)
         logits: Any = _DenseRows(TopPredictions(classes, mass), labels.groups)
         errors = estimate_class_errors(logits, given.long(), held_out[seen])
         top, place = mass.float().max(1)
-        agreement = float((classes.gather(1, place.unsqueeze(1))[:, 0] == given).float().mean())
+        agrees[seen] = classes.gather(1, place.unsqueeze(1))[:, 0] == given
+        agreement = float(agrees[seen].float().mean())
         confidence = float(top.mean())
     else:
         predicted = table.whole(table.mean_prediction).cpu()[seen]
@@ -146,5 +151,5 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     suggested = table.whole(table.target).cpu().to(errors.suggested.dtype, copy=True)
     suggested[seen] = errors.suggested
     return PredictedErrors(
-        LabelErrors(score, suggested, errors.noise_interval), agreement, confidence
+        LabelErrors(score, suggested, errors.noise_interval), agrees, agreement, confidence
     )
