@@ -535,7 +535,7 @@ class DiscrimLoss(nn.Module):
         if not self.table.has_column(LATEST_LOSS):
             return average
         latest = self.table.latest_loss.float()
-        return torch.where(latest.isnan(), average, latest)
+        return torch.where(latest.isfinite(), latest, average)
 
     def _average_losses(self, rows: slice) -> Tensor:
         visits = self.table.visits[rows]

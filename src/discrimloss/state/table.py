@@ -21,7 +21,8 @@ ROWS_PER_CHUNK = 1 << 22
 NOT_KNOWN, NO, YES = -1, 0, 1
 # Values of `role`: whether the sample is learned from while memorising is watched for.
 UNDECIDED, TRAINED, HELD_OUT = 0, 1, 2
-LATEST_LOSS = "latest_loss"  # states before 0.3 lack it
+LATEST_LOSS = "latest_loss"  # states of older versions lack it
+NOT_SEEN = float("-inf")  # in `latest_loss`
 NO_CLASS = -1  # in `target`, of a sample that was never visited
 
 
@@ -97,7 +98,7 @@ class SampleTable(nn.Module):
     |-----------------|---------|-------------------------------------------------------------|
     | `history`       | float32 | ``h``, the decayed sum of losses                            |
     | `visits`        | int16   | ``n``; stays at 32,767, where ``0.999 ** n`` is 0            |
-    | `latest_loss`   | bfloat16 | loss of the latest visit; NaN before it. Not with a velocity |
+    | `latest_loss`   | bfloat16 | loss of the latest visit; -inf before. Not with a velocity |
     | `log_weight`    | float32 | ``log delta``                                               |
     | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
     | `velocity`      | float32 | momentum of `log_weight`, of the released form only         |
@@ -161,7 +162,7 @@ class SampleTable(nn.Module):
         if with_velocity:
             self._add_columns({"velocity": Column(torch.float32)})
         else:
-            self._add_columns({LATEST_LOSS: Column(torch.bfloat16, float("nan"))})
+            self._add_columns({LATEST_LOSS: Column(torch.bfloat16, NOT_SEEN)})
         self._add_columns(more_columns or {})
         self.register_load_state_dict_post_hook(_add_rows_of_new_ids)  # type: ignore[no-untyped-call]
 
