@@ -50,6 +50,8 @@ LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
 """Fractions of the samples that are held out."""
 NEVER_HELD_OUT = 8
 """So many samples of each class are learned from first, so that no rare class goes missing."""
+SMALLEST_STEP = 0.02
+"""Averaged predictions improve if their held-out loss falls by this fraction in an epoch."""
 SMALLEST_GAP = 0.15
 """A network memorises if the loss of training samples is lower by this fraction."""
 GAP_DEVIATIONS = 2.0
@@ -293,6 +295,9 @@ class LabelCorrection(FixedDtypeModule):
         if self.phase == WATCHING and float(self.evidence) > CORRECTING_EVIDENCE:
             self._set_phase(CORRECTING)
             self.lowest.fill_(torch.inf)
+        elif self.phase == CORRECTING and float(self.evidence) < LITTLE_EVIDENCE:
+            self._set_phase(WATCHING)  # a network that knows more needs no wrong labels
+            self.lowest.fill_(torch.inf)
         if epoch >= self._watched_fraction(gap) * self.epochs:  # learn from all samples from now on
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
 
@@ -330,14 +335,13 @@ class LabelCorrection(FixedDtypeModule):
         )
 
     def _average_improves(self, table: SampleTable) -> bool:
-        """Whether the held-out loss of the averaged predictions is lower than ever before."""
+        """Whether the held-out loss of the averaged predictions still falls."""
         held = samples_of(table, is_held_out=True)
         mass = held.top.of_class(held.target.unsqueeze(1), self.num_classes)
         loss = float(-mass.clamp(min=1e-6).log().double().mean())
-        improves = loss < float(self.lowest_of_average)
-        if improves:
-            self.lowest_of_average.fill_(loss)
-        return improves
+        lowest = float(self.lowest_of_average)
+        self.lowest_of_average.fill_(min(loss, lowest))
+        return loss < (1.0 - SMALLEST_STEP) * lowest
 
     def _fit_noise(self, table: SampleTable) -> None:
         """Estimate how many labels are wrong, from the held-out samples."""

@@ -47,7 +47,15 @@ from discrimloss.state.exchange import (
 )
 from discrimloss.state.predictions import MOST_CLASSES
 from discrimloss.state.sample_ids import SampleIds
-from discrimloss.state.table import MAX_SAMPLES, MAX_VISITS, NO, NOT_KNOWN, YES, SampleTable
+from discrimloss.state.table import (
+    LATEST_LOSS,
+    MAX_SAMPLES,
+    MAX_VISITS,
+    NO,
+    NOT_KNOWN,
+    YES,
+    SampleTable,
+)
 from discrimloss.tracker import LossTracker, rename_keys_of_0_1
 
 if TYPE_CHECKING:
@@ -57,6 +65,10 @@ Task = Literal["classification", "regression"]
 
 RUN_KEY = "run"
 """Entry of `state_dict` with the options and the steps of the epoch, as JSON."""
+SCALE_SETTLES = 0.25
+"""The loss scale of a regression follows the losses down for this fraction of the run."""
+MOST_OF_USUAL = 100.0
+"""A loss counts for no more than this multiple of the median in that scale."""
 
 FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
     "paper": F.PaperForm,
@@ -432,6 +444,7 @@ class DiscrimLoss(nn.Module):
         table.history.index_copy_(0, rows, history)
         table.visits.index_copy_(0, rows, count)
         average = self.form.average(history, count, tracker.epoch_count)
+        self._remember_latest(batch, visits)
 
         # Thresholds and loss scales. Eager steps skip what would change nothing. A compiled step
         # must not: it would be compiled again when the first epoch is over.
@@ -448,6 +461,15 @@ class DiscrimLoss(nn.Module):
         moved = visits.of_counted(batch, moved.clamp_(*self._log_range), log_weight)
         table.log_weight.index_copy_(0, rows, moved)
         return terms.value, terms.model_gradient
+
+    def _remember_latest(self, batch: Batch, visits: F.Visits) -> None:
+        """Store the losses of this visit: verdicts ask whether they speak against a label now."""
+        if not self.table.has_column(LATEST_LOSS):
+            return
+        column, rows = self.table.latest_loss, batch.table_rows
+        latest = batch.local(visits.mean_loss).to(column.dtype)
+        counts = batch.local(visits.counts)
+        column.index_copy_(0, rows, torch.where(counts, latest, column.index_select(0, rows)))
 
     def _track(self, visits: F.Visits, group: Tensor | None) -> None:
         """Update ``k1``, the loss scales and the terms that follow from them."""
@@ -499,6 +521,8 @@ class DiscrimLoss(nn.Module):
             self.labels.end_epoch(self.epoch, self.table)
             if isinstance(self.labels, TargetRanges) and knew_one_range:
                 self.tracker.spread_first_group()
+            if isinstance(self.labels, TargetRanges) and self._is_scale_open():
+                self._lower_scales()
         last_of_stage_one = max(math.floor(self.hyperparameters.switch_epoch), 1)
         if self.epoch <= last_of_stage_one < next_epoch:
             for rows in self.table.chunks():
@@ -511,6 +535,29 @@ class DiscrimLoss(nn.Module):
         if self.labels is not None:
             chunks = [self.labels.groups_of_rows(self.table, rows) for rows in self.table.chunks()]
         self.tracker.end_epoch(self.average_chunks(), chunks, self.table.shards)
+
+    def _is_scale_open(self) -> bool:
+        """Whether the loss scale of a regression still follows the losses down."""
+        epochs = self.epochs or self.hyperparameters.switch_epoch / 0.75
+        return self.epoch <= max(1.0, SCALE_SETTLES * epochs)
+
+    def _lower_scales(self) -> None:
+        """Measure the loss scale of a regression again, from the latest losses of all samples.
+
+        They are those of a network that knows at least where the targets lie.
+        """
+        latest = self.latest_losses().abs()
+        seen = latest.isfinite()
+        sizes = latest[seen].double()
+        sizes = sizes.clamp(max=MOST_OF_USUAL * float(sizes.median()) if len(sizes) else 0.0)
+        # One scale for all ranges: the constant prediction loses most at the ends of the targets.
+        sums = torch.stack([torch.ones_like(sizes).sum(), sizes.sum(), sizes.square().sum()])
+        number, total, squares = self.table.shards.total(sums.cpu()).tolist()
+        if number > 0:
+            scale = self.tracker.first_mean_abs
+            self.tracker.lower_scales(
+                torch.full_like(scale, total / number), torch.full_like(scale, squares / number)
+            )
 
     def group_chunk(self, rows: slice) -> Tensor | None:
         """The group of each of some rows of the table; None where there is one group only."""
@@ -594,18 +641,30 @@ class DiscrimLoss(nn.Module):
         """``Avg(l)`` of the samples of this process, one chunk of the table at a time."""
         return (self._average_losses(rows) for rows in self.table.chunks())
 
+    def latest_losses(self) -> Tensor:
+        """The loss of each sample of this process at its latest visit, shape (rows,), float32.
+
+        ``Avg(l)`` where it is not known: in the released form and in states of older versions.
+        """
+        average = self._average_losses(slice(None))
+        if not self.table.has_column(LATEST_LOSS):
+            return average
+        latest = self.table.latest_loss.float()
+        return torch.where(latest.isfinite(), latest, average)
+
     def _average_losses(self, rows: slice) -> Tensor:
         visits = self.table.visits[rows]
         average = self.form.average(self.table.history[rows], visits, self.tracker.epoch_count)
         return torch.where(visits > 0, average, torch.nan)
 
     def verdicts(self, rule: Rule = "calibrated", p_incorrect: Tensor | None = None) -> Verdicts:
-        """Classify every sample as easy, hard or incorrect. Call it after the last epoch.
+        """Classify every sample as easy, hard, undecided or incorrect, after the last epoch.
 
         Args:
             rule: ``"calibrated"`` calls a label incorrect if its estimated probability of being
                 wrong exceeds 0.5; ``"threshold"``, the rule of the paper, if ``Avg(l) > k2``. In
-                both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end of stage 1.
+                both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end of stage 1. Where
+                the run cannot tell, none is incorrect, ``noise_rate`` is None, and a note says why.
             p_incorrect: Probability that each label is wrong, shape (num_samples,), from a better
                 source than the losses, such as predictions. Not for sharded tables.
         """

@@ -109,6 +109,20 @@ class LossTracker(FixedDtypeModule):
         k1 = k1.to(self.k1)
         self.k1.copy_(torch.where(k1.isnan(), self.k1, k1))
 
+    def lower_scales(self, mean_abs: Tensor, mean_square: Tensor) -> None:
+        """Replace the loss scales of groups whose losses have become smaller.
+
+        Targets far from zero make the first losses of a regression large until the network has
+        learned where they lie, which says nothing about single targets.
+
+        Args:
+            mean_abs: shape (groups,): mean size of the latest losses; NaN where there are none.
+            mean_square: the same of their squares.
+        """
+        is_lower = (mean_square / mean_abs < self.loss_scale) & (mean_abs > 0)
+        self.first_mean_abs.copy_(torch.where(is_lower, mean_abs, self.first_mean_abs))
+        self.first_mean_square.copy_(torch.where(is_lower, mean_square, self.first_mean_square))
+
     def start_epoch(self, epoch: int) -> None:
         """Set the epoch, and recompute what is not saved."""
         self.epoch_count.fill_(epoch)

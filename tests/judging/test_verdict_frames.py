@@ -197,7 +197,7 @@ def test_missing_values_may_be_pandas_own() -> None:
         (lambda f: f.iloc[1:], "every sample index from 0 to 3 once"),
         (lambda f: f.iloc[[0, 1, 1, 2, 3]], "every sample index from 0 to 4 once"),
         (lambda f: f.set_axis(list("abcde")), r"reset_index\(drop=True\)"),
-        (lambda f: f.assign(verdict="wrong"), "easy, hard, incorrect, unseen, but is 'wrong'"),
+        (lambda f: f.assign(verdict="wrong"), "hard, undecided, incorrect, unseen, but is 'wrong'"),
         (lambda f: f.assign(verdict=None), "but is None for sample 0"),
         (lambda f: f.assign(p_incorrect=0.5), "p_incorrect of sample 2 has a value, but .* unseen"),
         (lambda f: f.assign(index=0), "column index must hold every sample index from 0 to 4 once"),

@@ -13,6 +13,7 @@ from made_verdicts import NAN, assert_same_verdicts, make_verdicts, one_of_each
 from state_comparison import assert_same_state, state_of
 
 from discrimloss import DiscrimLoss
+from discrimloss.judging.calibration import calibrate
 from discrimloss.judging.criterion import judge_samples
 from discrimloss.judging.frames import COLUMNS
 from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, LABELS, UNSEEN, Verdicts
@@ -303,7 +304,13 @@ def test_one_visit_each_is_not() -> None:
 def test_length_counts_and_labels() -> None:
     verdicts = one_of_each()
     assert len(verdicts) == 5
-    assert verdicts.counts == {"easy": 2, "hard": 1, "incorrect": 1, "unseen": 1}
+    assert verdicts.counts == {
+        "easy": 2,
+        "hard": 1,
+        "undecided": 0,
+        "incorrect": 1,
+        "unseen": 1,
+    }
     assert verdicts.label.tolist() == ["hard", "easy", "unseen", "incorrect", "easy"]
     assert verdicts.label.dtype.kind == "U"
     assert verdicts.code.tolist() == [HARD, EASY, UNSEEN, INCORRECT, EASY]
@@ -399,7 +406,7 @@ def test_the_most_suspicious_of_a_trained_criterion_agree_with_a_full_sort() -> 
     verdicts = trained_on_noisy_losses().verdicts()
     by_hand = sorted(
         range(NUM_SEEN),
-        key=lambda i: (-verdicts.p_incorrect[i], -verdicts.average_loss[i], i),
+        key=lambda i: (-verdicts.score[i], -verdicts.average_loss[i], i),
     )
     for number in (1, 37, 250, NUM_SEEN):
         assert verdicts.most_suspicious(number).tolist() == by_hand[:number]
@@ -478,13 +485,15 @@ def test_ten_million_samples(rule: Any) -> None:
     losses = torch.empty(number).exponential_(5.0, generator=generator)
     losses[:wrong] = 5.0 + torch.randn(wrong, generator=generator)
     losses[-1000:] = torch.nan
+    calibration = calibrate(lambda: losses.split(1 << 22), 2.5)
     verdicts = judge_samples(
         averages=lambda: losses.split(1 << 22),
         learned_early=torch.full((number,), -1, dtype=torch.int8),
         weights=torch.ones(number),
-        loss_scale=2.5,
         thresholds=(1.0, 2.0),
+        latest=losses,
         rule=rule,
+        calibration=calibration,
     )
     assert len(verdicts) == number
     assert verdicts.counts["unseen"] == 1000
@@ -504,11 +513,11 @@ def test_probabilities_from_elsewhere_decide_who_is_incorrect() -> None:
     criterion = make_criterion(5, switch_epoch=1)
     train(criterion, {1: [LEARNED, LEARNED, UNLEARNED, UNLEARNED]})
     criterion.set_epoch(2)
-    given = torch.tensor([0.1, 0.9, 0.2, 0.5, 0.9])
+    given = torch.tensor([0.1, 0.9, 0.05, 0.5, 0.9])
     verdicts = criterion.verdicts(p_incorrect=given)
-    assert verdicts.label.tolist() == ["easy", "incorrect", "hard", "hard", "unseen"]
+    assert verdicts.label.tolist() == ["easy", "incorrect", "hard", "undecided", "unseen"]
     np.testing.assert_array_equal(verdicts.p_incorrect, [*given[:4].tolist(), NAN])
-    assert verdicts.noise_rate == pytest.approx(1.7 / 4)
+    assert verdicts.noise_rate == pytest.approx(1.55 / 4)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,8 @@ def test_the_unit_of_the_loss_does_not_matter_with_targets(form: str, unit: floa
         found, expected, strict=True
     ):
         assert phase == expected_phase
-        torch.testing.assert_close(gradient / unit, expected_gradient, rtol=1e-3, atol=1e-5)
+        # The loss scale of a regression comes from latest losses, which are bfloat16.
+        torch.testing.assert_close(gradient / unit, expected_gradient, rtol=5e-3, atol=1e-4)
     assert phase_of(usual) == phase_of(scaled) == MIXING
 
 

@@ -114,7 +114,7 @@ def test_verdicts_where_the_truth_is_known() -> None:
     found = verdict_metrics(verdicts, labels_with([False, True, True, False]))
     assert found["noise_true"] == 0.5
     assert found["noise_estimated"] == pytest.approx(0.5)
-    assert found["verdicts"] == {"easy": 1, "hard": 1, "incorrect": 2, "unseen": 0}
+    assert found["verdicts"] == {"easy": 1, "hard": 1, "undecided": 0, "incorrect": 2, "unseen": 0}
     assert (found["precision"], found["recall"]) == (0.5, 0.5)
     assert (found["auroc"], found["average_precision"]) == (1.0, 1.0)
 

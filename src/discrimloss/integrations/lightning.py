@@ -93,7 +93,7 @@ class DiscrimLossCallback(Callback):
         return self._criterion
 
     def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
-        """Call every sample easy, hard or incorrect, as `DiscrimLoss.verdicts` does."""
+        """Call every sample easy, hard, undecided or incorrect, as `DiscrimLoss.verdicts` does."""
         return self.criterion.verdicts(rule)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

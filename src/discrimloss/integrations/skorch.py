@@ -62,7 +62,7 @@ class DiscrimNetMixin:
         return cast(_GrowingDiscrimLoss, self.criterion_.discrimloss)
 
     def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
-        """Call every row of the training data easy, hard or incorrect.
+        """Call every row of the training data easy, hard, undecided or incorrect.
 
         Rows that `train_split` kept for validation are ``"unseen"``.
         """

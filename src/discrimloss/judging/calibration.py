@@ -41,7 +41,7 @@ ANCHOR = 0.5
 RAREST = 1e-3
 """Noise rates below this do not differ from zero."""
 LARGEST_SHAPE = 4.0
-MOST_ITERATIONS = 150
+MOST_ITERATIONS = 60
 EXTRA_PARAMETERS = 5
 """How many more parameters two parts have than one."""
 
@@ -230,7 +230,7 @@ def _incorrect_log_odds(mixture: _Mixture) -> Tensor:
 
 def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
     place = torch.tensor(start, dtype=torch.float64)
-    return minimize(objective, place, MOST_ITERATIONS, tolerance=1e-7)
+    return minimize(objective, place, MOST_ITERATIONS, tolerance=1e-5)
 
 
 def _non_decreasing(log_odds: Tensor, centers: Tensor, peak: float) -> Tensor:

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from discrimloss.judging.verdicts import (
     EASY,
     HARD,
+    HARD_BELOW,
     INCORRECT,
     INCORRECT_ABOVE,
+    UNDECIDED,
     UNSEEN,
     Verdicts,
 )
@@ -24,7 +26,8 @@ def combine_verdicts(several: Sequence[Verdicts]) -> Verdicts:
 
     Probabilities, scores, losses, weights and the noise interval are means over the runs in which
     a sample was seen. A label is incorrect where the mean probability says so; otherwise the sample
-    is easy if more runs call it easy than hard. A suggested class is the most frequent one; for a
+    is easy if more runs call it easy than anything else, and hard if more runs call it hard than
+    undecided and the mean probability allows it. A suggested class is the most frequent one; for a
     label that is called incorrect, a run that trusts the label has no vote. A suggested regression
     target is the mean.
 
@@ -40,8 +43,12 @@ def combine_verdicts(several: Sequence[Verdicts]) -> Verdicts:
     if len(several) == 1:
         return first
     p_incorrect = _mean([one.p_incorrect for one in several])
-    easy, hard = (sum((one.code == code).astype(int) for one in several) for code in (EASY, HARD))
-    code = np.where(easy > hard, EASY, HARD).astype(np.int8)
+    easy, hard, undecided = (
+        sum((one.code == code).astype(int) for one in several) for code in (EASY, HARD, UNDECIDED)
+    )
+    is_hard = (hard >= undecided) & (p_incorrect <= HARD_BELOW)
+    others = np.where(is_hard | (undecided == 0), HARD, UNDECIDED)
+    code = np.where(easy > hard + undecided, EASY, others).astype(np.int8)
     code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
     code[np.isnan(p_incorrect)] = UNSEEN
     intervals = [one.noise_interval for one in several if one.noise_interval is not None]

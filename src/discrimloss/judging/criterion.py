@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrimloss.judging.calibration import calibrate
-from discrimloss.judging.known_labels import SampleKinds, errors_by_predictions, sample_kinds
+from discrimloss.judging.calibration import Calibration, calibrate
+from discrimloss.judging.known_labels import (
+    SampleKinds,
+    errors_by_predictions,
+    sample_kinds,
+)
+from discrimloss.judging.noise_model import LabelErrors
+from discrimloss.judging.run_limits import (
+    against_label,
+    limit_by_losses,
+    limit_by_predictions,
+    run_losses,
+)
 from discrimloss.judging.verdicts import (
     EASY,
     HARD,
+    HARD_BELOW,
     INCORRECT,
     INCORRECT_ABOVE,
     RULES,
+    UNDECIDED,
     UNSEEN,
     Rule,
     Verdicts,
     log_odds,
 )
 from discrimloss.loss import DiscrimLoss
-from discrimloss.state.exchange import WHOLE_TABLE, Shards
 from discrimloss.state.table import NOT_KNOWN, YES
 
 
@@ -42,20 +54,26 @@ def judge_criterion(
         )
     given = _checked_probabilities(criterion, p_incorrect)
     kinds = sample_kinds(criterion)
-    errors = None
-    if given is None and rule == "calibrated" and criterion.labels is not None:
-        errors = errors_by_predictions(criterion)
+    latest = criterion.latest_losses().cpu()
+    found = _Found()
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
+    if given is None:
+        found = _find_errors(criterion, latest, kinds, by_losses_only=rule == "threshold")
+    errors = found.errors
     verdicts = judge_samples(
         averages=criterion.average_chunks,
         learned_early=criterion.table.learned_early,
         weights=criterion.table.log_weight.exp(),
-        loss_scale=float(criterion.loss_scale),
         thresholds=(float(criterion.k1), criterion.k2),
+        latest=latest,
         rule=rule,
-        shards=criterion.table.shards,
         p_incorrect=given,
         kinds=kinds,
+        calibration=found.calibration,
         score=None if errors is None else criterion.table.shards.own_part(errors.score),
+        agrees=None if found.agrees is None else criterion.table.shards.own_part(found.agrees),
+        can_tell=found.limit is None,
     )
     if criterion.table.shards.several:
         verdicts = _of_all_processes(verdicts, criterion.table.whole)
@@ -65,52 +83,94 @@ def judge_criterion(
         verdicts = replace(
             verdicts,
             suggested_label=errors.suggested.numpy(),
-            noise_interval=errors.noise_interval,
+            noise_interval=errors.noise_interval if found.limit is None else None,
         )
+    if found.limit is not None:
+        verdicts = replace(verdicts, notes=(found.limit, *verdicts.notes), can_tell_noise=False)
     return verdicts if criterion.ids is None else replace(verdicts, ids=criterion.ids.names())
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What losses and predictions say about the labels of a run."""
+
+    calibration: Calibration | None = None
+    """How losses turn into probabilities, where they decide."""
+    errors: LabelErrors | None = None
+    """The label errors by predictions, where they decide."""
+    agrees: Tensor | None = None
+    """Shape (num_samples,), bool: which labels the predictions agree with, where they decide."""
+    limit: str | None = None
+    """Why nothing can be said; None if something can."""
+
+
+def _find_errors(
+    criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None, *, by_losses_only: bool
+) -> _Found:
+    """Decide between losses and predictions, or that neither can tell."""
+
+    def strengths() -> Iterable[Tensor]:
+        return _strengths(criterion.average_chunks(), latest, kinds)
+
+    predicted = None
+    if criterion.labels is not None and not by_losses_only:
+        predicted = errors_by_predictions(criterion)
+    losses = run_losses(criterion, latest, kinds)
+    calibration = calibrate(strengths, losses.unit, criterion.table.shards)
+    by_losses = losses.noise(calibration)
+    if predicted is None:
+        return _Found(calibration, limit=limit_by_losses(losses, by_losses))
+    limit = limit_by_predictions(losses, by_losses, predicted)
+    return _Found(errors=predicted.errors, agrees=predicted.agrees, limit=limit)
+
+
+def _strengths(
+    averages: Iterable[Tensor], latest: Tensor, kinds: SampleKinds | None
+) -> Iterable[Tensor]:
+    """How far losses speak against the labels, in the unit of an ordinary group, in chunks."""
+    start = 0
+    for chunk in averages:
+        rows = slice(start, start + len(chunk))
+        start += len(chunk)
+        strength = against_label(chunk, latest[rows].to(chunk))
+        yield strength if kinds is None else strength / kinds.difficulty[rows].to(chunk)
 
 
 def judge_samples(
     averages: Callable[[], Iterable[Tensor]],
     learned_early: Tensor,
     weights: Tensor,
-    loss_scale: float,
     thresholds: tuple[float, float],
+    latest: Tensor,
     rule: Rule = "calibrated",
-    shards: Shards = WHOLE_TABLE,
     p_incorrect: Tensor | None = None,
     kinds: SampleKinds | None = None,
+    calibration: Calibration | None = None,
     score: Tensor | None = None,
+    agrees: Tensor | None = None,
+    can_tell: bool = True,
 ) -> Verdicts:
-    """Verdicts of all samples, in one pass after the calibration.
+    """Verdicts of all samples, in one pass.
+
+    One of `p_incorrect`, `calibration` and `score` is given.
 
     Args:
         averages: gives ``Avg(l)`` of all samples in chunks; NaN where never visited.
         learned_early: shape (num_samples,), as in `SampleTable`.
         weights: shape (num_samples,), ``delta``.
-        loss_scale: of the first epoch.
         thresholds: ``k1`` and ``k2``.
+        latest: shape (num_samples,): the loss of the latest visit.
         rule: see `DiscrimLoss.verdicts`.
-        shards: how the samples are divided among processes; each gets the verdicts of its own.
-        p_incorrect: shape (num_samples,): probabilities to use instead of a calibration.
+        p_incorrect: shape (num_samples,): probabilities from elsewhere.
         kinds: which group each sample belongs to, where targets are known.
-        score: shape (num_samples,): log-odds by predictions, instead of a calibration.
+        calibration: turns losses into probabilities.
+        score: shape (num_samples,): log-odds by predictions.
+        agrees: shape (num_samples,), bool: which labels predictions agree with. The others are not
+            hard but undecided: among them are wrong labels that look right.
+        can_tell: whether the run says anything about its labels. If not, none is incorrect, and
+            what is not easy is undecided.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     k1, k2 = thresholds
-    calibration = None
-    if p_incorrect is None and score is None:
-
-        def comparable() -> Iterable[Tensor]:
-            """Average losses in the unit of an ordinary group."""
-            start = 0
-            for chunk in averages():
-                rows = slice(start, start + len(chunk))
-                start += len(chunk)
-                yield chunk if kinds is None else chunk / kinds.difficulty[rows].to(chunk)
-
-        calibration = calibrate(comparable, loss_scale, shards)
     chunks: list[tuple[Any, ...]] = []
     start = 0
     for chunk in averages():
@@ -119,8 +179,10 @@ def judge_samples(
         flags = learned_early[rows].cpu()
         start += len(average)
         if calibration is not None:
-            difficulty = 1.0 if kinds is None else kinds.difficulty[rows]
-            odds = calibration.log_odds(average / difficulty)
+            strength = against_label(average, latest[rows])
+            odds = calibration.log_odds(
+                strength if kinds is None else strength / kinds.difficulty[rows]
+            )
         elif score is not None:
             odds = score[rows].masked_fill(average.isnan(), torch.nan)
         elif p_incorrect is not None:
@@ -128,10 +190,17 @@ def judge_samples(
             odds = torch.from_numpy(log_odds(given.masked_fill(average.isnan(), torch.nan)))
         if kinds is not None:
             odds = torch.where(kinds.is_small[rows], odds.clamp(max=0.0), odds)
+        if not can_tell:
+            odds = odds.clamp(max=0.0)
         probability = odds.sigmoid()
         code = torch.full_like(flags, HARD)
         easy_below = k1 if kinds is None else kinds.k1[rows]
         code[torch.where(flags == NOT_KNOWN, average < easy_below, flags == YES)] = EASY
+        if rule == "calibrated":
+            unsure = (probability > HARD_BELOW) | torch.tensor(not can_tell)
+            if agrees is not None:
+                unsure |= ~agrees[rows]
+            code[(code == HARD) & unsure] = UNDECIDED
         # Being incorrect at the end outweighs having been learned early.
         code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT
         code[average.isnan()] = UNSEEN

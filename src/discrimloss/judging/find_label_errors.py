@@ -90,7 +90,7 @@ def find_label_errors(
     >>> labels = true.copy()
     >>> labels[:30] = (labels[:30] + 1) % 3
     >>> find_label_errors(labels, pred_probs=pred_probs).counts
-    {'easy': 570, 'hard': 0, 'incorrect': 30, 'unseen': 0}
+    {'easy': 570, 'hard': 0, 'undecided': 0, 'incorrect': 30, 'unseen': 0}
 
     Args:
         labels: the labels to check, one per sample: names or positions of classes, or regression

@@ -97,7 +97,27 @@ class _DenseRows:
         return some.dense(self.shape[1]).clamp(min=1e-6).log()
 
 
-def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
+@dataclass(frozen=True)
+class PredictedErrors:
+    """Label errors of all samples by their averaged predictions."""
+
+    errors: LabelErrors
+    agrees: Tensor
+    """Shape (num_samples,), bool: whether the likeliest class is the given one; all for a
+    regression."""
+    agreement: float = 1.0
+    """How often the likeliest class is the given one; 1 for a regression."""
+    confidence: float = 1.0
+    """Mean probability of the likeliest class; 1 for a regression."""
+
+    @property
+    def noise_rate(self) -> float:
+        """The estimated fraction of wrong labels among the samples seen."""
+        score = self.errors.score[self.errors.score.isfinite()]
+        return float(score.double().sigmoid().mean()) if len(score) else 0.0
+
+
+def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     """Label errors of all samples by their averaged predictions; None without predictions.
 
     Held-out samples count as such where the averages were frozen before they were learned from.
@@ -112,11 +132,17 @@ def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
     is_frozen = labels.holds_out or labels.correction.phase == MIXING
     held_out = (table.whole(table.role) == HELD_OUT).cpu() & torch.tensor(is_frozen)
     given = table.whole(table.target).cpu()[seen]
+    agreement = confidence = 1.0
+    agrees = torch.ones(len(seen), dtype=torch.bool)
     if isinstance(labels, ClassLabels):
         columns = (table.predicted_class, table.predicted_mass)
         classes, mass = (table.whole(column).cpu()[seen] for column in columns)
         logits: Any = _DenseRows(TopPredictions(classes, mass), labels.groups)
         errors = estimate_class_errors(logits, given.long(), held_out[seen])
+        top, place = mass.float().max(1)
+        agrees[seen] = classes.gather(1, place.unsqueeze(1))[:, 0] == given
+        agreement = float(agrees[seen].float().mean())
+        confidence = float(top.mean())
     else:
         predicted = table.whole(table.mean_prediction).cpu()[seen]
         errors = estimate_target_errors(predicted, given, held_out[seen])
@@ -124,4 +150,6 @@ def errors_by_predictions(criterion: DiscrimLoss) -> LabelErrors | None:
     score[seen] = errors.score
     suggested = table.whole(table.target).cpu().to(errors.suggested.dtype, copy=True)
     suggested[seen] = errors.suggested
-    return LabelErrors(score, suggested, errors.noise_interval)
+    return PredictedErrors(
+        LabelErrors(score, suggested, errors.noise_interval), agrees, agreement, confidence
+    )

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 Rule = Literal["calibrated", "threshold"]
 
 RULES = ("calibrated", "threshold")
-LABELS = ("easy", "hard", "incorrect", "unseen")
-EASY, HARD, INCORRECT, UNSEEN = range(4)
+LABELS = ("easy", "hard", "undecided", "incorrect", "unseen")
+EASY, HARD, UNDECIDED, INCORRECT, UNSEEN = range(5)
 INCORRECT_ABOVE = 0.5
 """A label is called incorrect where its probability of being wrong is above this."""
+HARD_BELOW = 0.1
+"""A sample is hard only up to this probability, and undecided between the two."""
 CANNOT_TELL = (
     "The predictions say too little about the labels to tell which of them are wrong, or how many."
 )
@@ -90,7 +92,7 @@ class Verdicts:
 
     @cached_property
     def verdict(self) -> npt.NDArray[np.str_]:
-        """``"easy"``, ``"hard"``, ``"incorrect"`` or ``"unseen"``."""
+        """``"easy"``, ``"hard"``, ``"undecided"``, ``"incorrect"`` or ``"unseen"``."""
         return np.array(LABELS)[self.code]
 
     @property
@@ -228,7 +230,7 @@ class Verdicts:
         counts = ", ".join(
             f"{number} {label} ({number / max(len(self), 1):.1%})"
             for label, number in self.counts.items()
-            if number or label != "unseen"
+            if number or label not in ("undecided", "unseen")
         )
         rate = "noise rate not known"
         if self.noise_rate is not None:

@@ -21,6 +21,8 @@ ROWS_PER_CHUNK = 1 << 22
 NOT_KNOWN, NO, YES = -1, 0, 1
 # Values of `role`: whether the sample is learned from while memorising is watched for.
 UNDECIDED, TRAINED, HELD_OUT = 0, 1, 2
+LATEST_LOSS = "latest_loss"  # states of older versions lack it
+NOT_SEEN = float("-inf")  # in `latest_loss`
 NO_CLASS = -1  # in `target`, of a sample that was never visited
 
 
@@ -136,7 +138,7 @@ def _keeping_dtype(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]
 
 
 class SampleTable(nn.Module):
-    """One row per sample: 11 bytes, or 15 with a velocity.
+    """One row per sample: 13 bytes, or 15 with a velocity.
 
     The columns are saved, moved and copied like buffers, but are no buffers. Wrappers such as
     `DistributedDataParallel` broadcast all buffers of a model in every step. That is slow for a
@@ -146,6 +148,7 @@ class SampleTable(nn.Module):
     |-----------------|---------|-------------------------------------------------------------|
     | `history`       | float32 | ``h``, the decayed sum of losses                            |
     | `visits`        | int16   | ``n``; stays at 32,767, where ``0.999 ** n`` is 0            |
+    | `latest_loss`   | bfloat16 | loss of the latest visit; -inf before. Not with a velocity |
     | `log_weight`    | float32 | ``log delta``                                               |
     | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
     | `velocity`      | float32 | momentum of `log_weight`, of the released form only         |
@@ -165,6 +168,7 @@ class SampleTable(nn.Module):
 
     history: Tensor
     visits: Tensor
+    latest_loss: Tensor
     log_weight: Tensor
     learned_early: Tensor
     velocity: Tensor
@@ -207,6 +211,8 @@ class SampleTable(nn.Module):
         )
         if with_velocity:
             self._add_columns({"velocity": Column(torch.float32)})
+        else:
+            self._add_columns({LATEST_LOSS: Column(torch.bfloat16, NOT_SEEN)})
         self._add_columns(more_columns or {})
         self.register_load_state_dict_post_hook(_add_rows_of_new_ids)  # type: ignore[no-untyped-call]
 
@@ -383,12 +389,16 @@ class SampleTable(nn.Module):
             else:
                 self._remove_optional_columns()
         expected = [prefix + name for name in self._columns]
-        missing_keys += [key for key in expected if key not in state_dict]
+        missing_keys += [
+            key for key in expected if key not in state_dict and key != prefix + LATEST_LOSS
+        ]
         ours = [key for key in state_dict if key.startswith(prefix)]
         ours = [key for key in ours if not key.startswith(prefix + "ids.")]
         unexpected_keys += [key for key in ours if key not in expected]
         for name, column in self.columns():
             if prefix + name not in state_dict:
+                if name == LATEST_LOSS:
+                    column.fill_(self._columns[name].initial)
                 continue
             value = state_dict[prefix + name]
             value = value if self.is_partial else self.shards.own_part(value)

@@ -15,6 +15,7 @@ SOLID, DASH, DOT, LONG_DASH, DASH_DOT = [1, 0], [7, 4], [2, 3], [12, 4], [7, 3, 
 _STYLES = {
     "easy": ("#2e86c8", SOLID, "circle"),
     "hard": ("#c88a00", DASH, "diamond"),
+    "undecided": ("#8464c9", DASH_DOT, "square"),
     "incorrect": ("#c9356f", DOT, "cross"),
     "unseen": ("#8a8f98", LONG_DASH, "square"),
     "all samples": ("#2e86c8", SOLID, "circle"),

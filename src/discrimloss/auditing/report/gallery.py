@@ -72,8 +72,8 @@ def choose_gallery(
         worst = incorrect[np.argsort(rank, kind="stable")]
     else:
         worst = incorrect[np.lexsort((-loss[incorrect], -probability[incorrect]))]
-    correct = np.flatnonzero((verdict == "hard") | (verdict == "easy"))
-    hardest = correct[np.lexsort((-loss[correct], verdict[correct] != "hard"))]
+    correct = np.flatnonzero(np.isin(verdict, ("hard", "undecided", "easy")))
+    hardest = correct[np.lexsort((-loss[correct], verdict[correct] == "easy"))]
     return Gallery(
         tuple(_entry(samples, int(row), view) for row in worst[:size]),
         tuple(_entry(samples, int(row), view) for row in hardest[:size]),

@@ -207,9 +207,9 @@ def _verdict_headlines(run: ReportRun) -> list[Headline]:
     found = []
     if (verdict != "unseen").any():
         found.append(_noise_headline(run))
-    for name in ("incorrect", "hard", "easy", "unseen"):
+    for name in ("incorrect", "undecided", "hard", "easy", "unseen"):
         number = int((verdict == name).sum())
-        if number or name != "unseen":
+        if number or name not in ("undecided", "unseen"):
             fraction = percent(number / max(len(verdict), 1))
             found.append(Headline(name, f"{number:,}", fraction, name))
     return found

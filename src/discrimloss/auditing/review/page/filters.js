@@ -2,7 +2,7 @@
 
 import {byId} from "./drawing.js";
 
-const VERDICT_NAMES = {incorrect: "incorrect", hard: "hard", easy: "easy", unseen: "not seen", all: "all"};
+const VERDICT_NAMES = {incorrect: "incorrect", undecided: "undecided", hard: "hard", easy: "easy", unseen: "not seen", all: "all"};
 const STATES = ["all", "open", "decided", "skipped"];
 
 export function writeAddress(filter, sample) {
@@ -24,7 +24,7 @@ export function readAddress(about, filter) {
 
 export function drawFilters(about, filter) {
   byId("filter-verdict").replaceChildren(...Object.entries(VERDICT_NAMES)
-    .filter(([name]) => name !== "unseen" || about.verdict_counts.unseen)
+    .filter(([name]) => !["undecided", "unseen"].includes(name) || about.verdict_counts[name])
     .map(([name, text]) => new Option(`${text} (${about.verdict_counts[name]})`, name)));
   byId("filter-verdict").value = filter.verdict;
   byId("filter-class-label").hidden = about.is_regression;

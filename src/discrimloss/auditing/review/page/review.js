@@ -7,7 +7,7 @@ import {drawFilters, readAddress, writeAddress} from "./filters.js";
 import {Picker} from "./picker.js";
 
 const STRETCH = 24, AHEAD = 4, KEPT_READY = 60, POLL_MILLISECONDS = 2000;
-const PROGRESS_NAMES = {incorrect: "suspicious", hard: "hard", easy: "easy", unseen: "unseen", all: "of all"};
+const PROGRESS_NAMES = {incorrect: "suspicious", undecided: "undecided", hard: "hard", easy: "easy", unseen: "unseen", all: "of all"};
 
 const filter = {verdict: "incorrect", class: null, decision: "all"};
 const ready = new Map(); // by index: {details, picture}, promises of what is shown next
@@ -143,6 +143,7 @@ async function showEnd() {
   if (filter.class !== null) offer("All classes", {class: null});
   if (filter.verdict !== "incorrect" && about.verdict_counts.incorrect) offer("The suspicious ones", {verdict: "incorrect", decision: "all"});
   if (filter.verdict === "incorrect" && about.verdict_counts.hard) offer("Go on with the hard ones", {verdict: "hard", decision: "all"});
+  if (filter.verdict === "incorrect" && about.verdict_counts.undecided) offer("Go on with the undecided ones", {verdict: "undecided", decision: "all"});
   byId("end-buttons").replaceChildren(...buttons);
   byId("end-command").textContent = about.apply_command;
   byId("end-title").focus();

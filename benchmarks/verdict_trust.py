@@ -1,0 +1,349 @@
+"""Verdicts of short runs: are estimates right wherever the verdicts do not say "cannot tell"?
+
+    python -m benchmarks.verdict_trust run --data DIR --mnist DIR   # train what is not stored yet
+    python -m benchmarks.verdict_trust run ... --only digits --minutes 10
+    python -m benchmarks.verdict_trust page                         # the page, from what is stored
+
+A network with one hidden layer is trained on clean labels and on labels of which a fifth is wrong
+(drawn from the other classes): four optimizers, 1 to 12 epochs, a constant and a cosine rate, in
+the three forms of DiscrimLoss. Sets whose own labels have errors are trained on as they are, for
+twelve epochs. DIR is laid out as in `robustness_sets`.
+
+Each run is a line of results/verdict_trust.jsonl. Stored runs are not run again, so a stopped
+program goes on with the same command. The order is random, so that a part is a fair sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import random
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks import robustness_sets
+from benchmarks.robustness import append_lines, read_lines
+from discrimloss import DiscrimLoss, Verdicts
+from discrimloss.data.digits import load_digits
+from discrimloss.data.mnist import load_mnist
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.training.seeds import derived_generator
+
+RESULTS = Path(__file__).parent / "results"
+NAME = "verdict_trust"
+CHOSEN_ON = ("digits", "mnist", "agnews_7600", "adult", "letter", "trec50")
+"""Sets on which the limits of `judging.run_limits` were chosen, at other learning rates."""
+HELD_OUT = ("stackoverflow20", "airline_sentiment", "spambase", "covertype")
+"""Sets that no choice was made on, with labels that count as clean."""
+NATURAL = ("cosine_agnews_weak", "vader_tweets", "wrench_youtube", "crowdtruth_treat")
+"""The same with wrong labels of their own, whose truth is known, but see `LOOKED_AT`."""
+LOOKED_AT = ("cosine_agnews_weak", "crowdtruth_treat")
+"""That predictions must agree with a hard label was decided after looking at these two."""
+MORE_NATURAL = ("davidson_hate", "md_agreement", "wrench_trec", "mammographic_radiologist")
+"""Sets with wrong labels of their own that were used for nothing here, but elsewhere."""
+FORMS = ("losses", "target", "predictions")
+OPTIMIZERS = {"sgd": 0.1, "momentum": 0.02, "adam": 1e-3, "adamw": 2e-3}
+EPOCHS, SCHEDULES, SEEDS = (1, 3, 6, 12), ("constant", "cosine"), (1, 2, 3, 4, 5)
+SEEDS_OF_OTHERS = (1, 2)
+"""Seeds of all sets but the digits and MNIST."""
+INJECTED = 0.2
+IMAGES, HIDDEN, BATCH = 2_000, 128, 64
+ALARM, CLOSE = 0.05, 0.05
+"""A false alarm on clean labels, and how near an estimate must be on noisy ones."""
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run."""
+
+    data_set: str
+    form: str
+    noise: str
+    """``"clean"``, ``"injected"`` or ``"natural"``."""
+    optimizer: str
+    epochs: int
+    schedule: str
+    seed: int
+
+
+def design() -> list[Case]:
+    """All runs, in the order in which they are trained."""
+    cases = [
+        Case(name, form, noise, *rest, seed)
+        for name, form, noise, *rest, seed in itertools.product(
+            CHOSEN_ON[:2] + HELD_OUT,
+            FORMS,
+            ("clean", "injected"),
+            OPTIMIZERS,
+            EPOCHS,
+            SCHEDULES,
+            SEEDS,
+        )
+        if name in CHOSEN_ON or seed in SEEDS_OF_OTHERS
+    ]
+    cases += [
+        Case(name, form, "natural", optimizer, 12, "cosine", seed)
+        for name, form, optimizer, seed in itertools.product(
+            NATURAL + MORE_NATURAL, FORMS, ("momentum", "adamw"), SEEDS_OF_OTHERS
+        )
+    ]
+    random.Random(0).shuffle(cases)
+    # One seed of everything first, and the form that the documentation recommends before others.
+    return sorted(cases, key=lambda case: (case.seed, FORMS.index(case.form) == 1))
+
+
+# -------------------------------------------------------------------------------- training
+
+
+def load(name: str, data: Path | None, mnist: Path | None) -> robustness_sets.Samples:
+    """Read a set."""
+    if name in ("digits", "mnist"):
+        if name == "mnist" and mnist is None:
+            raise SystemExit("mnist needs its directory: --mnist DIR")
+        split = (load_mnist(mnist) if mnist and name == "mnist" else load_digits(Path())).train
+        rows = torch.arange(min(IMAGES, len(split.target)))
+        inputs, target = split.inputs.rows(rows).flatten(1).float(), split.target[rows]
+        inputs = (inputs - inputs.mean()) / inputs.std()
+        return robustness_sets.Samples(inputs, target, target, 10)
+    if data is None:
+        raise SystemExit(f"{name} needs the directory of texts and tables: --data DIR")
+    return robustness_sets.load(name, data, None)
+
+
+def given_labels(case: Case, samples: robustness_sets.Samples) -> tuple[Tensor, Tensor]:
+    """The labels to train on, and which of them are wrong."""
+    if case.noise == "natural":
+        return samples.target, samples.target != samples.clean_target
+    target = samples.target.clone()
+    if case.noise == "injected":
+        generator = derived_generator(case.seed, "noise")
+        rows = torch.randperm(len(target), generator=generator)[: int(INJECTED * len(target))]
+        shift = torch.randint(1, samples.num_classes, (len(rows),), generator=generator)
+        target[rows] = (target[rows] + shift) % samples.num_classes
+    return target, target != samples.target
+
+
+def train(case: Case, inputs: Tensor, target: Tensor, classes: int) -> Verdicts:
+    """Train a network, and return the verdicts at the end."""
+    torch.manual_seed(case.seed)
+    hidden, number = nn.Linear(inputs.shape[1], HIDDEN), len(target)
+    model = nn.Sequential(hidden, nn.ReLU(), nn.Linear(HIDDEN, classes))
+    rate, parameters = OPTIMIZERS[case.optimizer], model.parameters()
+    optimizer: torch.optim.Optimizer
+    if case.optimizer in ("adam", "adamw"):
+        kind = torch.optim.Adam if case.optimizer == "adam" else torch.optim.AdamW
+        optimizer = kind(parameters, lr=rate)
+    else:
+        momentum = 0.9 if case.optimizer == "momentum" else 0.0
+        optimizer = torch.optim.SGD(parameters, lr=rate, momentum=momentum)
+    steps = case.epochs * math.ceil(number / BATCH)
+    decays = case.schedule == "cosine"
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps) if decays else None
+    options = {} if case.form == "losses" else {"num_classes": classes}
+    criterion = DiscrimLoss(num_samples=number, epochs=case.epochs, **options)
+    for epoch in range(1, case.epochs + 1):
+        criterion.set_epoch(epoch)
+        for rows in torch.randperm(number).split(BATCH):
+            logits, labels = model(inputs[rows]), target[rows]
+            losses = functional.cross_entropy(logits, labels, reduction="none")
+            known: dict[str, Tensor] = {} if case.form == "losses" else {"target": labels}
+            if case.form == "predictions":
+                known["logits"] = logits
+            optimizer.zero_grad()
+            criterion(losses, rows, **known).backward()
+            optimizer.step()
+            if scheduler is not None:
+                scheduler.step()
+    return criterion.verdicts()
+
+
+def outcome(verdicts: Verdicts, target: Tensor, is_wrong: Tensor) -> dict[str, Any]:
+    """What the verdicts say, and what is true."""
+    wrong, given = is_wrong.numpy(), target.numpy()
+    incorrect, hard = verdicts.verdict == "incorrect", verdicts.verdict == "hard"
+    of_classes = [float(incorrect[given == c].mean()) for c in np.unique(given)]
+    return {
+        "wrong": float(wrong.mean()),
+        "estimate": verdicts.noise_rate,
+        "note": verdicts.notes[0] if verdicts.noise_rate is None else "",
+        "incorrect": int(incorrect.sum()),
+        "found": int((incorrect & wrong).sum()),
+        "hard": int(hard.sum()),
+        "hard_right": int((hard & ~wrong).sum()),
+        "undecided": int((verdicts.verdict == "undecided").sum()),
+        "worst_class": max(of_classes),
+        "calibration_error": calibration_error(verdicts.p_incorrect, wrong),
+        "samples": len(wrong),
+    }
+
+
+def calibration_error(probability: Any, is_wrong: Any) -> float:
+    """Mean distance of probabilities from the frequencies of wrong labels, in ten bins."""
+    place = np.minimum((probability * BINS).astype(int), BINS - 1)
+    gaps = [
+        (place == b).mean() * abs(probability[place == b].mean() - is_wrong[place == b].mean())
+        for b in np.unique(place)
+    ]
+    return float(sum(gaps))
+
+
+def run(data: Path | None, mnist: Path | None, only: str, minutes: float) -> None:
+    """Train what is not stored yet."""
+    torch.set_num_threads(1)
+    path = RESULTS / f"{NAME}.jsonl"
+    stored = {tuple(line["case"].values()) for line in read_lines(path)}
+    loaded: dict[str, robustness_sets.Samples] = {}
+    end = time.monotonic() + 60 * minutes
+    for case in design():
+        if tuple(asdict(case).values()) in stored or only not in case.data_set:
+            continue
+        if time.monotonic() > end:
+            break
+        if case.data_set not in loaded:
+            loaded[case.data_set] = load(case.data_set, data, mnist)
+        samples = loaded[case.data_set]
+        target, is_wrong = given_labels(case, samples)
+        verdicts = train(case, samples.inputs, target, samples.num_classes)
+        append_lines(path, [{"case": asdict(case), **outcome(verdicts, target, is_wrong)}])
+
+
+# ------------------------------------------------------------------------------------ page
+
+
+def render(lines: list[dict[str, Any]]) -> str:
+    """The page of what is stored."""
+    parts = [
+        "# Trust in the verdicts of short runs",
+        "",
+        (
+            "Made by `python -m benchmarks.verdict_trust run --data DIR --mnist DIR`: networks "
+            "with one hidden layer, SGD with and"
+        ),
+        (
+            "without momentum, Adam, AdamW; 1, 3, 6 and 12 epochs; a constant and a cosine rate. "
+            f"{len(lines)} of {len(design())} runs are stored, in"
+        ),
+        (
+            "random order. *Tells* counts the runs that do not say that they cannot tell. A false "
+            "alarm is an estimate above 5 % on clean labels,"
+        ),
+        "a close estimate is within 5 points of the truth.",
+        "",
+        (
+            f"Limits were chosen on {', '.join(CHOSEN_ON)}, at other learning rates and batch "
+            "sizes. No choice was made on"
+        ),
+        f"{', '.join(name for name in HELD_OUT + NATURAL if name not in LOOKED_AT)}.",
+        f"On {' and '.join(LOOKED_AT)} it was seen that hard labels must agree with predictions.",
+        "",
+        "Nearly all stored runs were trained before that rule: it changes only which samples are",
+        "hard or undecided, so the first table holds, and the rows by losses below.",
+        "",
+        "## Clean labels, and 20 % wrong",
+        "",
+        "| form | sets | clean: tells | false alarms | 20 %: tells | close | worst class, clean |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    groups = (("chosen on", CHOSEN_ON), ("held out", HELD_OUT))
+    for form in FORMS:
+        for title, names in groups:
+            parts.append(_trust_row(form, title, _some(lines, form, names)))
+        for name in CHOSEN_ON + HELD_OUT:
+            own = list(_some(lines, form, (name,)))
+            if own:
+                parts.append(_trust_row(form, name, own))
+    parts += [
+        "",
+        "## Wrong labels of the sets' own, 12 epochs",
+        "",
+        (
+            "| form | set | wrong | estimate | precision | recall | hard with right labels "
+            "| undecided | calibration error |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for form in FORMS:
+        for name in NATURAL + MORE_NATURAL:
+            own = list(_some(lines, form, (name,)))
+            if own:
+                parts.append(_natural_row(form, name, own))
+    return "\n".join(parts) + "\n"
+
+
+def _some(
+    lines: Iterable[dict[str, Any]], form: str, names: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    return (
+        line for line in lines if line["case"]["form"] == form and line["case"]["data_set"] in names
+    )
+
+
+def _trust_row(form: str, title: str, lines: Iterable[dict[str, Any]]) -> str:
+    lines = list(lines)
+    clean = [line for line in lines if line["case"]["noise"] == "clean"]
+    noisy = [line for line in lines if line["case"]["noise"] == "injected"]
+    told = [line for line in clean if line["estimate"] is not None]
+    told_noisy = [line for line in noisy if line["estimate"] is not None]
+    alarms = sum(line["estimate"] > ALARM for line in told)
+    close = sum(abs(line["estimate"] - line["wrong"]) <= CLOSE for line in told_noisy)
+    worst = max((line["worst_class"] for line in clean), default=math.nan)
+    return (
+        f"| {form} | {title} | {len(told)} of {len(clean)} | {alarms} | "
+        f"{len(told_noisy)} of {len(noisy)} | {close} | {worst:.2f} |"
+    )
+
+
+def _natural_row(form: str, name: str, lines: list[dict[str, Any]]) -> str:
+    def total(key: str) -> int:
+        return sum(line[key] for line in lines)
+
+    wrong = sum(line["wrong"] * line["samples"] for line in lines)
+    told = [line["estimate"] for line in lines if line["estimate"] is not None]
+    estimate = f"{100 * np.mean(told):.1f} %" if told else "cannot tell"
+    return (
+        f"| {form} | {name} | {100 * wrong / total('samples'):.1f} % | {estimate} | "
+        f"{_ratio(total('found'), total('incorrect'))} | {_ratio(total('found'), wrong)} | "
+        f"{_ratio(total('hard_right'), total('hard'))} of {total('hard')} | "
+        f"{_ratio(total('undecided'), total('samples'))} | "
+        f"{np.mean([line['calibration_error'] for line in lines]):.3f} |"
+    )
+
+
+def _ratio(part: float, whole: float) -> str:
+    return f"{part / whole:.2f}" if whole else "-"
+
+
+def write_page() -> None:
+    """Write the page next to the results."""
+    with atomic_write(RESULTS / f"{NAME}.md") as unfinished:
+        unfinished.write_text(render(read_lines(RESULTS / f"{NAME}.jsonl")), "utf-8")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("command", choices=("run", "page"))
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--mnist", type=Path)
+    parser.add_argument("--only", default="", help="sets with this in their name")
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    given = parser.parse_args(arguments)
+    if given.command == "run":
+        run(given.data, given.mnist, given.only, given.minutes)
+    write_page()
+    print(json.dumps({"runs": len(read_lines(RESULTS / f"{NAME}.jsonl")), "of": len(design())}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""What a run that says too little about its labels is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from discrimloss import DiscrimLoss
+from discrimloss.judging.run_limits import (
+    LEARNED_LATE,
+    MEMORISED,
+    NOT_APART,
+    NOT_LEARNED,
+    TOO_SHORT,
+    UNSURE,
+    LossNoise,
+    RunLosses,
+    against_label,
+    limit_by_losses,
+    limit_by_predictions,
+)
+from discrimloss.judging.verdicts import CANNOT_TELL
+
+NUMBER = 1000
+
+
+def run(average: Tensor, latest: Tensor, visits: float = 6.0) -> RunLosses:
+    return RunLosses(average, latest, torch.full((len(latest),), visits), 1.0)
+
+
+def two_groups(wrong: float = 0.2) -> Tensor:
+    """Latest losses of a run that has learned all but some labels."""
+    losses = torch.full((NUMBER,), 0.02)
+    losses[: int(wrong * NUMBER)] = 2.0
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("losses", "found", "expected"),
+    [
+        (run(two_groups(), two_groups()), LossNoise(0.2, 0.02), None),
+        (run(two_groups(), two_groups(), visits=1.0), LossNoise(0.2, 0.02), TOO_SHORT),
+        (run(torch.full((9,), 0.9), torch.full((9,), 0.8)), LossNoise(0.0, 0.0), NOT_LEARNED),
+        (run(two_groups(), two_groups(0.05)), LossNoise(0.2, 0.02), NOT_LEARNED),
+        (run(two_groups(), two_groups()), LossNoise(0.2, 0.15), NOT_APART),
+        (run(two_groups(), two_groups()), LossNoise(0.09, 0.03), NOT_APART),
+        (run(two_groups(), torch.full((NUMBER,), 0.02)), LossNoise(0.0, 0.0), LEARNED_LATE),
+        (run(torch.empty(0), torch.empty(0)), LossNoise(0.0, 0.0), None),
+    ],
+)
+def test_what_losses_cannot_tell(losses: RunLosses, found: LossNoise, expected: str | None) -> None:
+    assert limit_by_losses(losses, found) == expected
+
+
+def predicted(**changes: Any) -> Any:
+    usual = {"agreement": 0.78, "confidence": 0.8, "noise_rate": 0.2, "interval": (0.1, 0.3)}
+    values = usual | changes
+    errors = SimpleNamespace(noise_interval=values.pop("interval"))
+    return SimpleNamespace(errors=errors, **values)
+
+
+@pytest.mark.parametrize(
+    ("latest", "by_losses", "changes", "expected"),
+    [
+        (two_groups(), LossNoise(0.2, 0.02), {}, None),
+        (two_groups(), LossNoise(0.2, 0.02), {"interval": None}, CANNOT_TELL),
+        (two_groups(), LossNoise(0.0, 0.0), {"confidence": 0.15}, NOT_LEARNED),
+        (torch.full((NUMBER,), 0.95), LossNoise(0.0, 0.0), {}, NOT_LEARNED),
+        (two_groups(), LossNoise(0.0, 0.0), {"noise_rate": 0.03}, UNSURE),
+        (two_groups(), LossNoise(0.2, 0.02), {"noise_rate": 0.08}, MEMORISED),
+        (two_groups(), LossNoise(0.4, 0.2), {"noise_rate": 0.08}, None),
+    ],
+)
+def test_what_predictions_cannot_tell(
+    latest: Tensor, by_losses: LossNoise, changes: dict[str, Any], expected: str | None
+) -> None:
+    assert limit_by_predictions(run(latest, latest), by_losses, predicted(**changes)) == expected
+
+
+def test_losses_speak_against_a_label_now_and_before() -> None:
+    average = torch.tensor([4.0, 4.0, -1.0, torch.nan])
+    latest = torch.tensor([1.0, 0.0, 2.0, torch.nan])
+    found = against_label(average, latest)
+    assert found[:3].tolist() == [2.0, 0.0, -1.0]
+    assert found[3].isnan()
+
+
+def criterion_after(*epochs: Tensor) -> DiscrimLoss:
+    criterion = DiscrimLoss(NUMBER, epochs=len(epochs))
+    for epoch, losses in enumerate(epochs, 1):
+        criterion.set_epoch(epoch)
+        criterion(losses, torch.arange(NUMBER))
+    return criterion
+
+
+def test_the_table_remembers_the_latest_loss() -> None:
+    first, second = torch.rand(NUMBER), torch.rand(NUMBER)
+    second[3] = torch.nan
+    latest = criterion_after(first, second).latest_losses()
+    assert torch.allclose(latest[:3], second[:3], rtol=1e-2)
+    assert float(latest[3]) == pytest.approx(float(first[3]), rel=1e-2)
+
+
+def test_a_state_without_the_latest_loss_can_be_loaded() -> None:
+    criterion = criterion_after(torch.rand(NUMBER), torch.rand(NUMBER))
+    state = criterion.state_dict()
+    del state["table.latest_loss"]
+    fresh = DiscrimLoss(NUMBER, epochs=2)
+    fresh.load_state_dict(state)
+    assert torch.equal(fresh.latest_losses(), fresh.average_losses)
+
+
+def test_the_state_of_losses_alone_stays_within_16_bytes() -> None:
+    for variant in ("paper", "released"):
+        assert DiscrimLoss(4, epochs=5, variant=variant).table.bytes_per_sample <= 16
+
+
+def test_a_run_of_one_epoch_calls_no_label_incorrect_and_says_why() -> None:
+    verdicts = criterion_after(two_groups() + 0.5).verdicts()
+    assert verdicts.noise_rate is None
+    assert verdicts.notes == (TOO_SHORT,)
+    assert TOO_SHORT in repr(verdicts)
+    assert verdicts.counts["incorrect"] == verdicts.counts["hard"] == 0
+    assert verdicts.counts["undecided"] > 0
+
+
+def test_samples_that_are_learned_by_now_are_not_incorrect() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = 1.0 + 0.2 * torch.rand(NUMBER, generator=generator)
+    start, learned = 2.3 * noise, 0.05 * noise
+    late = torch.where(torch.arange(NUMBER) < 60, 2.3, learned)  # learned in the last epoch only
+    verdicts = criterion_after(start, *[late] * 6, learned).verdicts()
+    assert verdicts.counts["incorrect"] == 0
+
+
+def test_the_loss_scale_of_a_regression_does_not_depend_on_the_offset_of_targets() -> None:
+    scales = []
+    for offset in (0.0, 14.0):
+        generator = torch.Generator().manual_seed(0)
+        target = 5.0 * torch.randn(NUMBER, generator=generator) + offset
+        criterion = DiscrimLoss(NUMBER, epochs=8, task="regression")
+        for epoch in range(1, 4):  # the first epoch still learns the mean
+            criterion.set_epoch(epoch)
+            centre = offset if epoch > 1 else 0.0
+            losses = (target - centre).square()
+            criterion(losses, torch.arange(NUMBER), target=target)
+        criterion.set_epoch(4)
+        scales.append(float(criterion.loss_scale))
+    assert scales[1] == pytest.approx(scales[0], rel=0.2)
