@@ -79,7 +79,15 @@ def test_every_option_of_the_criterion_can_be_set() -> None:
     parameters = inspect.signature(DiscrimLoss.__init__).parameters.values()
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     # What the loop decides.
-    loops = {"reduction", "ids", "sharded", "process_group", "num_classes", "task"}
+    loops = {
+        "reduction",
+        "ids",
+        "sharded",
+        "process_group",
+        "num_classes",
+        "task",
+        "steps_per_epoch",
+    }
     added = {"held_out", "class_aware", "predictions"}
     assert given - added == own - loops
 

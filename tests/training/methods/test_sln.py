@@ -134,7 +134,8 @@ def test_labels_are_corrected_by_the_momentum_models_predictions() -> None:
     in_use = method.labels.label_weight.clone()
     method.begin_epoch(6)  # resumed half-way: not corrected again
     assert torch.equal(method.labels.label_weight, in_use)
-    method.begin_epoch(7)
+    with pytest.warns(UserWarning, match="epoch 7 begins"):
+        method.begin_epoch(7)
     assert not torch.equal(method.labels.label_weight, in_use)
 
 
