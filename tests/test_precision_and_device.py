@@ -39,7 +39,10 @@ def state_of(module: nn.Module) -> list[torch.Tensor]:
 
 
 def float_dtypes_of_state(module: nn.Module) -> set[torch.dtype]:
-    return {tensor.dtype for tensor in state_of(module) if tensor.is_floating_point()}
+    """Without the latest losses, which are always stored in half a float32."""
+    latest = {id(part.latest_loss) for part in module.modules() if hasattr(part, "latest_loss")}
+    tensors = [tensor for tensor in state_of(module) if id(tensor) not in latest]
+    return {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
 
 
 @low_precision

@@ -132,7 +132,7 @@ def test_the_summary_says_what_the_frame_says(audit: AuditDirectory) -> None:
     assert summary["noise_estimated"] == pytest.approx(WRONG / SAMPLES, abs=0.03)
     counts = frame["verdict"].value_counts()
     assert summary["verdicts"] == {
-        name: int(counts.get(name, 0)) for name in ("easy", "hard", "incorrect")
+        name: int(counts.get(name, 0)) for name in ("easy", "hard", "undecided", "incorrect")
     }
     assert [row["id"] for row in summary["worst"]] == frame["id"].head(5).tolist()
     assert summary["classes"] == ["ant", "bee", "cow"]

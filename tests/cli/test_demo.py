@@ -154,7 +154,7 @@ def test_the_verdicts_are_of_the_first_seed_worst_first(finished: Finished) -> N
     assert len({row["id"] for row in rows}) == summary["data"]["training_samples"]
     probabilities = [float(row["p_incorrect"]) for row in rows]
     assert probabilities == sorted(probabilities, reverse=True)
-    assert {row["verdict"] for row in rows} <= {"easy", "hard", "incorrect"}
+    assert {row["verdict"] for row in rows} <= {"easy", "hard", "undecided", "incorrect"}
 
     # The truth about each row is in the original data; it must give the same figures.
     _, labels = load_digits(return_X_y=True)

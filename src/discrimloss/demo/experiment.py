@@ -5,7 +5,6 @@ Both methods get the same initial weights, wrong labels, batches and learning ra
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -84,7 +83,7 @@ class Values:
     precision: float | None
     """Fraction of the flagged labels that are wrong."""
     true_noise_rate: float
-    estimated_noise_rate: float
+    estimated_noise_rate: float | None
     wrong_labels: int
     flagged_labels: int
     flagged_and_wrong: int
@@ -195,7 +194,7 @@ def _evaluate(digits: NoisyDigits, plain: float, ours: float, verdicts: Verdicts
         recall=num_both / num_wrong if num_wrong else None,
         precision=num_both / num_flagged if num_flagged else None,
         true_noise_rate=num_wrong / len(wrong),
-        estimated_noise_rate=math.nan if verdicts.noise_rate is None else verdicts.noise_rate,
+        estimated_noise_rate=verdicts.noise_rate,
         wrong_labels=num_wrong,
         flagged_labels=num_flagged,
         flagged_and_wrong=num_both,
