@@ -464,12 +464,12 @@ class DiscrimLoss(nn.Module):
 
     def _remember_latest(self, batch: Batch, visits: F.Visits) -> None:
         """Store the losses of this visit: verdicts ask whether they speak against a label now."""
-        if not self.table.has_column(LATEST_LOSS):
+        if self.variant == "released":  # its columns are the released code's
             return
         column, rows = self.table.latest_loss, batch.table_rows
         latest = batch.local(visits.mean_loss).to(column.dtype)
-        counts = batch.local(visits.counts)
-        column.index_copy_(0, rows, torch.where(counts, latest, column.index_select(0, rows)))
+        latest = visits.of_counted(batch, latest, column.index_select(0, rows))
+        column.index_copy_(0, rows, latest)
 
     def _track(self, visits: F.Visits, group: Tensor | None) -> None:
         """Update ``k1``, the loss scales and the terms that follow from them."""
