@@ -71,8 +71,8 @@ SETS = {
     **_named("texts", True, "stackoverflow20 vader_tweets wrench_youtube"),
     **_named("tables", False, "adult car letter mammographic_radiologist segment yeast"),
     **_named("tables", True, "covertype glass page_blocks spambase wine_quality"),
-    **_named("images", False, "usps"),
-    **_named("images", True, "sign_digits32 cifar10 cifar10n_aggre cifar10n_worse"),
+    **_named("images", False, "usps sign_digits32"),
+    **_named("images", True, "cifar10 cifar10n_aggre cifar10n_worse"),
 }
 
 

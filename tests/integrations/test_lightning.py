@@ -155,9 +155,9 @@ def test_what_is_logged() -> None:
     verdicts = callback.verdicts()
     expected = {
         "discrimloss/k_dyn": callback.criterion.k_dyn,
-        "discrimloss/noise_estimate": verdicts.noise_rate,
         **{f"discrimloss/share_{k}": n / SAMPLES for k, n in verdicts.counts.items()},
     }
+    assert verdicts.noise_rate is None  # too few samples to tell
     assert trainer.logged_metrics == pytest.approx(expected)
 
     odd = quiet_trainer(DiscrimLossCallback(log_every=3), max_epochs=2)

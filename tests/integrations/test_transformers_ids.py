@@ -106,6 +106,7 @@ def test_ids_are_in_the_checkpoint(tmp_path: Path) -> None:
     assert torch.equal(resumed.criterion.average_losses, whole.criterion.average_losses)
 
 
+@pytest.mark.filterwarnings("ignore:epoch 1 begins after epoch 2:UserWarning")
 def test_filtered_and_appended_data_goes_on_with_its_history(tmp_path: Path) -> None:
     before = trained(tmp_path / "before", named_texts(8)).criterion
     criterion = DiscrimLoss(ids=SampleIds(), epochs=2, num_classes=CLASSES)
@@ -145,6 +146,8 @@ def test_a_stream_of_unknown_length_needs_iterations(tmp_path: Path) -> None:
         trainer.train()
 
 
+@pytest.mark.filterwarnings("ignore:the loaded state is of:UserWarning")
+@pytest.mark.filterwarnings("ignore:epoch 3 begins:UserWarning")
 def test_rows_appended_since_the_checkpoint_start_fresh(tmp_path: Path) -> None:
     def trainer(number: int, epochs: int) -> DiscrimTrainer:
         return DiscrimTrainer(

@@ -160,6 +160,7 @@ def test_the_switches(tmp_path: Path) -> None:
     assert released.labels is None
 
 
+@pytest.mark.filterwarnings("ignore:epoch 1 begins after epoch 2:UserWarning")
 def test_a_criterion_of_the_users_own_decides(tmp_path: Path) -> None:
     own = DiscrimLoss(10, 2)
     assert not classified(tmp_path, discrimloss=own).criterion.table.has_column("target")
@@ -223,6 +224,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(tmp_path: Path, kind
     assert_same_state(finished.criterion, whole.criterion)
 
 
+@pytest.mark.filterwarnings("ignore:the loaded state is of:UserWarning")
 def test_a_resumed_run_keeps_the_form_of_its_checkpoint(tmp_path: Path) -> None:
     saving = {"num_train_epochs": 1, "save_strategy": "epoch"}
     forms = {"paper": {"class_aware": False}, "targets": {"predictions": False}, "all": {}}

@@ -101,8 +101,10 @@ def test_all_records_of_a_run(tmp_path: Path) -> None:
     assert 0.0 < summary["train_accuracy_noisy"] < 100.0
     assert summary["seconds"] > 0.0
     assert summary["noise_true"] == pytest.approx(0.4, abs=1e-3)
-    for name in ("auroc", "average_precision", "precision", "recall", "noise_estimated"):
+    for name in ("auroc", "average_precision"):
         assert 0.0 <= summary[name] <= 1.0, name
+    for name in ("precision", "recall", "noise_estimated"):  # a short run may find nothing
+        assert summary[name] is None or 0.0 <= summary[name] <= 1.0, name
     assert summary["seed"] == 1
     assert summary["command"] == "discrimloss train digits"
     assert {"discrimloss", "python", "torch", "accelerate"} <= summary["versions"].keys()

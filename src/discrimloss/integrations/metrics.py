@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from discrimloss.loss import DiscrimLoss
 
 PREFIX = "discrimloss/"
@@ -38,7 +36,9 @@ def sample_metrics(criterion: DiscrimLoss, *, with_verdicts: bool = True) -> dic
         return {PREFIX + "k_dyn": criterion.k_dyn}
     verdicts = criterion.verdicts()
     rate = verdicts.noise_rate
-    values = {"k_dyn": criterion.k_dyn, "noise_estimate": math.nan if rate is None else rate}
+    values = {"k_dyn": criterion.k_dyn}
+    if rate is not None:  # a run that cannot tell has none
+        values["noise_estimate"] = rate
     for label, number in verdicts.counts.items():
         values[f"share_{label}"] = number / len(verdicts)
     return {PREFIX + name: value for name, value in values.items()}

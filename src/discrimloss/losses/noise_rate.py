@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -54,7 +55,11 @@ class NoiseRate(nn.Module):
         is_due = self.first <= epoch <= self.last and epoch > int(self.estimated_in)
         if self.is_given or history is None or not is_due:
             return
-        estimate = history.verdicts().noise_rate
+        verdicts = history.verdicts()
+        estimate = verdicts.noise_rate
+        if estimate is None and not np.isnan(verdicts.p_incorrect).all():
+            # Methods that need a rate take the best guess, also where a run cannot tell.
+            estimate = float(np.nanmean(verdicts.p_incorrect))
         if estimate is not None:
             is_bound = bool(self.is_estimated) and not self.may_rise
             highest = float(self) if is_bound else HIGHEST_ESTIMATE
