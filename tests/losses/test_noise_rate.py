@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -45,6 +46,7 @@ def test_an_estimate_comes_from_the_losses() -> None:
 def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     class Answer:
         noise_rate: float | None = 0.3
+        p_incorrect = np.full(4, np.nan)
 
     asked = []
     history = history_with(0.0)
@@ -63,6 +65,10 @@ def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing_known.begin_epoch(4, history)
     assert float(nothing_known) == 0.0
     assert nothing_known.record()["noise_rate_source"] == "not estimated yet"
+    Answer.p_incorrect = np.array([0.1, np.nan, 0.5, np.nan])  # a run that cannot tell
+    guessed = NoiseRate(None, epochs=20)
+    guessed.begin_epoch(4, history)
+    assert float(guessed) == pytest.approx(0.3)
     Answer.noise_rate = 0.98  # too early, or too short a run
     unbelievable = NoiseRate(None, epochs=20)
     unbelievable.begin_epoch(4, history)
