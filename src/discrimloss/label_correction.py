@@ -283,10 +283,12 @@ class LabelCorrection(FixedDtypeModule):
         memorises, gap = self._memorises(), self._gap()
         self.sums.zero_()
         has_predictions = self.num_classes > 0 and table.has_optional_columns()
-        if has_predictions and self.phase == WATCHING:
-            memorises &= not self._average_improves(table)
-        if has_predictions and (memorises or epoch >= 2):
-            self._fit_noise(table)
+        if has_predictions:
+            held = samples_of(table, is_held_out=True)
+            if self.phase == WATCHING:
+                memorises &= not self._average_improves(held)
+            if memorises or epoch >= 2:
+                self._fit_noise(held, table)
         if memorises:
             if has_predictions:
                 self._match_classes(table)
@@ -334,18 +336,17 @@ class LabelCorrection(FixedDtypeModule):
             and self._gap() > SMALLEST_GAP
         )
 
-    def _average_improves(self, table: SampleTable) -> bool:
+    def _average_improves(self, held: _Samples) -> bool:
         """Whether the held-out loss of the averaged predictions still falls."""
-        held = samples_of(table, is_held_out=True)
         mass = held.top.of_class(held.target.unsqueeze(1), self.num_classes)
         loss = float(-mass.clamp(min=1e-6).log().double().mean())
         lowest = float(self.lowest_of_average)
         self.lowest_of_average.fill_(min(loss, lowest))
         return loss < (1.0 - SMALLEST_STEP) * lowest
 
-    def _fit_noise(self, table: SampleTable) -> None:
+    def _fit_noise(self, held: _Samples, table: SampleTable) -> None:
         """Estimate how many labels are wrong, from the held-out samples."""
-        held, trained = samples_of(table, is_held_out=True), samples_of(table, is_held_out=False)
+        trained = samples_of(table, is_held_out=False)
         if len(held.target) < FEWEST_HELD_OUT:
             return
         most = max(MOST_FITTED_ENTRIES // self.num_classes, FEWEST_HELD_OUT)

@@ -10,6 +10,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -707,10 +708,7 @@ class DiscrimLoss(nn.Module):
     @property
     def run_options(self) -> dict[str, Any]:
         """The options that set how the criterion trains, as plain values; saved with the state."""
-        values = {
-            name: getattr(self.hyperparameters, name)
-            for name in self.hyperparameters.__dataclass_fields__
-        }
+        values = asdict(self.hyperparameters)
         values["weight_range"] = list(self.hyperparameters.weight_range)
         known = {"epochs": self.epochs, "steps_per_epoch": self.steps_per_epoch}
         return {**known, "variant": self.variant, **values}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrimloss.auditing.directory import CACHE, RUNS, AuditDirectory
+from discrimloss.auditing.directory import RUNS, AuditDirectory
 from discrimloss.auditing.predictions import PredictionRecord
 from discrimloss.auditing.progress import ObserverOfRun
 from discrimloss.auditing.report.contents import ReportRun
@@ -14,6 +14,7 @@ from discrimloss.auditing.report.read_run import run_in_memory
 from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.auditing.task import audit_task
+from discrimloss.data.base import TaskData
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.training.run import RunRequest, train_run
 from discrimloss.training.run_directory import RunDirectory
@@ -27,6 +28,7 @@ class NetworkRuns:
 
     Args:
         source: what is audited.
+        task: its training data.
         settings: how to train.
         directory: where all files go, or None.
         command: that does the same audit.
@@ -36,6 +38,7 @@ class NetworkRuns:
     def __init__(
         self,
         source: AuditSource,
+        task: TaskData,
         settings: AuditSettings,
         directory: AuditDirectory | None,
         command: str,
@@ -43,8 +46,7 @@ class NetworkRuns:
     ) -> None:
         self.source, self.settings = source, settings
         self.directory, self.command, self.observe = directory, command, observe
-        cache = None if directory is None else directory / CACHE
-        self._task, self._scale = audit_task(source.task(cache))
+        self._task, self._scale = audit_task(task)
         self.in_memory: list[ReportRun] = []
         """Runs without a directory."""
 

@@ -232,7 +232,13 @@ class _Audit:
         # Training imports torch's compiler, which takes longer than judging a small table.
         from discrimloss.auditing.network import NetworkRuns
 
-        return NetworkRuns(self.source, self.settings, self.directory, self.command, self.observe)
+        return NetworkRuns(
+            self.source, self._task, self.settings, self.directory, self.command, self.observe
+        )
+
+    @cached_property
+    def _task(self) -> TaskData:
+        return self.source.task(self._cache())
 
     @property
     def _trains_network(self) -> bool:
@@ -248,8 +254,7 @@ class _Audit:
         """Regression targets with features as inputs, if that is what the source has."""
         if not self.source.is_regression or not isinstance(self.settings.model, str):
             return None
-        task = self.source.task(self._cache())
-        return task if is_regression_on_features(task) else None
+        return self._task if is_regression_on_features(self._task) else None
 
     def _chosen(self) -> Choice:
         require_room(len(self.source), len(self.source.class_names))

@@ -199,10 +199,8 @@ def _verdicts(
 ) -> Verdicts:
     can_tell = can_tell and estimate.noise_interval is not None
     p_incorrect = estimate.p_incorrect.numpy()
-    code = np.where(agrees.numpy(), EASY, HARD).astype(np.int8)
-    code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
     return Verdicts(
-        code=code,
+        code=verdict_codes(agrees, p_incorrect),
         p_incorrect=p_incorrect,
         score=estimate.score.numpy(),
         average_loss=losses.float().numpy(),
@@ -213,6 +211,18 @@ def _verdicts(
         notes=tuple(notes) if can_tell else (*notes, CANNOT_TELL),
         can_tell_noise=can_tell,
     )
+
+
+def verdict_codes(agrees: Tensor, p_incorrect: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
+    """The verdict of each label: incorrect by its probability, else easy or hard.
+
+    Args:
+        agrees: shape (samples,), bool: whether the prediction agrees with the label.
+        p_incorrect: shape (samples,).
+    """
+    code = np.where(agrees.numpy(), EASY, HARD).astype(np.int8)
+    code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
+    return code
 
 
 def _notes_on_classes(classes: LabelClasses, all_agree: bool) -> list[str]:

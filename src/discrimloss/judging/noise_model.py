@@ -162,23 +162,6 @@ def estimate_class_errors(logits: Tensor, given: Tensor, is_held_out: Tensor) ->
     return LabelErrors(score, suggested, interval, other)
 
 
-def fit_noise_model(logits: Tensor, given: Tensor, least_noise: float = 0.0) -> NoiseModel:
-    """Fit quickly, with noise that is drawn firmly towards uniform.
-
-    Args:
-        logits: shape (samples, classes), float64.
-        given: shape (samples,), int64.
-        least_noise: the fraction of wrong labels that was found before. If fewer are found now,
-            the others have been memorised, and that is removed.
-    """
-    with torch.enable_grad():
-        problem = _Likelihood(logits, given, PRIORS[0])
-        model = problem.model(problem.solve())
-    if float(model.p_incorrect(logits, given).mean()) < least_noise:
-        return _with_leak(model, least_noise, logits, given)
-    return model
-
-
 def noise_interval(
     p_incorrect: Tensor,
     variance: float,

@@ -36,9 +36,7 @@ STARTS = (-3.0, -1.0, 0.5)
 """Starting points: log-odds of the noise rate."""
 
 
-def estimate_target_errors(
-    predicted: Tensor, given: Tensor, is_held_out: Tensor, least_noise: float = 0.0
-) -> LabelErrors:
+def estimate_target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> LabelErrors:
     """Estimate which targets of a regression are wrong.
 
     The model assumes that a wrong target is drawn from the distribution of all targets. Where wrong
@@ -50,8 +48,6 @@ def estimate_target_errors(
         is_held_out: shape (samples,), bool: which samples the model was not trained on; if none,
             all count as held out. Memorising pulls the predictions for the others towards their
             targets; this is undone as far as gives both groups the same noise rate.
-        least_noise: the fraction of wrong targets that was found before. If fewer are found now,
-            the others have been memorised, and that is undone as well.
 
     Returns:
         The estimates. Where the predictions hardly correlate with the targets, all scores are far
@@ -71,8 +67,6 @@ def estimate_target_errors(
         pull = everything.subset(trained).pull_for(problem.noise_rate(parameters), parameters)
         undone = everything.pulled_back(pull).prediction
         everything = _Likelihood(torch.where(is_held_out, prediction, undone), target)
-    if problem.noise_rate(parameters) < least_noise:
-        everything = everything.pulled_back(problem.pull_for(least_noise, parameters))
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
     suggested = scores.inverse(everything.centre(parameters)).to(given.dtype)

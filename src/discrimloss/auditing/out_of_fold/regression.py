@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.auditing.out_of_fold.folds import FEW_SAMPLES, FOLDS, FOLDS_OF_FEW
 from discrimloss.auditing.out_of_fold.gaussian_process import GaussianProcess
 from discrimloss.judging.target_density import (
     LEAST_FOUND,
@@ -30,8 +31,6 @@ Array = npt.NDArray[np.float64]
 ROUNDS, ROUNDS_OF_MANY = 2, 1
 """Rounds with weighted targets."""
 MANY_ROWS = 1_250
-FOLDS, FOLDS_OF_FEW = 5, 10
-FEW_ROWS = 500
 MOST_ROWS_OF_PROCESS = 20_000
 """With more rows boosting alone is trained: it has enough data, and its cost grows slowly."""
 MOST_FEATURES = 256
@@ -129,7 +128,7 @@ class _Boosting:
         from sklearn.model_selection import KFold
 
         self._features, self._seed = features, seed
-        number = min(FOLDS_OF_FEW if len(features) <= FEW_ROWS else FOLDS, len(features))
+        number = min(FOLDS_OF_FEW if len(features) <= FEW_SAMPLES else FOLDS, len(features))
         folds = KFold(number, shuffle=True, random_state=seed)
         self._folds = list(folds.split(features))
 

@@ -11,18 +11,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions
-from discrimloss.judging.find_label_errors import know_labels
-from discrimloss.judging.verdicts import (
-    CANNOT_TELL,
-    EASY,
-    HARD,
-    INCORRECT,
-    INCORRECT_ABOVE,
-    Verdicts,
-)
+from discrimloss.judging.find_label_errors import FEWEST_SAMPLES, know_labels, verdict_codes
+from discrimloss.judging.verdicts import CANNOT_TELL, EASY, Verdicts
 
-FEWEST_SAMPLES = 30
-"""Fewer labels cannot be judged."""
 FEWEST_OF_CLASS = 10
 """A class with fewer labels cannot be judged."""
 SAME_CLASS = 0.65
@@ -67,8 +58,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     judged = (counts >= FEWEST_OF_CLASS)[target] & can_tell
     score = torch.where(judged, errors.score, errors.score.clamp(max=LARGEST_KEPT))
     p_incorrect = score.double().sigmoid().float().numpy()
-    code = np.where((predicted.argmax(1) == target).numpy(), EASY, HARD).astype(np.int8)
-    code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
+    code = verdict_codes(predicted.argmax(1) == target, p_incorrect)
     notes = []
     if not is_enough:
         notes.append(
