@@ -158,13 +158,18 @@ def test_corrected_targets_have_the_gradient_of_forward_correction(
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_corrected_targets_are_smoothed(monkeypatch: pytest.MonkeyPatch) -> None:
-    correction, target = make_correction(), torch.tensor([1, 2])
+@pytest.mark.parametrize(
+    ("rate", "smoothing"), [(0.0, 0.2), (1 / 3, 0.1), (2 / 3, 0.0), (0.8, 0.0)]
+)
+def test_corrected_targets_are_smoothed_as_far_as_labels_teach_something(
+    rate: float, smoothing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    correction, target = make_correction(rate=rate), torch.tensor([1, 2])
     logits = torch.tensor([[2.0, 0.0, -1.0], [0.0, 0.0, 3.0]])
     smoothed = correction.corrected_targets(logits, target).weights
     monkeypatch.setattr(label_correction, "SMOOTHING", 0.0)
     sharp = correction.corrected_targets(logits, target).weights
-    torch.testing.assert_close(smoothed, 0.8 * sharp + 0.2 / 3)
+    torch.testing.assert_close(smoothed, (1.0 - smoothing) * sharp + smoothing / 3)
 
 
 @pytest.mark.parametrize(("rate", "exponent"), [(0.05, 0.0), (0.2, 0.5), (0.3, 1.0), (0.6, 1.0)])

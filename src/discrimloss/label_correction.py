@@ -71,7 +71,9 @@ PREDICTED_WEIGHT = 0.8
 SHARPENING = 2.5
 """Exponent of averaged predictions in mixed targets."""
 SMOOTHING = 0.2
-"""Part of a corrected label that all classes share, so that the network does not grow too sure."""
+"""Part of a corrected label that all classes share, so that the network does not grow too sure. It
+shrinks with the noise: where most labels are wrong, they teach so little that the network would
+learn nothing but the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
 """Up to the first fraction of wrong labels, corrected labels have equal weights, from the second on
 the learned ones: where few labels are wrong, most large losses are those of hard samples."""
@@ -288,7 +290,7 @@ class LabelCorrection(FixedDtypeModule):
             if self.phase == WATCHING:
                 memorises &= not self._average_improves(held)
             if memorises or epoch >= 2:
-                self._fit_noise(held, table)
+                self._fit_noise(held, samples_of(table, is_held_out=False))
         if memorises:
             if has_predictions:
                 self._match_classes(table)
@@ -344,20 +346,15 @@ class LabelCorrection(FixedDtypeModule):
         self.lowest_of_average.fill_(min(loss, lowest))
         return loss < (1.0 - SMALLEST_STEP) * lowest
 
-    def _fit_noise(self, held: _Samples, table: SampleTable) -> None:
+    def _fit_noise(self, held: _Samples, trained: _Samples) -> None:
         """Estimate how many labels are wrong, from the held-out samples."""
-        trained = samples_of(table, is_held_out=False)
         if len(held.target) < FEWEST_HELD_OUT:
             return
+        likeliest = trained.top.classes.gather(1, trained.top.mass.argmax(1, keepdim=True))[:, 0]
         most = max(MOST_FITTED_ENTRIES // self.num_classes, FEWEST_HELD_OUT)
-        rows = torch.arange(len(held.target))[:: max(1, -(-len(held.target) // most))]
-        held = _Samples(held.target[rows], TopPredictions(*(part[rows] for part in held.top)))
-        found = fit_noise(
-            held.top.dense(self.num_classes).clamp(min=1e-6).log(),
-            held.target,
-            trained.top.classes.gather(1, trained.top.mass.argmax(1, keepdim=True))[:, 0],
-            trained.target,
-        )
+        fitted = held.at_most(most)
+        log_probabilities = fitted.top.dense(self.num_classes).clamp(min=1e-6).log()
+        found = fit_noise(log_probabilities, fitted.target, likeliest, trained.target)
         self.evidence.fill_(found.evidence)
         self.noise_rate.fill_(found.noise_rate)
         self.sharpness.fill_(found.sharpness)
@@ -398,7 +395,9 @@ class LabelCorrection(FixedDtypeModule):
         classes = torch.arange(logits.shape[1], device=logits.device).expand(len(target), -1)
         predicted = at_least_float32(logits.detach()).log_softmax(1)
         weights = (predicted + self._log_given(classes, target)).softmax(1)
-        return Targets(classes, (1.0 - SMOOTHING) * weights + SMOOTHING / logits.shape[1])
+        evenly_wrong = 1.0 - 1.0 / self.num_classes  # of labels that say nothing
+        smoothing = SMOOTHING * (1.0 - self.noise_rate / evenly_wrong).clamp(min=0.0).to(weights)
+        return Targets(classes, (1.0 - smoothing) * weights + smoothing / self.num_classes)
 
     def mixed_targets(self, top: TopPredictions, target: Tensor) -> Targets:
         """Targets by the averaged predictions and the labels.
@@ -443,6 +442,11 @@ class _Samples(NamedTuple):
     target: Tensor
     """Shape (rows,), int64."""
     top: TopPredictions
+
+    def at_most(self, number: int) -> _Samples:
+        """About so many of them, evenly spaced."""
+        rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
+        return _Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
 
 
 def samples_of(table: SampleTable, is_held_out: bool | None) -> _Samples:

@@ -62,6 +62,19 @@ def test_the_noise_rate_is_found(make_noise: object, rate: float, sharpness: flo
         assert (float(to_next.mean()) > 0.4 * rate) == (make_noise is pairs)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_predictions_of_a_network_that_learned_from_mostly_wrong_labels(seed: int) -> None:
+    """They know the true class, and give it little more than its frequency among the labels."""
+    rate, generator = 0.8, torch.Generator().manual_seed(seed)
+    true = torch.randint(0, CLASSES, (1_500,), generator=generator)
+    spread = torch.rand(len(true), 1, generator=generator)  # some are learned, others not yet
+    known = 2.0 * spread * torch.nn.functional.one_hot(true, CLASSES)
+    log_probabilities = (known + 0.3 * torch.randn(known.shape, generator=generator)).log_softmax(1)
+    given = symmetric(true, rate, seed)
+    found = fit_held_out_noise(log_probabilities, given, true, given)
+    assert found.noise_rate == pytest.approx(rate, abs=0.05)
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("spread", [0.5, 1.5, 3.0])
 @pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.5])
