@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss, label_correction
-from discrimloss.known_labels import TargetRanges
 from discrimloss.label_correction import (
     EARLY_RELEASE,
     MIXING,
@@ -37,6 +36,7 @@ from discrimloss.label_correction import (
 )
 from discrimloss.state.predictions import TopPredictions, top_predictions
 from discrimloss.state.table import HELD_OUT, SampleTable
+from discrimloss.target_ranges import TargetRanges
 
 every_form = pytest.mark.parametrize("form", FORMS)
 

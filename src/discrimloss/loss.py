@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from discrimloss import functional as F
+from discrimloss.class_labels import ClassLabels
 from discrimloss.hyperparameters import (
     Threshold,
     Variant,
@@ -26,16 +27,15 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.judge import judge_samples
-from discrimloss.known_labels import (
-    SMALLEST_GROUP,
-    ClassLabels,
-    Given,
-    KnownLabels,
-    Rows,
-    TargetRanges,
-    require_same_options,
-)
+from discrimloss.known_labels import SMALLEST_GROUP, Given, KnownLabels, Rows
 from discrimloss.label_correction import MIXING
+from discrimloss.loading import (
+    RUN_KEY,
+    note_visits,
+    rename_keys_of_0_1,
+    require_same_options,
+    take_up_run,
+)
 from discrimloss.released import ReleasedForm
 from discrimloss.run_watch import RunWatch
 from discrimloss.state.exchange import (
@@ -57,15 +57,14 @@ from discrimloss.state.table import (
     YES,
     SampleTable,
 )
-from discrimloss.tracker import LossTracker, rename_keys_of_0_1
+from discrimloss.target_ranges import TargetRanges
+from discrimloss.tracker import LossTracker
 
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
 
 Task = Literal["classification", "regression"]
 
-RUN_KEY = "run"
-"""Entry of `state_dict` with the options and the steps of the epoch, as JSON."""
 SCALE_SETTLES = 0.25
 """The loss scale of a regression follows the losses down for this fraction of the run."""
 MOST_OF_USUAL = 100.0
@@ -213,8 +212,8 @@ class DiscrimLoss(nn.Module):
         self._log_range = tuple(math.log(bound) for bound in self.hyperparameters.weight_range)
         self.register_load_state_dict_pre_hook(rename_keys_of_0_1)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(require_same_options)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_pre_hook(_take_up_run)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_post_hook(_note_visits)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(take_up_run)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(note_visits)  # type: ignore[no-untyped-call]
 
     def _known_labels(
         self, num_classes: int | None, task: Task, num_samples: int
@@ -722,23 +721,6 @@ class DiscrimLoss(nn.Module):
         known = {"num_samples": self.num_samples, **self.label_options, "variant": self.variant}
         shown = ", ".join(f"{name}={value!r}" for name, value in known.items())
         return f"{shown}, {values}"
-
-
-def _take_up_run(
-    criterion: DiscrimLoss, state_dict: dict[str, Tensor], prefix: str, *args: Any
-) -> None:
-    """Take the steps from a state to load, and warn of other options than its own; a hook."""
-    saved = state_dict.pop(prefix + RUN_KEY, None)
-    if saved is not None:  # not in a state of 0.1
-        run = json.loads(bytes(saved.tolist()))
-        criterion.steps = run["steps"]
-        criterion.watch.compare_options(run["options"], criterion.run_options)
-
-
-def _note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
-    """Note whether a loaded state has seen batches."""
-    if criterion.labels is not None:
-        criterion.labels.has_begun = bool(criterion.tracker.visits_seen.sum() > 0)
 
 
 def _checked_size(num_samples: int | None, ids: SampleIds | None, sharded: bool) -> int:

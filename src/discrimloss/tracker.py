@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from discrimloss import functional as F
 from discrimloss.histogram import bounded_split_thresholds, split_thresholds
@@ -156,22 +156,3 @@ class LossTracker(FixedDtypeModule):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self.start_epoch(int(self.epoch_count))
-
-
-def rename_keys_of_0_1(
-    criterion: nn.Module, state_dict: dict[str, Any], prefix: str, *args: Any
-) -> None:
-    """Convert the keys of a state dict saved by 0.1, which had neither a tracker nor groups.
-
-    A hook that runs before the criterion loads the state dict.
-    """
-    for name in ("k1", "visits_seen", "first_mean_abs", "first_mean_square", "past_first_epoch"):
-        if prefix + name in state_dict:
-            state_dict[f"{prefix}tracker.{name}"] = state_dict.pop(prefix + name).reshape(1)
-    for old, new in (
-        ("epoch_count", "tracker.epoch_count"),
-        ("ids.text", "table.ids.text"),
-        ("ids.ends", "table.ids.ends"),
-    ):
-        if prefix + old in state_dict:
-            state_dict[prefix + new] = state_dict.pop(prefix + old)

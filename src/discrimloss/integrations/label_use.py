@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from discrimloss.known_labels import options_of_state
+from discrimloss.loading import options_of_state
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.predictions import MOST_CLASSES
 

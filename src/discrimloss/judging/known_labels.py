@@ -10,10 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from discrimloss.class_labels import ClassLabels
 from discrimloss.functional import median_by_group
 from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
-from discrimloss.known_labels import SMALLEST_GROUP, ClassLabels
+from discrimloss.known_labels import SMALLEST_GROUP
 from discrimloss.label_correction import MIXING
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.predictions import TopPredictions

@@ -1,0 +1,166 @@
+"""Samples in groups by their regression target, with what predictions say of each.
+
+See `known_labels`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrimloss.functional import Visits
+from discrimloss.judge import target_errors
+from discrimloss.known_labels import Given, KnownLabels, Rows, count_predictions
+from discrimloss.label_correction import MIXING, LabelCorrection
+from discrimloss.state.exchange import Batch
+from discrimloss.state.labels import checked_values, pack_values, unpack_values
+from discrimloss.state.predictions import share_of_past
+from discrimloss.state.table import (
+    HELD_OUT,
+    MEAN_PREDICTION_COLUMNS,
+    RANGE_COLUMNS,
+    UNDECIDED,
+    SampleTable,
+)
+
+RANGES = 8
+"""Ranges of a regression target, each with as many samples."""
+MOST_RANKED = 1_000_000
+"""Targets that the ranges are computed from."""
+TRUSTED_FROM = 0.3
+"""Regression targets are judged by predictions after this fraction of the run."""
+LEAST_NOISE = 0.01
+"""They are trusted less only if at least this fraction is wrong with 95 % probability."""
+LEAST_TRUST = 0.1
+"""Targets that are trusted less are not learned from: a small weight only delays memorising."""
+
+
+class TargetRanges(KnownLabels[Tensor]):
+    """Regression targets in ranges, and predictions where they are given.
+
+    The ranges are set at the end of the first epoch. Until then there is one for all.
+
+    Args:
+        num_samples: size of the training set when the run starts.
+        epochs: length of the run.
+    """
+
+    columns = RANGE_COLUMNS
+    prediction_name = "predictions"
+
+    edges: Tensor
+    """Shape (ranges - 1,): upper ends of all ranges but the last; infinite until they are set."""
+    mean_trust: Tensor
+    """Scalar: mean trust in a target; 1 as long as all are trusted."""
+
+    def __init__(self, num_samples: int, epochs: float) -> None:
+        super().__init__(RANGES, LabelCorrection(0, num_samples, epochs))
+        self.prediction_columns = MEAN_PREDICTION_COLUMNS
+        self.register_buffer("edges", torch.full((RANGES - 1,), torch.inf))
+        self.register_buffer("mean_trust", torch.tensor(1.0))
+
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Tensor]:
+        target = checked_values(target, losses, "target").to(losses.device)
+        if predictions is not None:
+            predictions = checked_values(predictions, losses, "predictions")
+            predictions = predictions.detach().to(losses.device).contiguous()
+        return Given(target.contiguous(), predictions)
+
+    def packed(self, given: Given[Tensor]) -> Tensor:
+        """See `KnownLabels.packed`."""
+        return pack_values(*given)
+
+    def unpacked(self, words: Tensor) -> Given[Tensor]:
+        """See `KnownLabels.unpacked`."""
+        return Given(*unpack_values(words))
+
+    def group_of(self, target: Tensor) -> Tensor:
+        """The range of each row."""
+        return torch.bucketize(target.nan_to_num(), self.edges)
+
+    def _as_given(self, stored: Tensor) -> Tensor:
+        return stored
+
+    def _visit_predictions(
+        self, batch: Batch, given: Given[Tensor], table: SampleTable, visits: Visits
+    ) -> Tensor:
+        if self.correction.phase != MIXING:
+            assert given.predictions is not None
+            of_samples = visits.of_first(given.predictions)
+            counts = batch.local(visits.counts)
+            _average_values(batch.local(of_samples), batch, table, counts)
+        return batch.losses
+
+    def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
+        """The trust in each target, where predictions are known."""
+        if not table.has_optional_columns():
+            return ()
+        return (table.trust.index_select(0, batch.table_rows).float(),)
+
+    def rows_to_learn(
+        self, losses: Tensor, rows: Rows, target: Tensor, predictions: Tensor | None
+    ) -> Tensor:
+        """See `KnownLabels.rows_to_learn`."""
+        if predictions is None:
+            if self.correction.phase == MIXING:
+                return rows.value + rows.slope * (losses - losses.detach())
+            return self.without_held_out(losses, rows.role)
+        trust, mean_trust = rows.more[0], self.mean_trust.to(rows.more[0].device)
+        # Fewer samples make a noisier mean, which takes a smaller step.
+        weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
+        return self.without_held_out(weights.to(losses) * losses, rows.role)
+
+    def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
+        """See `KnownLabels.groups_of_rows`."""
+        return self.group_of(table.target[rows])
+
+    def distrust(self, table: SampleTable) -> Tensor:
+        """One minus the trust in each target."""
+        return 1.0 - table.trust.float()
+
+    def end_epoch(self, epoch: int, table: SampleTable) -> None:
+        """Set the ranges after the first epoch, and the trust in targets by predictions."""
+        super().end_epoch(epoch, table)
+        if bool(self.edges.isinf().all()):
+            self._set_ranges(table)
+        is_watched = self.correction.fraction > 0.0  # not a run that is too short or too small
+        is_time = epoch >= TRUSTED_FROM * self.correction.epochs
+        if table.has_optional_columns() and is_watched and is_time:
+            self._set_trust(table)
+
+    def _set_ranges(self, table: SampleTable) -> None:
+        target = table.whole(table.target).cpu()
+        target = target[target.isfinite()]
+        if len(target) == 0:
+            return
+        target = target[:: max(1, -(-len(target) // MOST_RANKED))].sort().values
+        place = torch.arange(1, RANGES) * (len(target) - 1) // RANGES
+        self.edges.copy_(target[place])
+
+    def _set_trust(self, table: SampleTable) -> None:
+        columns = (table.target, table.mean_prediction, table.role)
+        given, predicted, role = (table.whole(column).cpu() for column in columns)
+        seen = (role != UNDECIDED) & given.isfinite() & predicted.isfinite()
+        held_out = (role == HELD_OUT) & torch.tensor(self.holds_out)
+        if int(seen.sum()) < 2:
+            return
+        errors = target_errors(predicted[seen], given[seen], held_out[seen])
+        trust = torch.ones(len(given))
+        if errors.noise_interval is not None and errors.noise_interval[0] >= LEAST_NOISE:
+            trust[seen] = 1.0 - errors.p_incorrect
+        elif not self.holds_out:  # memorised targets look correct: an earlier estimate stays
+            return
+        self.mean_trust.fill_(float(trust[seen].mean()))
+        table.trust.copy_(table.shards.own_part(trust))
+
+
+def _average_values(new: Tensor, batch: Batch, table: SampleTable, counts: Tensor) -> None:
+    """Add the predictions of a batch to the mean predictions of its samples."""
+    counts = counts & new.isfinite()
+    visits = count_predictions(batch, table, counts)
+    past = share_of_past(visits.float())
+    old = table.mean_prediction.index_select(0, batch.table_rows)
+    moved = torch.where(visits > 1, past * old + (1.0 - past) * new, new)
+    table.mean_prediction.index_copy_(0, batch.table_rows, torch.where(counts, moved, old))
