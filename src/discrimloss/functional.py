@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from discrimloss.criterion_state import CriterionState
     from discrimloss.hyperparameters import Hyperparameters
-    from discrimloss.loss import DiscrimLoss
     from discrimloss.state.exchange import Batch
 
 Reduction = Literal["mean", "sum", "none"]
@@ -470,7 +470,7 @@ class PaperForm:
         return average_loss(history, visits.float(), self.hyperparameters.history_decay)
 
     def tracked_visits(
-        self, visits: Visits, average: Tensor, batch: Batch, criterion: DiscrimLoss
+        self, visits: Visits, average: Tensor, batch: Batch, criterion: CriterionState
     ) -> Visits:
         """Return what the thresholds follow: the losses of the batch."""
         return visits
@@ -482,7 +482,7 @@ class PaperForm:
         threshold: Tensor,
         visits: Visits,
         batch: Batch,
-        criterion: DiscrimLoss,
+        criterion: CriterionState,
     ) -> LossTerms:
         """Return the loss and its derivatives."""
         suppression = criterion.tracker.suppression

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from discrimloss.loss import DiscrimLoss
+    from discrimloss.criterion_state import CriterionState
 
 RUN_KEY = "run"
 """Entry of `state_dict` with the options and the steps of the epoch, as JSON."""
@@ -76,7 +76,7 @@ def _in_words(options: dict[str, Any]) -> str:
 
 
 def take_up_run(
-    criterion: DiscrimLoss, state_dict: dict[str, Tensor], prefix: str, *args: Any
+    criterion: CriterionState, state_dict: dict[str, Tensor], prefix: str, *args: Any
 ) -> None:
     """Take the steps from a state to load, and warn of other options than its own; a hook."""
     saved = state_dict.pop(prefix + RUN_KEY, None)
@@ -86,7 +86,7 @@ def take_up_run(
         criterion.watch.compare_options(run["options"], criterion.run_options)
 
 
-def note_visits(criterion: DiscrimLoss, incompatible_keys: Any) -> None:
+def note_visits(criterion: CriterionState, incompatible_keys: Any) -> None:
     """Note whether a loaded state has seen batches."""
     if criterion.labels is not None:
         criterion.labels.has_begun = bool(criterion.tracker.visits_seen.sum() > 0)

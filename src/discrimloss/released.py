@@ -14,8 +14,8 @@ from torch import Tensor
 from discrimloss import functional as F
 
 if TYPE_CHECKING:
+    from discrimloss.criterion_state import CriterionState
     from discrimloss.hyperparameters import Hyperparameters
-    from discrimloss.loss import DiscrimLoss
     from discrimloss.state.exchange import Batch
 
 RELEASED_MOMENTUM = 0.9
@@ -68,7 +68,7 @@ class ReleasedForm:
         return F.average_loss(history, epoch.float(), self.hyperparameters.history_decay)
 
     def tracked_visits(
-        self, visits: F.Visits, average: Tensor, batch: Batch, criterion: DiscrimLoss
+        self, visits: F.Visits, average: Tensor, batch: Batch, criterion: CriterionState
     ) -> F.Visits:
         """Return what the thresholds follow: ``Avg(l)`` of the batch instead of its losses."""
         averages = criterion.table.shards.complete(batch, average)
@@ -82,7 +82,7 @@ class ReleasedForm:
         threshold: Tensor,
         visits: F.Visits,
         batch: Batch,
-        criterion: DiscrimLoss,
+        criterion: CriterionState,
     ) -> F.LossTerms:
         """Return the loss and its derivatives, and update the momentum of the weights."""
         table, tracker = criterion.table, criterion.tracker
