@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from discrimloss import functional as F
+from discrimloss.visits import group_visits
 
 finite_losses = st.floats(-10.0, 10.0, width=32)
 any_losses = st.one_of(*[finite_losses] * 5, st.sampled_from([math.nan, math.inf, -math.inf]))
@@ -168,7 +169,7 @@ def test_group_visits_agrees_with_a_loop_over_a_dict(rows: list[tuple[float, int
             finite_losses_of.setdefault(sample, []).append(loss)
     mean_of = {sample: sum(own) / len(own) for sample, own in finite_losses_of.items()}
 
-    visits = F.group_visits(
+    visits = group_visits(
         torch.tensor([loss for loss, _ in rows]),
         torch.tensor([sample for _, sample in rows], dtype=torch.int64),
     )

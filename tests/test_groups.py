@@ -16,6 +16,7 @@ from discrimloss.histogram import bounded_split_thresholds, split_thresholds
 from discrimloss.hyperparameters import resolve_hyperparameters
 from discrimloss.label_correction import MIXING
 from discrimloss.tracker import LossTracker
+from discrimloss.visits import group_visits
 
 GROUPS, SAMPLES, EPOCHS = 3, 60, 5
 THRESHOLDS = ("bounded_split", "split", "ema", "mean", 0.7)
@@ -73,7 +74,7 @@ def test_tracking_agrees_with_a_loop_over_groups(threshold: Any) -> None:
             index = index - index % GROUPS  # the first group alone
         losses = losses_of(index, 1 + step // 4, generator) - 3.0
         losses[0] = 1e6 if step == 4 else torch.nan
-        visits = F.group_visits(losses, index)
+        visits = group_visits(losses, index)
         tracked = F.track_losses(tracked, visits, index % GROUPS, scale_is_fixed, threshold)
 
         for group in range(GROUPS):

@@ -81,7 +81,14 @@ def test_a_batch_goes_through_few_files(epoch: int) -> None:
         criterion(losses, index)
     finally:
         sys.setprofile(before)
-    path = {"loss.py", "batch_visit.py", "functional.py", "run_watch.py", "state/exchange.py"}
+    path = {
+        "loss.py",
+        "batch_visit.py",
+        "visits.py",
+        "functional.py",
+        "run_watch.py",
+        "state/exchange.py",
+    }
     assert files == path
 
 
@@ -162,7 +169,7 @@ def test_a_step_never_waits_for_the_device(
 ) -> None:
     # What reads values does so on the CPU only.
     monkeypatch.setattr("discrimloss.state.exchange.checked_index", lambda index, _: index)
-    monkeypatch.setattr("discrimloss.functional.can_look_at", lambda values: False)
+    monkeypatch.setattr("discrimloss.visits.can_look_at", lambda values: False)
     criterion = DiscrimLoss(
         8, epochs=10, variant=variant, threshold=threshold, regularization=0.1
     ).to(device)

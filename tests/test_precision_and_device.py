@@ -136,7 +136,7 @@ def test_autocast_does_not_change_a_step() -> None:
 @pytest.fixture
 def without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("discrimloss.state.exchange.checked_index", lambda index, _: index)
-    monkeypatch.setattr("discrimloss.functional.can_look_at", lambda values: False)
+    monkeypatch.setattr("discrimloss.visits.can_look_at", lambda values: False)
 
 
 @pytest.mark.usefixtures("without_values")

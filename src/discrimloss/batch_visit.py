@@ -12,6 +12,7 @@ from discrimloss.criterion_state import CriterionState
 from discrimloss.known_labels import Given, Rows
 from discrimloss.state.exchange import Batch
 from discrimloss.state.table import MAX_VISITS
+from discrimloss.visits import Visits, group_visits
 
 
 @torch.no_grad()
@@ -21,7 +22,7 @@ def visit(criterion: CriterionState, batch: Batch) -> tuple[Tensor, ...]:
     Returns:
         The value and ``dL/dl`` of each row of this process.
     """
-    visits = F.group_visits(batch.losses, batch.index)
+    visits = group_visits(batch.losses, batch.index)
     return criterion.table.shards.send_back(batch, *_visited(criterion, batch, visits, None))
 
 
@@ -30,7 +31,7 @@ def visit_with_labels(criterion: CriterionState, batch: Batch, given: Given[Any]
     """Update the state with a batch that has targets; what is found of its own rows."""
     labels = criterion.labels
     assert labels is not None
-    visits = F.group_visits(batch.losses, batch.index, lambda: labels.tie_break(given))
+    visits = group_visits(batch.losses, batch.index, lambda: labels.tie_break(given))
     remembered = labels.remembered(batch, criterion.table)
     batch, given = labels.checked(batch, given, remembered, visits)
     group = labels.group_of(given.target)
@@ -45,7 +46,7 @@ def visit_with_labels(criterion: CriterionState, batch: Batch, given: Given[Any]
 
 
 def _visited(
-    criterion: CriterionState, batch: Batch, visits: F.Visits, group: Tensor | None
+    criterion: CriterionState, batch: Batch, visits: Visits, group: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Update history, thresholds and weights; the value and ``dL/dl`` of each local row."""
     table, tracker, values = criterion.table, criterion.tracker, criterion.hyperparameters
@@ -80,7 +81,7 @@ def _visited(
     return terms.value, terms.model_gradient
 
 
-def _remember_latest(criterion: CriterionState, batch: Batch, visits: F.Visits) -> None:
+def _remember_latest(criterion: CriterionState, batch: Batch, visits: Visits) -> None:
     """Store the losses of this visit: verdicts ask whether they speak against a label now."""
     if criterion.variant == "released":  # its columns are the released code's
         return
@@ -90,7 +91,7 @@ def _remember_latest(criterion: CriterionState, batch: Batch, visits: F.Visits) 
     column.index_copy_(0, rows, latest)
 
 
-def _track(criterion: CriterionState, visits: F.Visits, group: Tensor | None) -> None:
+def _track(criterion: CriterionState, visits: Visits, group: Tensor | None) -> None:
     """Update ``k1``, the loss scales and the terms that follow from them."""
     tracker, values = criterion.tracker, criterion.hyperparameters
     old = F.TrackedLosses(

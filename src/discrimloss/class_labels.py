@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.functional import Visits
 from discrimloss.known_labels import Given, KnownLabels, Rows, count_predictions
 from discrimloss.label_correction import (
     CORRECTING,
@@ -30,6 +29,7 @@ from discrimloss.state.predictions import (
     top_predictions,
 )
 from discrimloss.state.table import CLASS_COLUMNS, SampleTable, prediction_columns
+from discrimloss.visits import Visits
 
 
 class ClassLabels(KnownLabels[TopPredictions]):

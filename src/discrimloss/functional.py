@@ -7,11 +7,12 @@ that depend on the epoch alone are Python floats.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+from discrimloss.visits import Visits
 
 if TYPE_CHECKING:
     from discrimloss.criterion_state import CriterionState
@@ -20,21 +21,14 @@ if TYPE_CHECKING:
 
 Reduction = Literal["mean", "sum", "none"]
 
-LARGEST_LOSS = 1e15  # larger losses count as this, so that sums of squares stay finite
 THRESHOLD_DECAY = 0.9  # rho' of the paper: decay of the moving average behind threshold="ema"
 LARGEST_RATIO = 30.0  # of a loss to the usual loss, where the loss scale is measured
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
-LAST_IN_ORDER = torch.iinfo(torch.int32).max  # above the bits of every finite loss
 
 
 def at_least_float32(values: Tensor) -> Tensor:
     """Convert `values` to float32, unless their precision is higher."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def can_look_at(values: Tensor) -> bool:
-    """Whether the host can look at values without waiting, to skip what a batch does not need."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class EpochTerms(NamedTuple):
@@ -174,134 +168,6 @@ def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "none":
         return losses
     return losses.sum() if reduction == "sum" or losses.shape[0] == 0 else losses.mean()
-
-
-# ------------------------------------------------------------------ rows to visits
-
-
-class Visits:
-    """A batch as visits to samples: several rows of one sample are one visit.
-
-    Two layouts are needed. `mean_loss` and `counts` are aligned with the rows of the batch, and
-    rows of one sample hold the same values. `means` and `present` hold every sample once.
-    """
-
-    all_count = False
-    """Whether each row is known to be a sample of its own with a finite loss: nothing is masked."""
-
-    mean_loss: Tensor
-    """Shape (rows,). Mean of the finite losses of the row's sample in this batch; 0 if none."""
-    counts: Tensor
-    """Shape (rows,), bool. Whether the row's sample has a finite loss in this batch."""
-    means: Tensor
-    """Shape (rows,). The mean loss of each sample, once per sample; 0 in all other places."""
-    present: Tensor
-    """Shape (rows,), bool. Which places of `means` hold a sample with a finite loss."""
-    order: Tensor
-    """Shape (rows,), int64. The row of the batch that each place of `means` belongs to."""
-    first: Tensor
-    """Shape (rows,), int64. One row of the row's sample: the same for all rows of a sample, in
-    whatever order they arrive, and one with a finite loss if there is any."""
-
-    @property
-    def number(self) -> Tensor:
-        """Scalar, int64. Number of samples with a finite loss."""
-        return self.present.sum()
-
-    def of_counted(self, batch: Batch, new: Tensor, old: Tensor) -> Tensor:
-        """Values of the local rows of a batch: `new` where they count, else `old`."""
-        return new if self.all_count else torch.where(batch.local(self.counts), new, old)
-
-    def of_first(self, values: Tensor) -> Tensor:
-        """The value of one row of each row's sample; see `first`."""
-        return values if self.all_count else values.index_select(0, self.first)
-
-
-class _DistinctVisits(Visits):
-    """The usual batch: each row is a sample of its own with a finite loss.
-
-    It is equal to what `_merged_visits` returns, and computes only what is used.
-    """
-
-    all_count = True
-
-    def __init__(self, losses: Tensor, index: Tensor) -> None:
-        self.mean_loss, self._index = losses, index
-
-    def __getattr__(self, name: str) -> Tensor:
-        if name == "order":
-            value = self._index.argsort()
-        elif name == "means":
-            value = self.mean_loss.index_select(0, self.order)
-        elif name in ("counts", "present"):
-            value = torch.ones_like(self.mean_loss, dtype=torch.bool)
-        elif name == "first":
-            value = torch.arange(len(self._index), device=self._index.device)
-        else:
-            raise AttributeError(name)
-        setattr(self, name, value)
-        return value
-
-
-def group_visits(
-    losses: Tensor, index: Tensor, tie_break: Callable[[], Tensor | None] | None = None
-) -> Visits:
-    """Merge rows of the same sample into one visit, without a data-dependent shape.
-
-    Args:
-        losses: shape (rows,).
-        index: shape (rows,), int64.
-        tie_break: returns shape (rows,), int64, which orders the rows of one sample with equal
-            losses, where rows differ in more than their loss.
-    """
-    if can_look_at(losses) and losses.shape[0] > 0:
-        lowest, highest = losses.aminmax()  # NaN if one of them is
-        if float(lowest) >= -LARGEST_LOSS and float(highest) <= LARGEST_LOSS:
-            samples = index.tolist()
-            if len(set(samples)) == len(samples):
-                return _DistinctVisits(losses, index)
-    return _merged_visits(losses, index, None if tie_break is None else tie_break())
-
-
-def _merged_visits(losses: Tensor, index: Tensor, tie_break: Tensor | None) -> Visits:
-    """See `group_visits`: the visits of any batch.
-
-    Rows are sorted by sample and loss first. So sums are equal to the last bit, in whatever order
-    the rows arrive.
-    """
-    # One sort instead of two: the index in the upper half of the key, the loss's bits in the lower.
-    # The bits do not order losses by size, but the order is the same every time.
-    is_finite = (losses - losses) == 0
-    bits = torch.where(is_finite, losses.float().view(torch.int32), LAST_IN_ORDER)
-    key = (index << 32) + bits
-    if tie_break is None:
-        order = key.argsort()
-    else:
-        by_tie = tie_break.argsort()
-        order = by_tie.index_select(0, key.index_select(0, by_tie).argsort(stable=True))
-    sorted_index, sorted_losses = index.index_select(0, order), losses.index_select(0, order)
-    place = torch.searchsorted(sorted_index, index)  # first row of the same sample
-    sorted_place = place.index_select(0, order)
-
-    finite = is_finite.index_select(0, order)
-    zeros = torch.zeros_like(losses)
-    usable = torch.where(finite, sorted_losses, zeros).clamp(-LARGEST_LOSS, LARGEST_LOSS)
-    total = zeros.index_add(0, sorted_place, usable)
-    count = zeros.index_add(0, sorted_place, finite.to(losses.dtype))
-    visits = Visits()
-    visits.means = total / count.clamp(min=1)  # 0 in the places that are no sample's first row
-    visits.present = count > 0
-    visits.mean_loss = visits.means.index_select(0, place)
-    visits.counts = visits.present.index_select(0, place)
-    visits.order = order
-    visits.first = order.index_select(0, place)
-    return visits
-
-
-def mean_of_same(rows: Tensor, index: Tensor) -> Tensor:
-    """Replace each row by the mean of the rows of the same sample."""
-    same = (index[:, None] == index).to(rows.dtype)
-    return same @ rows / same.sum(1, keepdim=True)
 
 
 # --------------------------------------------------- thresholds and scales of groups

@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from discrimloss import functional
-from discrimloss.functional import Visits
 from discrimloss.label_correction import NEVER_HELD_OUT, WATCHING, LabelCorrection, is_drawn
 from discrimloss.state.exchange import Batch
 from discrimloss.state.labels import check_labels
@@ -29,6 +27,7 @@ from discrimloss.state.table import (
     FixedDtypeModule,
     SampleTable,
 )
+from discrimloss.visits import Visits, all_on_host
 
 SMALLEST_GROUP = 20
 """Groups with fewer visits are too small to be split: their weights stay at 1."""
@@ -218,7 +217,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         target = table.target.index_select(0, batch.table_rows)
         role = table.role.index_select(0, batch.table_rows).long()
         if batch.positions is None:
-            return Remembered(known, self._as_given(target), role, _all_on_host(known))
+            return Remembered(known, self._as_given(target), role, all_on_host(known))
         # In one number, so that one collective brings it to all processes.
         bits = target.view(torch.int32) if target.is_floating_point() else target
         packed = (role << 33) + (known.long() << 32) + (bits.long() & 0xFFFFFFFF)
@@ -226,7 +225,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         bits = packed.int()  # the lower half
         target = bits.view(torch.float32) if target.is_floating_point() else bits
         known = (packed >> 32 & 1).bool()
-        return Remembered(known, self._as_given(target), packed >> 33, _all_on_host(known))
+        return Remembered(known, self._as_given(target), packed >> 33, all_on_host(known))
 
     @abstractmethod
     def _as_given(self, stored: Tensor) -> Tensor: ...
@@ -284,11 +283,6 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     def end_epoch(self, epoch: int, table: SampleTable) -> None:
         """Decide how labels are treated from now on. All processes must call this."""
         self.correction.end_epoch(epoch, table)
-
-
-def _all_on_host(values: Tensor) -> bool:
-    """Whether all are known to be True, where looking at them is free."""
-    return functional.can_look_at(values) and bool(values.all())
 
 
 def count_predictions(batch: Batch, table: SampleTable, counts: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from discrimloss import functional as F
+from discrimloss.visits import Visits, group_visits
 
 if TYPE_CHECKING:
     from discrimloss.criterion_state import CriterionState
@@ -68,19 +69,19 @@ class ReleasedForm:
         return F.average_loss(history, epoch.float(), self.hyperparameters.history_decay)
 
     def tracked_visits(
-        self, visits: F.Visits, average: Tensor, batch: Batch, criterion: CriterionState
-    ) -> F.Visits:
+        self, visits: Visits, average: Tensor, batch: Batch, criterion: CriterionState
+    ) -> Visits:
         """Return what the thresholds follow: ``Avg(l)`` of the batch instead of its losses."""
         averages = criterion.table.shards.complete(batch, average)
         averages = torch.where(batch.losses.isfinite(), averages, batch.losses)
-        return F.group_visits(averages, batch.index)
+        return group_visits(averages, batch.index)
 
     def terms(
         self,
         average: Tensor,
         log_weight: Tensor,
         threshold: Tensor,
-        visits: F.Visits,
+        visits: Visits,
         batch: Batch,
         criterion: CriterionState,
     ) -> F.LossTerms:

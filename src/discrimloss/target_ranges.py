@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.functional import Visits
 from discrimloss.judge import target_errors
 from discrimloss.known_labels import Given, KnownLabels, Rows, count_predictions
 from discrimloss.label_correction import MIXING, LabelCorrection
@@ -24,6 +23,7 @@ from discrimloss.state.table import (
     UNDECIDED,
     SampleTable,
 )
+from discrimloss.visits import Visits
 
 RANGES = 8
 """Ranges of a regression target, each with as many samples."""

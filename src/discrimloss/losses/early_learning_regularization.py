@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from discrimloss.functional import Reduction, at_least_float32, mean_of_same
+from discrimloss.functional import Reduction, at_least_float32
 from discrimloss.losses.base import IndexedLoss, cross_entropy, loss_classes
 from discrimloss.losses.sample_state import GivenLabels
 from discrimloss.state.gathering import gather_rows
+from discrimloss.visits import mean_of_same
 
 LOWEST = 1e-4
 """Probabilities are clipped to [LOWEST, 1 - LOWEST], as in the authors' released code: the
