@@ -195,7 +195,7 @@ def test_a_batch_of_one(variant: str, threshold: Any) -> None:
 def test_the_check_on_an_accelerator_asks_the_device_and_not_the_host() -> None:
     from torch._subclasses import FakeTensorMode
 
-    from discrimloss.state.exchange import checked_index
+    from discrimloss.state.batch_checks import checked_index
 
     # A fake tensor has no values: anything that waited for one would raise.
     with FakeTensorMode():

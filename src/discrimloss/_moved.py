@@ -15,7 +15,7 @@ MOVED = {
     "discrimloss.data.obtain": "discrimloss.data.published_files",
     "discrimloss.methods": "discrimloss.training.methods",
     "discrimloss.methods.base": "discrimloss.training.methods.base",
-    "discrimloss.processes": "discrimloss.state.exchange",
+    "discrimloss.processes": "discrimloss.state.processes",
     "discrimloss.report": "discrimloss.auditing.report",
     "discrimloss.report.contents": "discrimloss.auditing.report.contents",
     "discrimloss.report.page": "discrimloss.auditing.report.page",

@@ -27,8 +27,9 @@ from discrimloss.loading import (
 )
 from discrimloss.released import ReleasedForm
 from discrimloss.run_watch import RunWatch
-from discrimloss.state.exchange import Processes, Shards
+from discrimloss.state.exchange import Shards
 from discrimloss.state.predictions import MOST_CLASSES
+from discrimloss.state.processes import Processes
 from discrimloss.state.sample_ids import SampleIds
 from discrimloss.state.table import LATEST_LOSS, MAX_SAMPLES, SampleTable
 from discrimloss.target_ranges import TargetRanges

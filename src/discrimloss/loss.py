@@ -26,7 +26,8 @@ from discrimloss.hyperparameters import (
 )
 from discrimloss.judge import judge_samples
 from discrimloss.label_correction import MIXING
-from discrimloss.state.exchange import Batch, as_sample_index, check_losses, checked_index
+from discrimloss.state.batch_checks import as_sample_index, check_losses, checked_index
+from discrimloss.state.exchange import Batch
 from discrimloss.state.sample_ids import SampleIds
 from discrimloss.target_ranges import TargetRanges
 

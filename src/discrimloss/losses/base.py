@@ -19,7 +19,7 @@ from discrimloss.hyperparameters import (
 from discrimloss.loss import DiscrimLoss
 from discrimloss.options import Option
 from discrimloss.registry import Registry, keyword_options
-from discrimloss.state.exchange import (
+from discrimloss.state.batch_checks import (
     checked_index,
     first_outside,
     integer_tensor,

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from discrimloss.state.exchange import Processes, process_count
+from discrimloss.state.processes import Processes, process_count
 
 
 def share_buffers(module: nn.Module) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrimloss.state.exchange import INT32, first_outside, is_integer, kind_of
+from discrimloss.state.batch_checks import first_outside, is_integer, kind_of
 from discrimloss.state.predictions import TopPredictions
+from discrimloss.state.processes import INT32
 
 
 def checked_classes(target: Any, losses: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from discrimloss.state.exchange import Processes
+from discrimloss.state.processes import Processes
 
 SampleId = str | int
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from discrimloss.data.base import Prepare, Split
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.judging.verdicts import UNSEEN, Verdicts
-from discrimloss.state.exchange import Processes
 from discrimloss.state.gathering import share_buffers
+from discrimloss.state.processes import Processes
 from discrimloss.training.batches import load_batches
 from discrimloss.training.methods.base import Method
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrimloss.data.base import Prepare, Split
 from discrimloss.errors import DiscrimLossError
-from discrimloss.state.exchange import Processes, process_count
+from discrimloss.state.processes import Processes, process_count
 from discrimloss.training.batches import epoch_batches, load_batches, own_slice
 from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
 from discrimloss.training.config import RunConfig

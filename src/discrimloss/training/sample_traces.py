@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.files.atomic_write import atomic_write
-from discrimloss.state.exchange import Processes
+from discrimloss.state.processes import Processes
 from discrimloss.training.run_directory import TRACES
 
 if TYPE_CHECKING:  # it imports torch's compiler

@@ -1,0 +1,190 @@
+"""The processes that train together: how many there are, and what they exchange.
+
+In one process nothing is exchanged. In several, one small collective per step brings the batches of
+all processes together, so that every process keeps the same state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+HEADER_WORDS = 5
+INT32 = torch.iinfo(torch.int32)
+
+
+def process_count(group: Any = None) -> int:
+    """Return how many processes train together; 1 unless `torch.distributed` is initialised."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return 1
+    return dist.get_world_size(group)
+
+
+class Processes:
+    """The processes that share one table of samples, and their collectives.
+
+    Args:
+        group: a process group of `torch.distributed`; by default all processes.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        if group is not None and process_count(group) < 1:
+            raise ValueError("this process is not a member of the process group it was given")
+        self.group = group
+        self._capacity = 0  # words that one exchange has room for, the same in all processes
+
+    @property
+    def count(self) -> int:
+        """Number of processes."""
+        return process_count(self.group)
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process, from 0."""
+        return dist.get_rank(self.group) if self.count > 1 else 0
+
+    def gather_batch(
+        self,
+        losses: Tensor,
+        index: Tensor,
+        epoch: int,
+        num_samples: int,
+        fingerprint: int,
+        extra: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None, list[int]]:
+        """Gather every process's losses and indices in one collective.
+
+        The processes may contribute different numbers of rows. A batch that is larger than any
+        before takes a second collective, which makes room for it.
+
+        Args:
+            losses: shape (batch,), of this process.
+            index: shape (batch,), of this process.
+            epoch: must be equal in all processes, as must the following arguments.
+            num_samples: size of the whole table.
+            fingerprint: 32 bits of whatever else must be equal.
+            extra: shape (batch, words), int32: what else each row carries.
+
+        Returns:
+            The losses, the indices, `extra`, and how many rows each process contributed.
+
+        Raises:
+            ValueError: in all processes, if they disagree.
+        """
+        if torch.compiler.is_compiling():  # what follows depends on the other processes' data
+            torch._dynamo.graph_break()
+        # An index that fits no table still fits none when it is clamped to 32 bits.
+        small_index = index.to(losses.device).clamp(INT32.min, INT32.max).int()
+        rows = torch.stack([small_index, losses.float().contiguous().view(torch.int32)], dim=1)
+        if extra is not None:
+            rows = torch.cat([rows, extra.to(rows.device)], dim=1)
+        # Words in one line, not rows: the exchange works also where processes disagree on the
+        # number of words of a row, and can report it.
+        words, width = rows.flatten(), rows.shape[1]
+        numbers = [len(rows), width, epoch, num_samples, fingerprint]
+        header = torch.tensor(numbers, dtype=torch.int64).int().to(rows.device)
+        while True:
+            padding = words.new_zeros(max(self._capacity - len(words), 0))
+            received = self._gather_step(torch.cat([header, words[: self._capacity], padding]))
+            headers = received[:, :HEADER_WORDS].cpu()
+            sizes, widths, epochs, samples, fingerprints = headers.T.tolist()
+            needed = max(size * each for size, each in zip(sizes, widths, strict=True))
+            if needed <= self._capacity:
+                break
+            self._capacity = needed
+        _require_agreement("epoch", epochs)
+        _require_agreement("num_samples", samples)
+        if len(set(fingerprints)) > 1:
+            raise ValueError(
+                "the processes' criteria differ: give the same options and the same ids, in the "
+                "same order, and load the same state in all of them"
+            )
+        if len(set(widths)) > 1:
+            raise ValueError(
+                "some processes pass predictions and others do not: pass them in all processes, or "
+                "in none"
+            )
+        end = [HEADER_WORDS + size * width for size in sizes]
+        lines = [line[HEADER_WORDS:last] for line, last in zip(received, end, strict=True)]
+        gathered = torch.cat(lines).view(-1, width)
+        losses = gathered[:, 1].contiguous().view(torch.float32)
+        return losses, gathered[:, 0].long(), None if extra is None else gathered[:, 2:], sizes
+
+    def _gather_step(self, words: Tensor) -> Tensor:
+        """Gather the words of all processes, or say why they may not have come."""
+        try:
+            return self.all_gather(words)
+        except RuntimeError as error:  # a timeout, a closed connection, another collective
+            raise RuntimeError(
+                f"process {self.rank} called the criterion and some of the {self.count} processes "
+                "did not in the same step: call it in all processes, not in the first alone, and "
+                "give each of them the same number of batches (drop_last=True, or a "
+                f"DistributedSampler); the backend reports: {error}"
+            ) from error
+
+    def all_gather(self, values: Tensor) -> Tensor:
+        """Stack the tensors of all processes, which must have the same shape, along dimension 0."""
+        sent = self._ready(values)
+        received = sent.new_empty(self.count, *sent.shape)
+        # As bytes: backends do not support every dtype.
+        into = [each.view(torch.uint8) for each in received.unbind(0)]
+        dist.all_gather(into, sent.view(torch.uint8), group=self.group)
+        return received.to(values.device)
+
+    def all_gather_objects(self, thing: Any) -> list[Any]:
+        """Gather one pickled object of each process: for rare and irregular data such as names."""
+        things: list[Any] = [None] * self.count
+        dist.all_gather_object(things, thing, group=self.group)
+        return things
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sum over the processes."""
+        return self._reduced(values, dist.ReduceOp.SUM) if self.count > 1 else values
+
+    def largest(self, values: Tensor) -> Tensor:
+        """Maximum over the processes."""
+        return self._reduced(values, dist.ReduceOp.MAX) if self.count > 1 else values
+
+    def _reduced(self, values: Tensor, operation: Any) -> Tensor:
+        reduced = self._ready(values).clone()
+        dist.all_reduce(reduced, op=operation, group=self.group)
+        return reduced.to(values.device)
+
+    def exchange(self, rows: Tensor, to_each: list[int], from_each: list[int]) -> Tensor:
+        """Send each process its slice of `rows`, in order of rank, and return what came in."""
+        sent = self._ready(rows)
+        received = sent.new_empty(sum(from_each), *sent.shape[1:])
+        dist.all_to_all_single(received, sent, from_each, to_each, group=self.group)
+        return received.to(rows.device)
+
+    def _ready(self, tensor: Tensor) -> Tensor:
+        """Move a tensor to where the backend can exchange it: NCCL, for one, needs a GPU."""
+        backends = dist.distributed_c10d.get_backend_config(self.group)
+        kinds = [backend.partition(":")[0] for backend in backends.split(",")]
+        device = tensor.device if tensor.device.type in kinds else torch.device(kinds[0])
+        return tensor.to(device).contiguous()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Processes:
+        return Processes(self.group)  # the copy exchanges with the same processes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.group is not None:
+            raise TypeError(
+                "a DiscrimLoss with a process group of its own cannot be pickled: "
+                "save its state_dict()"
+            )
+        return Processes, ()
+
+
+def _require_agreement(name: str, values: list[int]) -> None:
+    if len(set(values)) > 1:
+        by_rank = ", ".join(f"{value} in process {rank}" for rank, value in enumerate(values))
+        hint = {
+            "epoch": "call set_epoch with the same epoch in all of them, and give each of them the "
+            "same number of batches (drop_last=True, or a DistributedSampler)",
+            "num_samples": "count the samples of the whole dataset, not of one process's share",
+        }[name]
+        raise ValueError(f"the processes disagree about {name} ({by_rank}): {hint}")
