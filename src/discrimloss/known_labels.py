@@ -17,16 +17,10 @@ from torch import Tensor
 
 from discrimloss.label_correction import NEVER_HELD_OUT, WATCHING, LabelCorrection, is_drawn
 from discrimloss.state.exchange import Batch
+from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.labels import check_labels
 from discrimloss.state.predictions import TopPredictions
-from discrimloss.state.table import (
-    HELD_OUT,
-    TRAINED,
-    UNDECIDED,
-    Column,
-    FixedDtypeModule,
-    SampleTable,
-)
+from discrimloss.state.table import HELD_OUT, TRAINED, UNDECIDED, Column, SampleTable
 from discrimloss.visits import Visits, all_on_host
 
 SMALLEST_GROUP = 20

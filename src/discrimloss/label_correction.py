@@ -26,8 +26,9 @@ from torch import Tensor
 from discrimloss.functional import at_least_float32
 from discrimloss.judge import fit_noise
 from discrimloss.state.exchange import Shards
+from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.predictions import TopPredictions
-from discrimloss.state.table import HELD_OUT, FixedDtypeModule, SampleTable
+from discrimloss.state.table import HELD_OUT, SampleTable
 
 # Phases of a run. Samples are held out in the first two.
 WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)

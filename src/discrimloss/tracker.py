@@ -12,7 +12,7 @@ from discrimloss import functional as F
 from discrimloss.histogram import bounded_split_thresholds, split_thresholds
 from discrimloss.released import ReleasedForm
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
-from discrimloss.state.table import FixedDtypeModule
+from discrimloss.state.fixed_dtype import FixedDtypeModule
 
 
 class LossTracker(FixedDtypeModule):

@@ -26,7 +26,8 @@ from discrimloss.state.batch_checks import (
     is_integer,
     kind_of,
 )
-from discrimloss.state.table import MAX_SAMPLES, FixedDtypeModule
+from discrimloss.state.fixed_dtype import FixedDtypeModule
+from discrimloss.state.table import MAX_SAMPLES
 
 TaskLoss = Callable[[Tensor, Tensor], Tensor]
 """``(predictions, target)`` to the task loss of each sample, shape (batch,)."""

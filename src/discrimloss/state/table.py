@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
+from discrimloss.state.fixed_dtype import keeping_dtype
 from discrimloss.state.sample_ids import SampleIds
 
 MAX_SAMPLES = (1 << 31) - 1  # an index and the bits of a loss share one 64-bit sort key
@@ -66,75 +67,6 @@ MEAN_PREDICTION_COLUMNS = {
     "predicted_visits": Column(torch.int8, 0),
 }
 """Averaged predictions of a regression, and how far the targets are trusted."""
-
-
-class FixedDtypeModule(nn.Module):
-    """A module whose state follows `.to(device)` but keeps its precision under `.half()`.
-
-    A criterion inside a model is converted with it. Running averages in half precision would stop
-    moving.
-
-    What it registers as buffers is saved, moved and copied like them, but is not among those of the
-    model: `AveragedModel(use_buffers=True)` would average epochs and truth values.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._persistent: dict[str, bool] = {}  # of each tensor of the state
-
-    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor to the state."""
-        self._persistent[name] = persistent
-        setattr(self, name, tensor)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        for name in self._persistent:
-            setattr(self, name, _keeping_dtype(fn)(getattr(self, name)))
-        return super()._apply(_keeping_dtype(fn), recurse)  # type: ignore[no-untyped-call]
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name, is_saved in self._persistent.items():
-            if is_saved:
-                destination[prefix + name] = getattr(self, name)
-
-    @torch.no_grad()
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        own = [name for name, is_saved in self._persistent.items() if is_saved]
-        others = {
-            key: value for key, value in state_dict.items() if key.removeprefix(prefix) not in own
-        }
-        super()._load_from_state_dict(
-            others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-        for name in own:
-            value, current = state_dict.get(prefix + name), getattr(self, name)
-            if value is None:
-                missing_keys.append(prefix + name)
-            elif value.shape != current.shape:
-                error_msgs.append(
-                    f"{prefix}{name} has the shape {tuple(value.shape)} "
-                    f"instead of {tuple(current.shape)}"
-                )
-            else:
-                current.copy_(value)
-
-
-def _keeping_dtype(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    def moved(tensor: Tensor) -> Tensor:
-        after = fn(tensor)
-        return after if after.dtype == tensor.dtype else tensor.to(after.device)
-
-    return moved
 
 
 class SampleTable(nn.Module):
@@ -280,7 +212,7 @@ class SampleTable(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         self._allocated = {}  # stays behind on the old device
         for name, column in self.columns():
-            setattr(self, name, _keeping_dtype(fn)(column))
+            setattr(self, name, keeping_dtype(fn)(column))
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------ growing
