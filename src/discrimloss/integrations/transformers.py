@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Mapping
 from itertools import compress
 from pathlib import Path
@@ -26,7 +24,6 @@ from discrimloss.integrations.indexed_rows import (
     is_stream,
 )
 from discrimloss.integrations.label_use import LabelUse, SampleLabels
-from discrimloss.integrations.metrics import metrics_due
 from discrimloss.integrations.model_losses import ModelLosses, has_logits, logits_of
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.sample_ids import SampleIds
@@ -34,9 +31,10 @@ from discrimloss.state.table import MAX_SAMPLES
 
 with needs_extra("transformers"):
     import accelerate  # noqa: F401 (transformers can be there without what its Trainer needs)
-    from transformers import Trainer, TrainerCallback
+    from transformers import Trainer
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
+    from discrimloss.integrations.transformers_schedule import SampleSchedule
     from discrimloss.state.file import count_saved, load_state, save_state, saved_shapes
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class DiscrimTrainerMixin(_Trainer):
         self._require_losses_of_samples()
         if self.train_dataset is not None:
             self._rows(self.train_dataset)  # refuses what has no positions, before a long wait
-        self.add_callback(_SampleSchedule(self))
+        self.add_callback(SampleSchedule(self))
 
     def _require_losses_of_samples(self) -> None:
         if self.compute_loss_func is not None:
@@ -130,6 +128,11 @@ class DiscrimTrainerMixin(_Trainer):
         if self._criterion is None:
             raise ValueError("there is no criterion yet: it is built when train() begins")
         return self._criterion
+
+    @property
+    def has_criterion(self) -> bool:
+        """Whether there was a batch to build the criterion for, or it was given."""
+        return self._criterion is not None
 
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
@@ -338,66 +341,6 @@ class DiscrimTrainer(DiscrimTrainerMixin, Trainer):
 
     ``DiscrimTrainer(model=…, args=…, train_dataset=…)`` is enough.
     """
-
-
-class _SampleSchedule(TrainerCallback):
-    """Tells the criterion the epoch, or the iteration, and logs what it found when one ends."""
-
-    def __init__(self, trainer: DiscrimTrainerMixin) -> None:
-        self.trainer = trainer
-        self.passes = 0
-        self.iteration = 0
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Build the criterion, now that the length of the run is known."""
-        self.iteration = 0
-        self.passes = int(state.epoch or 0)  # those that a resumed run has behind it
-        steps = self.trainer.steps_per_iteration
-        epochs = math.ceil(state.max_steps / steps) if steps else state.num_train_epochs
-        if epochs > MAX_SAMPLES:  # a stream that does not say how long it is
-            raise ValueError(
-                "the training data does not say how long it is, so that epochs cannot be counted: "
-                "give steps_per_iteration, which makes an epoch of so many steps"
-            )
-        self.trainer.begin_criterion(epochs)
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A pass over the data begins."""
-        self.passes += 1
-        if not self.trainer.steps_per_iteration:
-            self.trainer.start_epoch(self.passes)
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An iteration may begin."""
-        steps = self.trainer.steps_per_iteration
-        if steps and self.iteration != (now := state.global_step // steps + 1):
-            self.iteration = now
-            self.trainer.start_epoch(now)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An iteration may end."""
-        steps = self.trainer.steps_per_iteration
-        if steps and (state.global_step % steps == 0 or state.global_step == state.max_steps):
-            self._log(control, self.iteration, state)
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A pass over the data ends."""
-        if not self.trainer.steps_per_iteration:
-            self._log(control, self.passes, state)
-
-    def _log(self, control: Any, epoch: int, state: Any) -> None:
-        if self.trainer._criterion is None:  # there was no batch
-            return
-        with warnings.catch_warnings():  # a first iteration may well see every sample twice
-            warnings.filterwarnings("ignore", "samples were visited several times, all in epoch 1")
-            is_last = state.global_step >= state.max_steps or control.should_training_stop
-            every, criterion = self.trainer.log_every, self.trainer.criterion
-            values = metrics_due(criterion, epoch, every, is_last=is_last)
-        if not values:
-            return
-        due = control.should_log
-        self.trainer.log(values)
-        control.should_log = due  # what the Trainer wants to log itself is still to come
 
 
 def _column(dataset: Any, name: str) -> Any:
