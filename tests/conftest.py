@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from remembered_fits import remembered_fits
 from run_host import FORKED_PROCESSES, RunHost, quick_calibration
 
 torch.set_num_threads(1)
@@ -27,6 +28,13 @@ settings.load_profile("suite")
 def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calibration takes longer than the runs of most tests."""
     monkeypatch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
+
+
+@pytest.fixture(scope="module")
+def fits_once() -> Iterator[None]:
+    """Runs that are compared with each other fit the same noise models."""
+    with remembered_fits():
+        yield
 
 
 @pytest.fixture(scope="session")

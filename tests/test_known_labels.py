@@ -26,6 +26,8 @@ from discrimloss import DiscrimLoss, SampleIds
 from discrimloss.label_correction import MIXING
 from discrimloss.state.table import HELD_OUT, UNDECIDED
 
+pytestmark = pytest.mark.usefixtures("fits_once")
+
 every_form = pytest.mark.parametrize("form", FORMS)
 with_predictions = pytest.mark.parametrize("form", ["logits", "regression with predictions"])
 

@@ -38,6 +38,8 @@ from discrimloss.state.predictions import TopPredictions, top_predictions
 from discrimloss.state.table import HELD_OUT, SampleTable
 from discrimloss.target_ranges import TargetRanges
 
+pytestmark = pytest.mark.usefixtures("fits_once")
+
 every_form = pytest.mark.parametrize("form", FORMS)
 
 

@@ -13,6 +13,8 @@ from torch.nn import functional
 
 from discrimloss import DiscrimLoss
 
+pytestmark = pytest.mark.usefixtures("fits_once")
+
 NUM_SAMPLES, EPOCHS, STEPS_PER_EPOCH = 24, 4, 3
 SWITCH_EPOCH = 2.5  # stage 1 ends with epoch 2: learned_early is filled in during the run
 
