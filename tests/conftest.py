@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from quick_verdicts import make_verdicts_quick
 from remembered_fits import remembered_fits
-from run_host import FORKED_PROCESSES, RunHost, quick_calibration
+from run_host import FORKED_PROCESSES, RunHost
 
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the workers of pytest-xdist
@@ -26,8 +27,8 @@ settings.load_profile("suite")
 
 @pytest.fixture
 def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The calibration takes longer than the runs of most tests."""
-    monkeypatch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
+    """The fits behind verdicts take longer than the runs of most tests."""
+    make_verdicts_quick(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import refused, snapshot
-from run_host import quick_calibration
+from quick_verdicts import make_verdicts_quick
 from tiny_data import write_mnist
 
 from discrimloss.auditing.directory import AuditDirectory
@@ -30,7 +30,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(out: Path, *arguments: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
+        make_verdicts_quick(patch.setattr)
         assert main(["train", *arguments, *COMMON, "--out", str(out)]) == 0
     return out
 

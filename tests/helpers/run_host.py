@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quick_verdicts import make_verdicts_quick
+
 FORKED_PROCESSES = hasattr(os, "fork")
 
 
@@ -197,33 +199,14 @@ class SendsItselfSignals:
         pass
 
 
-class QuickCalibration:
-    """Losses above twice the loss scale are those of wrong labels."""
-
-    def __init__(self, loss_scale: float) -> None:
-        self.loss_scale = loss_scale
-
-    def log_odds(self, losses: Any) -> Any:
-        return (losses / (4 * self.loss_scale)).logit(1e-7)
-
-    def __call__(self, losses: Any) -> Any:
-        return self.log_odds(losses).sigmoid()
-
-
-def quick_calibration(averages: Any, loss_scale: float, shards: Any = None) -> Any:
-    """Stands in for the calibration, which takes longer than these runs."""
-    return QuickCalibration(loss_scale)
-
-
 def live(request: dict[str, Any]) -> dict[str, Any]:
     """One run, in the forked process."""
     from lively_task import lively_config
 
-    from discrimloss.judging import criterion
     from discrimloss.training.run import RunRequest, run_training
 
     if not request.get("real_verdicts"):
-        criterion.calibrate = quick_calibration
+        make_verdicts_quick(setattr)
     if "largest_file" in request:
         import resource
 

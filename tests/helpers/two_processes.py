@@ -69,13 +69,12 @@ def the_loop(train: Callable[..., None], directory: Path) -> None:
 
 
 def main(scenario: str, directory: Path) -> None:
-    from run_host import quick_calibration
+    from quick_verdicts import make_verdicts_quick
 
-    from discrimloss.judging import criterion
     from discrimloss.recipes import load_recipe
     from discrimloss.training import run
 
-    criterion.calibrate = quick_calibration
+    make_verdicts_quick(setattr)
     loops: list[Any] = []
 
     class RememberedLoop(run.TrainingLoop):

@@ -17,6 +17,8 @@ from discrimloss import DiscrimLoss, SampleIds
 from discrimloss.integrations.indexed_rows import NamedStream
 from discrimloss.integrations.transformers import DiscrimTrainer
 
+pytestmark = pytest.mark.usefixtures("quick_verdicts")
+
 
 def named_texts(number: int = 10) -> list[dict[str, Any]]:
     return [

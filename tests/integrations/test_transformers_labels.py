@@ -21,7 +21,7 @@ from transformers import (
 from discrimloss import DiscrimLoss
 from discrimloss.integrations.transformers import DiscrimTrainer
 
-pytestmark = pytest.mark.usefixtures("quick_verdicts")
+pytestmark = pytest.mark.usefixtures("quick_verdicts", "fits_once")
 
 
 def trained(directory: Path, model: Any, data: list[Sample], **options: Any) -> DiscrimTrainer:

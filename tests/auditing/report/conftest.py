@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from run_host import quick_calibration
+from quick_verdicts import make_verdicts_quick
 
 from discrimloss.cli import main
 
@@ -15,6 +15,6 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """48 digits, three epochs."""
     directory = tmp_path_factory.mktemp("runs") / "small"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discrimloss.judging.criterion.calibrate", quick_calibration)
+        make_verdicts_quick(patch.setattr)
         assert main(["train", *SMALL, "--out", str(directory)]) == 0
     return directory
