@@ -406,7 +406,7 @@ def measure_network(
 
 # ------------------------------------------------------------------------- the forms
 
-FORM_BATCH, MLP_BATCH, FORM_SAMPLES = 64, 1024, 10**4
+FORM_BATCH, MLP_BATCH, FORM_SAMPLES, RESNET_SAMPLES = 64, 1024, 10**4, 1024
 
 
 def form_alternative(
@@ -478,16 +478,28 @@ def measure_forms(rounds: int, generator: torch.Generator) -> Group:
     return take_turns(f"The forms of the loss alone, batches of {FORM_BATCH}", alternatives, rounds)
 
 
-def measure_mlp(rounds: int, generator: torch.Generator) -> Group:
-    """A step of an MLP on 784 features, with 256 hidden units."""
-    model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, CLASSES))
-    images = torch.rand(FORM_SAMPLES, 784, generator=generator)
-    classes = torch.randint(CLASSES, (FORM_SAMPLES,), generator=generator)
+def mlp() -> nn.Module:
+    """256 hidden units on 784 features."""
+    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, CLASSES))
+
+
+def measure_training(
+    title: str,
+    model: nn.Module,
+    images_shape: tuple[int, ...],
+    batch: int,
+    rounds: int,
+    generator: torch.Generator,
+) -> Group:
+    """A step of a network with cross-entropy and with each form of the loss."""
+    num_samples = images_shape[0]
+    images = torch.rand(images_shape, generator=generator)
+    classes = torch.randint(CLASSES, (num_samples,), generator=generator)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def alternative(name: str, form: str | None) -> Alternative:
         options = {"num_classes": CLASSES} if form in ("targets", "predictions") else {}
-        criterion = DiscrimLoss(FORM_SAMPLES, EPOCHS, **options)  # type: ignore[arg-type]
+        criterion = DiscrimLoss(num_samples, EPOCHS, **options)  # type: ignore[arg-type]
 
         def step(index: Tensor) -> None:
             logits, target = model(images[index]), classes[index]
@@ -504,31 +516,31 @@ def measure_mlp(rounds: int, generator: torch.Generator) -> Group:
             optimizer.zero_grad()
 
         if form is not None:
-            for index in torch.arange(FORM_SAMPLES).split(1000):
+            for index in torch.arange(num_samples).split(1000):
                 step(index)
             criterion.set_epoch(2)
         return Alternative(
             name,
-            lambda: (torch.randperm(FORM_SAMPLES, generator=generator)[:MLP_BATCH],),
+            lambda: (torch.randperm(num_samples, generator=generator)[:batch],),
             step,
             steps=2,
             clock=time.process_time,
         )
 
-    names = {"cross-entropy": None, **{f"ours, {form}": form for form in MLP_FORMS}}
+    names = {"cross-entropy": None, **{f"ours, {form}": form for form in TRAINING_FORMS}}
     alternatives = [alternative(name, form) for name, form in names.items()]
-    return take_turns(f"An MLP training step, batches of {MLP_BATCH}", alternatives, rounds)
+    return take_turns(f"{title}, batches of {batch}", alternatives, rounds)
 
 
-MLP_FORMS = ("losses", "targets", "predictions")
+TRAINING_FORMS = ("losses", "targets", "predictions")
 
 
 def form_table(group: Group, before: dict[str, Any] | None) -> str:
     """The least times of each row, and those of an earlier run beside them."""
     earlier = {}
     if before is not None:
-        (same,) = [found for found in before["groups"] if found["title"] == group.title]
-        earlier = {row["name"]: row["least"] for row in same["rows"]}
+        same = [found for found in before["groups"] if found["title"] == group.title]
+        earlier = {row["name"]: row["least"] for found in same for row in found["rows"]}
     heading = "| | ms per step, least | ratio of least | ms, median |"
     lines = [f"## {group.title}", "", heading + (" before, least | ratio |" if earlier else "")]
     lines.append("|---|---:|---:|---:|" + ("---:|---:|" if earlier else ""))
@@ -549,7 +561,22 @@ def run_forms(arguments: argparse.Namespace) -> None:
     conditions = environment()
     groups = [
         measure_forms(arguments.repeats, generator),
-        measure_mlp(arguments.repeats, generator),
+        measure_training(
+            "An MLP training step",
+            mlp(),
+            (FORM_SAMPLES, 784),
+            MLP_BATCH,
+            arguments.repeats,
+            generator,
+        ),
+        measure_training(
+            "A small ResNet training step",
+            small_resnet(),
+            (RESNET_SAMPLES, 3, 32, 32),
+            FORM_BATCH,
+            arguments.repeats,
+            generator,
+        ),
     ]
     heading = [
         "# What the forms of DiscrimLoss cost",

@@ -20,7 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss, label_correction
+from discrimloss.judging.held_out_noise import HeldOutNoise
 from discrimloss.label_correction import (
+    CORRECTING,
     EARLY_RELEASE,
     MIXING,
     PLAIN,
@@ -305,6 +307,32 @@ def test_predictions_are_not_frozen_while_their_average_improves(
         correction.end_epoch(epoch, table)
         phases.append(correction.phase)
     assert phases == [WATCHING, WATCHING, WATCHING, MIXING]
+
+
+@pytest.mark.parametrize(("rate", "stays"), [(0.2, False), (0.8, True)])
+def test_correction_ends_without_evidence_unless_most_labels_were_wrong(
+    rate: float, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    correction, table = LabelCorrection(2, 1_000, epochs=20), SampleTable(4)
+    top = TopPredictions(torch.tensor([[0, 1]] * 50), torch.tensor([[0.5, 0.5]] * 50))
+    samples = label_correction._Samples(torch.zeros(50).long(), top)
+    monkeypatch.setattr(SampleTable, "has_optional_columns", lambda _: True)
+    monkeypatch.setattr(label_correction, "samples_of", lambda *_, **__: samples)
+    estimates = iter([(20.0, rate), (0.0, 0.05)])
+
+    def fit(*_: Any) -> HeldOutNoise:
+        evidence, rate = next(estimates)
+        return HeldOutNoise(1.0, None, rate, evidence)
+
+    monkeypatch.setattr(label_correction, "fit_noise", fit)
+    phases = []
+    for epoch in (2, 3):
+        losses = torch.full((200,), 1.0 / epoch)
+        correction.record(losses, torch.arange(200) < 100, torch.ones(200).bool())
+        correction.end_epoch(epoch, table)
+        phases.append(correction.phase)
+    assert phases == [CORRECTING, CORRECTING if stays else WATCHING]
+    assert float(correction.noise_rate) == pytest.approx(rate if stays else 0.05)
 
 
 def is_trusted(criterion: DiscrimLoss) -> bool:

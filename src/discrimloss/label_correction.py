@@ -65,6 +65,9 @@ LITTLE_EVIDENCE = 1.0
 
 CORRECTING_EVIDENCE = 10.0
 """Evidence for wrong labels above which labels are corrected while the network still learns."""
+MOSTLY_WRONG = 0.5
+"""Once more labels than this are found wrong, the estimate stays where a later one has no evidence:
+the corrected network is surer than such labels bear out, and a softer one explains them as well."""
 POSTERIOR_EVIDENCE = 2.5
 """Evidence above which the mixed targets contain corrected labels."""
 PREDICTED_WEIGHT = 0.8
@@ -356,6 +359,9 @@ class LabelCorrection(FixedDtypeModule):
         fitted = held.at_most(most)
         log_probabilities = fitted.top.dense(self.num_classes).clamp(min=1e-6).log()
         found = fit_noise(log_probabilities, fitted.target, likeliest, trained.target)
+        was_mostly_wrong = self.phase == CORRECTING and float(self.noise_rate) > MOSTLY_WRONG
+        if was_mostly_wrong and found.evidence < LITTLE_EVIDENCE:
+            return
         self.evidence.fill_(found.evidence)
         self.noise_rate.fill_(found.noise_rate)
         self.sharpness.fill_(found.sharpness)
