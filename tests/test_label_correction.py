@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss, label_correction
+from discrimloss.held_out import Samples, held_out_fraction, is_drawn
 from discrimloss.judging.held_out_noise import HeldOutNoise
 from discrimloss.label_correction import (
     CORRECTING,
@@ -31,11 +32,8 @@ from discrimloss.label_correction import (
     WATCHED_FRACTION,
     WATCHING,
     LabelCorrection,
-    Targets,
-    class_bias,
-    held_out_fraction,
-    is_drawn,
 )
+from discrimloss.soft_targets import Targets, class_bias
 from discrimloss.state.predictions import TopPredictions, top_predictions
 from discrimloss.state.table import HELD_OUT, SampleTable
 from discrimloss.target_ranges import TargetRanges
@@ -300,7 +298,7 @@ def test_predictions_are_not_frozen_while_their_average_improves(
     # The held-out loss of each epoch, and the averaged prediction of the right class.
     for epoch, (loss, mass) in enumerate([(1.0, 0.5), (1.2, 0.6), (1.3, 0.7), (1.4, 0.7)], 1):
         top = TopPredictions(torch.tensor([[0, 1]] * 9), torch.tensor([[mass, 1 - mass]] * 9))
-        held_out = label_correction._Samples(torch.zeros(9).long(), top)
+        held_out = Samples(torch.zeros(9).long(), top)
         monkeypatch.setattr(label_correction, "samples_of", lambda *_, found=held_out, **__: found)
         losses = torch.where(is_held_out, loss, 0.1)
         correction.record(losses, is_held_out, torch.ones(200).bool())
@@ -315,7 +313,7 @@ def test_correction_ends_without_evidence_unless_most_labels_were_wrong(
 ) -> None:
     correction, table = LabelCorrection(2, 1_000, epochs=20), SampleTable(4)
     top = TopPredictions(torch.tensor([[0, 1]] * 50), torch.tensor([[0.5, 0.5]] * 50))
-    samples = label_correction._Samples(torch.zeros(50).long(), top)
+    samples = Samples(torch.zeros(50).long(), top)
     monkeypatch.setattr(SampleTable, "has_optional_columns", lambda _: True)
     monkeypatch.setattr(label_correction, "samples_of", lambda *_, **__: samples)
     estimates = iter([(20.0, rate), (0.0, 0.05)])

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from discrimloss.label_correction import NEVER_HELD_OUT, WATCHING, LabelCorrection, is_drawn
+from discrimloss.held_out import NEVER_HELD_OUT, is_drawn
+from discrimloss.label_correction import WATCHING, LabelCorrection
 from discrimloss.state.exchange import Batch
 from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.labels import check_labels

@@ -18,39 +18,38 @@ that each class keeps the weight that it has among the labels.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from discrimloss.functional import at_least_float32
+from discrimloss.held_out import (
+    FEWEST_HELD_OUT,
+    LARGEST_FRACTION,
+    SMALLEST_FRACTION,
+    Samples,
+    class_counts,
+    held_out_fraction,
+    samples_of,
+)
 from discrimloss.judge import fit_noise
-from discrimloss.state.exchange import Shards
+from discrimloss.soft_targets import Targets, at_positions, class_bias
 from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.predictions import TopPredictions
-from discrimloss.state.table import HELD_OUT, SampleTable
+from discrimloss.state.table import SampleTable
 
 # Phases of a run. Samples are held out in the first two.
 WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)
 
 MOST_CLASSES_WITH_MATRIX = 100
 """With more classes wrong labels are drawn evenly: there are too few samples for each pair."""
-FEWEST_EPOCHS = 8
-"""Shorter runs are over before anything can be noticed: they learn labels as they are."""
 WATCHED_FRACTION = 0.5
 """Samples are held out for this fraction of the epochs at most, if they are many."""
 MOST_WATCHED_FRACTION = 0.8
 """The same if they are few, which costs next to nothing."""
 PATIENCE = 0.05
 """The held-out loss has stopped falling after so many epochs, a fraction of the run."""
-HELD_OUT_SAMPLES = 1500
-"""Samples that are enough to watch."""
-FEWEST_HELD_OUT = 30
-"""Fewer samples say too little: labels are learned as they are."""
-LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
-"""Fractions of the samples that are held out."""
-NEVER_HELD_OUT = 8
-"""So many samples of each class are learned from first, so that no rare class goes missing."""
 SMALLEST_STEP = 0.02
 """Averaged predictions improve if their held-out loss falls by this fraction in an epoch."""
 SMALLEST_GAP = 0.15
@@ -81,89 +80,8 @@ learn nothing but the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
 """Up to the first fraction of wrong labels, corrected labels have equal weights, from the second on
 the learned ones: where few labels are wrong, most large losses are those of hard samples."""
-MOST_MATCHED = 50_000
-"""Samples that the adjustment of the classes is computed from, about."""
 MOST_FITTED_ENTRIES = 2_000_000
 """Held-out samples times classes that the noise is estimated from."""
-
-
-def held_out_fraction(num_samples: int, epochs: float) -> float:
-    """The fraction of samples to hold out; 0 where it is of no use.
-
-    >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
-    (0.1, 0.025)
-    """
-    if epochs < FEWEST_EPOCHS:
-        return 0.0
-    if num_samples == 0:  # known by ids that are still to come
-        return LARGEST_FRACTION
-    wanted = HELD_OUT_SAMPLES / max(num_samples, 1)
-    fraction = min(max(wanted, SMALLEST_FRACTION), LARGEST_FRACTION)
-    return fraction if fraction * num_samples >= FEWEST_HELD_OUT else 0.0
-
-
-def is_drawn(index: Tensor, fraction: float, draw: int = 0) -> Tensor:
-    """Whether each sample is among this fraction: by its index alone, the same in every run.
-
-    Args:
-        index: of the samples, int64.
-        fraction: how many are drawn.
-        draw: different draws are independent.
-    """
-    mask = 0xFFFFFFFF
-    mixed = (index + draw * 0x9E3779B9) & mask
-    for _ in range(2):
-        mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & mask
-    mixed = mixed ^ (mixed >> 16)
-    return mixed < int(fraction * (mask + 1))
-
-
-def class_bias(
-    top: TopPredictions, frequency: Tensor, exponent: float, iterations: int = 30
-) -> Tensor:
-    """The bias of each class under which predictions have these class frequencies in the mean.
-
-    Args:
-        top: predictions of some samples.
-        frequency: shape (classes,).
-        exponent: of the probabilities.
-        iterations: number of fixed-point steps.
-    """
-    scores = exponent * top.mass.clamp(min=1e-6).log()
-    bias = torch.zeros_like(frequency)
-    wanted = frequency.clamp(min=1e-9).log()
-    for _ in range(iterations):
-        shares = (scores + bias[top.classes]).softmax(1)
-        found = torch.zeros_like(frequency).index_add_(0, top.classes.flatten(), shares.flatten())
-        found = found / max(len(scores), 1)
-        step = torch.where(found > 0, wanted - found.clamp(min=1e-9).log(), 0.0)
-        bias = (bias + 0.7 * step).clamp(-15.0, 15.0)
-    return bias
-
-
-class Targets(NamedTuple):
-    """What the rows of a batch are to learn instead of their labels."""
-
-    classes: Tensor
-    """Shape (rows, classes), int64."""
-    weights: Tensor
-    """Shape (rows, classes): the weight of each; together 1 in a row."""
-
-    def loss(self, losses: Tensor, logits: Tensor, target: Tensor, unit: Tensor) -> Tensor:
-        """Shape (rows,): the user's loss by the weight of the label, cross-entropy of the rest.
-
-        Args:
-            losses: shape (rows,): the task loss of the given label.
-            logits: shape (rows, classes).
-            target: shape (rows,).
-            unit: shape (classes,): the task loss of each class over its cross-entropy, so that
-                class weights hold for other classes too.
-        """
-        is_label = self.classes == target.unsqueeze(1)
-        surprise = -at_least_float32(logits).log_softmax(1).gather(1, self.classes)
-        rest = (self.weights * _at(unit, self.classes)).masked_fill(is_label, 0.0)
-        of_label = (self.weights * is_label).sum(1)
-        return of_label * losses + (rest * surprise).sum(1)
 
 
 class LabelCorrection(FixedDtypeModule):
@@ -342,7 +260,7 @@ class LabelCorrection(FixedDtypeModule):
             and self._gap() > SMALLEST_GAP
         )
 
-    def _average_improves(self, held: _Samples) -> bool:
+    def _average_improves(self, held: Samples) -> bool:
         """Whether the held-out loss of the averaged predictions still falls."""
         mass = held.top.of_class(held.target.unsqueeze(1), self.num_classes)
         loss = float(-mass.clamp(min=1e-6).log().double().mean())
@@ -350,7 +268,7 @@ class LabelCorrection(FixedDtypeModule):
         self.lowest_of_average.fill_(min(loss, lowest))
         return loss < (1.0 - SMALLEST_STEP) * lowest
 
-    def _fit_noise(self, held: _Samples, trained: _Samples) -> None:
+    def _fit_noise(self, held: Samples, trained: Samples) -> None:
         """Estimate how many labels are wrong, from the held-out samples."""
         if len(held.target) < FEWEST_HELD_OUT:
             return
@@ -417,11 +335,13 @@ class LabelCorrection(FixedDtypeModule):
         of_kept, of_label = top.mass, top.of_class(label, self.num_classes)
         of_kept, of_label = (mass.clamp(min=1e-6).log() for mass in (of_kept, of_label))
         log_mass = torch.cat([of_kept, of_label.masked_fill(repeated, -torch.inf)], 1)
-        predicted = (SHARPENING * log_mass + _at(self.mixing_bias, classes)).softmax(1)
+        predicted = (SHARPENING * log_mass + at_positions(self.mixing_bias, classes)).softmax(1)
         is_label = ((classes == label) & (log_mass > -torch.inf)).to(predicted.dtype)
         labels = is_label
         if self.corrects_labels:
-            scores = self.sharpness.to(log_mass.device) * log_mass + _at(self.label_bias, classes)
+            scores = self.sharpness.to(log_mass.device) * log_mass + at_positions(
+                self.label_bias, classes
+            )
             labels = (scores.log_softmax(1) + self._log_given(classes, target)).softmax(1)
         weights = PREDICTED_WEIGHT * predicted + (1.0 - PREDICTED_WEIGHT) * labels
         is_predicted = top.mass.sum(1, keepdim=True) > 0
@@ -432,59 +352,7 @@ class LabelCorrection(FixedDtypeModule):
         """Shape (rows, classes): log probability of the given label if each class is true."""
         label = target.unsqueeze(1)
         if self.log_transition.numel():
-            return _at(self.log_transition, classes * self.num_classes + label)
+            return at_positions(self.log_transition, classes * self.num_classes + label)
         rate = self.noise_rate.to(classes.device)
         even = rate / (self.num_classes - 1)
         return torch.where(classes == label, 1.0 - rate, even).clamp(min=1e-7).log()
-
-
-def _at(values: Tensor, positions: Tensor) -> Tensor:
-    """Values at flat positions, on the device of the positions."""
-    return values.to(positions.device).take(positions)
-
-
-class _Samples(NamedTuple):
-    """Some samples of the table."""
-
-    target: Tensor
-    """Shape (rows,), int64."""
-    top: TopPredictions
-
-    def at_most(self, number: int) -> _Samples:
-        """About so many of them, evenly spaced."""
-        rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
-        return _Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
-
-
-def samples_of(table: SampleTable, is_held_out: bool | None) -> _Samples:
-    """About `MOST_MATCHED` samples with predictions, of all processes, on the CPU.
-
-    They are the same samples in the same order, however the table is divided.
-    """
-    shards: Shards = table.shards
-    chosen = table.predicted_visits > 0
-    if is_held_out is not None:
-        chosen &= (table.role == HELD_OUT) == is_held_out
-    rows = chosen.nonzero()[:, 0]
-    number = int(shards.total(torch.tensor(len(rows))))
-    if number > MOST_MATCHED:
-        rows = rows[is_drawn(rows * shards.count + shards.rank, MOST_MATCHED / number, draw=1)]
-    index = rows * shards.count + shards.rank
-    columns = [index, table.target[rows], table.predicted_class[rows], table.predicted_mass[rows]]
-    columns = [column.cpu() for column in columns]
-    if shards.several:
-        parts = shards.processes.all_gather_objects(columns)
-        columns = [torch.cat(each) for each in zip(*parts, strict=True)]
-        order = columns[0].argsort()
-        columns = [column[order] for column in columns]
-    _, target, classes, mass = columns
-    return _Samples(target.long(), TopPredictions(classes.long(), mass.float()))
-
-
-def class_counts(table: SampleTable, num_classes: int) -> Tensor:
-    """Shape (classes,), int64, on the CPU: visited samples of each class, of all processes."""
-    counts = torch.zeros(num_classes, dtype=torch.int64)
-    for rows in table.chunks():
-        known = table.target[rows].long()
-        counts += torch.bincount(known[known >= 0], minlength=num_classes).cpu()
-    return table.shards.total(counts)

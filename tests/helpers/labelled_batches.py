@@ -14,14 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss
-from discrimloss.label_correction import (
-    CORRECTING,
-    CORRECTING_ALL,
-    MIXING,
-    PLAIN,
-    WATCHING,
-    is_drawn,
-)
+from discrimloss.held_out import is_drawn
+from discrimloss.label_correction import CORRECTING, CORRECTING_ALL, MIXING, PLAIN, WATCHING
 
 SAMPLES, CLASSES, EPOCHS, BATCH = 960, 4, 12, 96
 HELD_OUT_FRACTION = 0.1

@@ -1,0 +1,103 @@
+"""Samples that are held out of the gradient at first: which they are, and what is known of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from discrimloss.state.exchange import Shards
+from discrimloss.state.predictions import TopPredictions
+from discrimloss.state.table import HELD_OUT, SampleTable
+
+FEWEST_EPOCHS = 8
+"""Shorter runs are over before anything can be noticed: they learn labels as they are."""
+HELD_OUT_SAMPLES = 1500
+"""Samples that are enough to watch."""
+FEWEST_HELD_OUT = 30
+"""Fewer samples say too little: labels are learned as they are."""
+LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
+"""Fractions of the samples that are held out."""
+NEVER_HELD_OUT = 8
+"""So many samples of each class are learned from first, so that no rare class goes missing."""
+MOST_MATCHED = 50_000
+"""Samples that the adjustment of the classes is computed from, about."""
+
+
+def held_out_fraction(num_samples: int, epochs: float) -> float:
+    """The fraction of samples to hold out; 0 where it is of no use.
+
+    >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
+    (0.1, 0.025)
+    """
+    if epochs < FEWEST_EPOCHS:
+        return 0.0
+    if num_samples == 0:  # known by ids that are still to come
+        return LARGEST_FRACTION
+    wanted = HELD_OUT_SAMPLES / max(num_samples, 1)
+    fraction = min(max(wanted, SMALLEST_FRACTION), LARGEST_FRACTION)
+    return fraction if fraction * num_samples >= FEWEST_HELD_OUT else 0.0
+
+
+def is_drawn(index: Tensor, fraction: float, draw: int = 0) -> Tensor:
+    """Whether each sample is among this fraction: by its index alone, the same in every run.
+
+    Args:
+        index: of the samples, int64.
+        fraction: how many are drawn.
+        draw: different draws are independent.
+    """
+    mask = 0xFFFFFFFF
+    mixed = (index + draw * 0x9E3779B9) & mask
+    for _ in range(2):
+        mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & mask
+    mixed = mixed ^ (mixed >> 16)
+    return mixed < int(fraction * (mask + 1))
+
+
+class Samples(NamedTuple):
+    """Some samples of the table."""
+
+    target: Tensor
+    """Shape (rows,), int64."""
+    top: TopPredictions
+
+    def at_most(self, number: int) -> Samples:
+        """About so many of them, evenly spaced."""
+        rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
+        return Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
+
+
+def samples_of(table: SampleTable, is_held_out: bool | None) -> Samples:
+    """About `MOST_MATCHED` samples with predictions, of all processes, on the CPU.
+
+    They are the same samples in the same order, however the table is divided.
+    """
+    shards: Shards = table.shards
+    chosen = table.predicted_visits > 0
+    if is_held_out is not None:
+        chosen &= (table.role == HELD_OUT) == is_held_out
+    rows = chosen.nonzero()[:, 0]
+    number = int(shards.total(torch.tensor(len(rows))))
+    if number > MOST_MATCHED:
+        rows = rows[is_drawn(rows * shards.count + shards.rank, MOST_MATCHED / number, draw=1)]
+    index = rows * shards.count + shards.rank
+    columns = [index, table.target[rows], table.predicted_class[rows], table.predicted_mass[rows]]
+    columns = [column.cpu() for column in columns]
+    if shards.several:
+        parts = shards.processes.all_gather_objects(columns)
+        columns = [torch.cat(each) for each in zip(*parts, strict=True)]
+        order = columns[0].argsort()
+        columns = [column[order] for column in columns]
+    _, target, classes, mass = columns
+    return Samples(target.long(), TopPredictions(classes.long(), mass.float()))
+
+
+def class_counts(table: SampleTable, num_classes: int) -> Tensor:
+    """Shape (classes,), int64, on the CPU: visited samples of each class, of all processes."""
+    counts = torch.zeros(num_classes, dtype=torch.int64)
+    for rows in table.chunks():
+        known = table.target[rows].long()
+        counts += torch.bincount(known[known >= 0], minlength=num_classes).cpu()
+    return table.shards.total(counts)
