@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrimloss.judging.held_out_noise import HeldOutNoise
-    from discrimloss.judging.noise_model import LabelErrors
+    from discrimloss.judging.label_errors import LabelErrors
     from discrimloss.judging.verdicts import Rule, Verdicts
     from discrimloss.loss import DiscrimLoss
 

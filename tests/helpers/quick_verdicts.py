@@ -40,7 +40,7 @@ def quick_class_errors(logits: Any, given: Any, is_held_out: Any) -> Any:
     """Stands in for `judging.noise_model.estimate_class_errors`: predictions are believed."""
     import torch
 
-    from discrimloss.judging.noise_model import LabelErrors
+    from discrimloss.judging.label_errors import LabelErrors
 
     rows = torch.arange(len(given))
     p_correct = logits[rows].double().softmax(1)

@@ -14,7 +14,7 @@ from made_verdicts import assert_same_verdicts
 
 from discrimloss import Verdicts, find_label_errors
 from discrimloss.judging.find_label_errors import FEWEST_SAMPLES
-from discrimloss.judging.noise_model import noise_interval
+from discrimloss.judging.noise_interval import noise_interval
 from discrimloss.judging.verdicts import CANNOT_TELL
 
 pandas = pytest.importorskip("pandas")

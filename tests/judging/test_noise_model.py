@@ -9,7 +9,8 @@ import torch
 from judged_labels import calibration_error, f1_score
 from torch import Tensor
 
-from discrimloss.judging.noise_model import MOST_CLASSES_WITH_OWN_NOISE, estimate_class_errors
+from discrimloss.judging.noise_likelihood import MOST_CLASSES_WITH_OWN_NOISE
+from discrimloss.judging.noise_model import estimate_class_errors
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import require_room
-from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
+from discrimloss.judging.label_errors import LabelErrors
+from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.judging.verdicts import CANNOT_TELL, UNSEEN, Verdicts
 from discrimloss.training.methods.base import Method, StepResult

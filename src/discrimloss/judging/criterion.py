@@ -17,7 +17,7 @@ from discrimloss.judging.known_labels import (
     errors_by_predictions,
     sample_kinds,
 )
-from discrimloss.judging.noise_model import LabelErrors
+from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.run_limits import (
     against_label,
     limit_by_losses,

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
+from discrimloss.judging.label_errors import LabelErrors
+from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.prediction_input import (
     LabelClasses,
     as_array,

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from discrimloss.class_labels import ClassLabels
 from discrimloss.functional import median_by_group
-from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
+from discrimloss.judging.label_errors import LabelErrors
+from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.known_labels import SMALLEST_GROUP
 from discrimloss.label_correction import MIXING

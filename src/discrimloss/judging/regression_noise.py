@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrimloss.judging.noise_model import LabelErrors
+from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.optimization import bisect_root
 from discrimloss.judging.target_mixture import TargetMixture, log_student, noise_rate
 

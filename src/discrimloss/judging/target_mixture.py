@@ -11,13 +11,8 @@ from torch import Tensor
 from torch.autograd.functional import hessian, jacobian
 from torch.nn.functional import softplus
 
-from discrimloss.judging.noise_model import (
-    INTERVAL_DEVIATIONS,
-    INTERVAL_SAMPLES,
-    ITERATIONS,
-    TOLERANCE,
-    noise_interval,
-)
+from discrimloss.judging.noise_interval import INTERVAL_DEVIATIONS, noise_interval
+from discrimloss.judging.noise_likelihood import INTERVAL_SAMPLES, ITERATIONS, TOLERANCE
 from discrimloss.judging.optimization import bisect_root, minimize
 
 SMALLEST_LOG_SCALE = math.log(1e-4)

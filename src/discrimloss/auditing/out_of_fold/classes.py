@@ -13,7 +13,8 @@ from torch import Tensor
 from discrimloss.auditing.out_of_fold.candidates import Candidate
 from discrimloss.auditing.out_of_fold.folds import stratified_folds
 from discrimloss.auditing.out_of_fold.predictions import blend, out_of_fold
-from discrimloss.judging.noise_model import LabelErrors, estimate_class_errors
+from discrimloss.judging.label_errors import LabelErrors
+from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.optimization import bisect_root
 
 NOISE_WORTH_A_ROUND = 0.25

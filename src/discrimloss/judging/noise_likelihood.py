@@ -1,0 +1,211 @@
+"""The likelihood of given labels under a model of predictions and noise, and its maximum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax, logsigmoid, one_hot, softmax
+
+from discrimloss.judging.optimization import minimize
+
+MOST_CLASSES_WITH_OWN_NOISE = 30
+"""With more classes noise is uniform: there are too few samples for each pair of classes."""
+PRIORS = (20.0, 2.0)
+"""How firmly the transition matrix is drawn towards uniform noise."""
+RARE_NOISE = -3.0
+"""Log-odds that the noise rate is weakly drawn to."""
+NOISE_PRIOR = 0.02
+"""How firmly the noise rate is drawn there."""
+STARTS = ((0.0, -2.0), (1.0, -1.0))
+"""Starting points: log of the sharpness, log-odds of the noise rate."""
+ITERATIONS, TOLERANCE = 60, 1e-6
+PROFILE_ITERATIONS, PROFILE_TOLERANCE = 25, 1e-5
+INTERVAL_SAMPLES = 5000
+"""Samples that the uncertainty of a fit is computed from."""
+INTERVAL_CLASSES = 20
+"""With more classes the transition matrix is taken as known for the interval."""
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A fitted map from a prediction and a given label to probabilities of the true class."""
+
+    sharpness: float | Tensor
+    """Factor of the logits."""
+    bias: Tensor
+    """Shape (classes,), added to the logits."""
+    log_transition: Tensor
+    """Shape (classes, classes): log probability of each given label (columns) for each true class
+    (rows)."""
+    leak: float | Tensor = 0.0
+    """The amount that memorising has added to the logit of the given label."""
+
+    def log_joint(self, logits: Tensor, given: Tensor) -> Tensor:
+        """Shape (samples, classes): log probability of the true class and the given label."""
+        logits = centred(logits)
+        logits[torch.arange(len(given)), given] -= self.leak
+        true = log_softmax(logits * self.sharpness + self.bias, 1)
+        return true + self.log_transition[:, given].T
+
+    def posterior(self, logits: Tensor, given: Tensor) -> Tensor:
+        """Shape (samples, classes): probabilities of the true class."""
+        return self.log_joint(logits, given).softmax(1)
+
+    def p_incorrect(self, logits: Tensor, given: Tensor) -> Tensor:
+        """Shape (samples,): probability that the true class is not the given one."""
+        posterior = self.posterior(logits, given)
+        return 1.0 - posterior[torch.arange(len(given)), given]
+
+
+class LabelLikelihood:
+    """The labels of some samples as a function of the noise model's parameters.
+
+    The parameters are, in this order: log of the sharpness; log-odds of the noise rate; bias of
+    each class; how far each class's own log-odds are above the common ones; log weights of the
+    classes that a true class is taken for, row by row. With many classes the last two are missing.
+
+    Args:
+        logits: shape (samples, classes), float64.
+        given: shape (samples,), int64.
+        prior: how firmly noise is drawn towards uniform, see `PRIORS`.
+    """
+
+    def __init__(self, logits: Tensor, given: Tensor, prior: float) -> None:
+        self.logits, self.given, self.prior = logits, given, prior
+        self.classes = logits.shape[1]
+        self.has_own_noise = self.classes <= MOST_CLASSES_WITH_OWN_NOISE
+        self.diagonal = torch.eye(self.classes, dtype=torch.bool)
+
+    def solve(self) -> Tensor:
+        """The best parameters, from several starting points."""
+        solutions = [
+            minimize(self.objective, self._start(*point), ITERATIONS, TOLERANCE) for point in STARTS
+        ]
+        return min(solutions, key=lambda solution: solution[0])[1]
+
+    def solve_with(self, noise_odds: float, start: Tensor) -> tuple[float, Tensor]:
+        """The best parameters with these common log-odds of noise.
+
+        Returns:
+            The negative log likelihood of all labels, with the priors of the other parameters, and
+            the parameters.
+        """
+        fixed = torch.tensor([noise_odds], dtype=torch.float64)
+
+        def whole(others: Tensor) -> Tensor:
+            return torch.cat([others[:1], fixed, others[1:]])
+
+        others = torch.cat([start[:1], start[2:]])
+        value, others = minimize(
+            lambda others: self.objective(whole(others)),
+            others,
+            PROFILE_ITERATIONS,
+            PROFILE_TOLERANCE,
+        )
+        of_rate = NOISE_PRIOR * (noise_odds - RARE_NOISE) ** 2
+        return value * len(self.given) - of_rate, whole(others)
+
+    def model(self, parameters: Tensor) -> NoiseModel:
+        """The noise model with these parameters."""
+        odds, taken_for = self._noise(parameters)
+        wrong = logsigmoid(odds)[:, None] + log_softmax(taken_for, 1)
+        transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
+        return NoiseModel(parameters[0].exp(), parameters[2 : 2 + self.classes], transition)
+
+    def objective(self, parameters: Tensor) -> Tensor:
+        """Negative log posterior per sample; the priors weigh as much as a few samples."""
+        likelihood = self.model(parameters).log_joint(self.logits, self.given).logsumexp(1).sum()
+        centre = torch.zeros_like(parameters)
+        centre[1] = RARE_NOISE
+        prior = 0.5 * (self._prior_precision() * (parameters - centre).square()).sum()
+        return (prior - likelihood) / len(self.given)
+
+    def rate_variance(self, parameters: Tensor) -> float:
+        """Variance of the noise rate, from the uncertainty of the parameters.
+
+        The inverse of the information in the labels (the outer product of their gradients) and in
+        the priors is the covariance of the parameters; the gradient of the rate turns it into a
+        variance.
+
+        Args:
+            parameters: the fitted ones.
+        """
+        rows = slice(INTERVAL_SAMPLES)
+        logits, given = self.logits[rows], self.given[rows]
+        model = self.model(parameters)
+        posterior = model.posterior(logits, given)
+        given_only = one_hot(given, self.classes).double()
+        gradients = self._gradients(parameters, logits, given_only, posterior)
+        of_correct = self._gradients(parameters, logits, given_only, given_only)
+        p_correct = (posterior * given_only).sum(1, keepdim=True)
+        of_rate = (p_correct * (gradients - of_correct)).mean(0)
+        precision = self._prior_precision()[: len(of_rate)]
+        precision[0] = 1e-6  # the sharpness has no prior
+        information = gradients.T @ gradients * (len(self.given) / len(given))
+        information = information + torch.diag(precision)
+        return float(of_rate @ torch.linalg.solve(information, of_rate))
+
+    def _start(self, log_sharpness: float, noise_odds: float) -> Tensor:
+        number = 2 + self.classes
+        if self.has_own_noise:
+            number += self.classes + self.classes**2
+        parameters = torch.zeros(number, dtype=torch.float64)
+        parameters[0], parameters[1] = log_sharpness, noise_odds
+        return parameters
+
+    def _noise(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-odds of noise for each class, and log weights of the classes it is taken for."""
+        odds = parameters[1].expand(self.classes)
+        taken_for = torch.zeros(self.classes, self.classes, dtype=torch.float64)
+        if self.has_own_noise:
+            own = parameters[2 + self.classes :]
+            odds = odds + own[: self.classes]
+            taken_for = own[self.classes :].view(self.classes, self.classes)
+        return odds, taken_for.masked_fill(self.diagonal, -torch.inf)
+
+    def _prior_precision(self) -> Tensor:
+        precisions = [
+            torch.tensor([0.0, 2.0 * NOISE_PRIOR], dtype=torch.float64),
+            torch.ones(self.classes, dtype=torch.float64),
+        ]
+        if self.has_own_noise:
+            precisions.append(torch.full((self.classes,), 4.0 * self.prior, dtype=torch.float64))
+            precisions.append(torch.full((self.classes**2,), self.prior, dtype=torch.float64))
+        return torch.cat(precisions)
+
+    def _gradients(
+        self, parameters: Tensor, logits: Tensor, given_only: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Shape (samples, parameters): gradients of a weighted mean of the log joint.
+
+        Args:
+            parameters: where.
+            logits: of some samples.
+            given_only: shape (samples, classes): 1 for the given label.
+            weights: shape (samples, classes): of the true classes. With those of the posterior
+                these are the gradients of the log likelihood.
+        """
+        model = self.model(parameters)
+        scaled = centred(logits) * model.sharpness
+        of_bias = weights - softmax(scaled + model.bias, 1)
+        odds, taken_for = self._noise(parameters)
+        is_wrong = 1.0 - given_only
+        of_odds = weights * (is_wrong - odds.sigmoid())
+        gradients = [
+            (of_bias * scaled).sum(1, keepdim=True),
+            of_odds.sum(1, keepdim=True),
+            of_bias,
+        ]
+        if self.has_own_noise:
+            gradients.append(of_odds)
+        if self.classes <= INTERVAL_CLASSES:
+            surprise = given_only[:, None, :] - softmax(taken_for, 1)
+            gradients.append(((weights * is_wrong)[:, :, None] * surprise).flatten(1))
+        return torch.cat(gradients, 1)
+
+
+def centred(logits: Tensor) -> Tensor:
+    """Logits whose mean is 0 in each row."""
+    return logits - logits.mean(1, keepdim=True)
