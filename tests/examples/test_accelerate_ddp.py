@@ -2,7 +2,7 @@
 
 import pytest
 from example_runs import EXAMPLES, assert_found_the_noise, read_report, run_example
-from torchrun import GLOO, run_in_processes
+from torchrun import GLOO, run_with_torchrun
 
 
 @pytest.mark.slow
@@ -12,7 +12,7 @@ def test_it_finds_the_wrong_labels() -> None:
 
 @pytest.mark.skipif(not GLOO, reason="torch has no gloo here")
 def test_it_finds_them_in_two_processes() -> None:
-    printed = run_in_processes(2, EXAMPLES / "accelerate_ddp.py", "--epochs", "10")
+    printed = run_with_torchrun(2, EXAMPLES / "accelerate_ddp.py", "--epochs", "10")
     report = read_report(printed)
     assert report.processes == 2
     assert_found_the_noise(report)

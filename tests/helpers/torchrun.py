@@ -1,4 +1,4 @@
-"""Programs in several processes that know each other, as torchrun starts them."""
+"""Programs in several processes that know each other, with torchrun or as it starts them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,34 @@ GLOO = dist.is_available() and dist.is_gloo_available()
 needs_gloo = pytest.mark.skipif(not GLOO, reason="this PyTorch cannot exchange between processes")
 
 
-def run_in_processes(number: int, program: Path, *arguments: object) -> str:
+FORK = hasattr(os, "fork")
+
+
+def run_with_torchrun(number: int, program: Path, *arguments: object) -> str:
     """Run a program in so many processes, wait, and give what they printed."""
+    return _run(
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        number,
+        program,
+        *arguments,
+    )
+
+
+def run_in_processes(number: int, program: Path, *arguments: object) -> str:
+    """The same for a program of the tests, which is imported only once where that is possible."""
+    if not FORK:
+        return run_with_torchrun(number, program, *arguments)
+    return _run(Path(__file__).with_name("forked_processes.py"), number, program, *arguments)
+
+
+def _run(*command: object) -> str:
     tests = str(Path(__file__).parent)
     path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
     ended = subprocess.run(
-        [sys.executable, *launcher, str(program), *map(str, arguments)],
+        [sys.executable, *map(str, command)],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
