@@ -12,8 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas  # noqa: F401 - here, so that it is imported once for all processes
+import sklearn.metrics  # noqa: F401
 import torch
+from quick_verdicts import make_verdicts_quick
 from torchrun import run_in_processes
+
+from discrimloss.recipes import load_recipe
+from discrimloss.training import run
 
 SETTINGS = ("epochs=4", "train_size=256", "batch_size=64", "tensorboard=false", "threads=1")
 PREDICTIONS = (
@@ -69,11 +75,6 @@ def the_loop(train: Callable[..., None], directory: Path) -> None:
 
 
 def main(scenario: str, directory: Path) -> None:
-    from quick_verdicts import make_verdicts_quick
-
-    from discrimloss.recipes import load_recipe
-    from discrimloss.training import run
-
     make_verdicts_quick(setattr)
     loops: list[Any] = []
 
