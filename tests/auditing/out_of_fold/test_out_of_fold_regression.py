@@ -13,7 +13,10 @@ from sklearn.metrics import average_precision_score
 
 from discrimloss.auditing.audit import audit
 from discrimloss.auditing.out_of_fold.gaussian_process import GaussianProcess, _covariance
-from discrimloss.auditing.out_of_fold.regression import out_of_fold_regression
+from discrimloss.auditing.out_of_fold.regression import (
+    OutOfFoldRegression,
+    out_of_fold_regression,
+)
 
 Array = npt.NDArray[np.float64]
 SAMPLES = 300
@@ -56,17 +59,21 @@ def test_exchanged_targets_are_found(skewed: bool) -> None:
     assert np.median(off[is_wrong]) < 0.5
 
 
-def test_clean_targets_are_left_alone() -> None:
-    features, target = made()
-    found = out_of_fold_regression(features, target)
+@pytest.fixture(scope="module")
+def of_clean_targets() -> OutOfFoldRegression:
+    return out_of_fold_regression(*made())
+
+
+def test_clean_targets_are_left_alone(of_clean_targets: OutOfFoldRegression) -> None:
+    found = of_clean_targets
     assert (found.score > 0.0).mean() <= 0.01
     assert found.noise_interval is not None
     assert found.noise_interval[0] < 0.01
 
 
-def test_the_size_of_errors_is_predicted() -> None:
-    features, target = made()
-    scale = np.log(out_of_fold_regression(features, target).error_scale)
+def test_the_size_of_errors_is_predicted(of_clean_targets: OutOfFoldRegression) -> None:
+    features, _ = made()
+    scale = np.log(of_clean_targets.error_scale)
     assert np.corrcoef(scale, features[:, 2])[0, 1] > 0.3
 
 
