@@ -316,21 +316,46 @@ def test_correction_ends_without_evidence_unless_most_labels_were_wrong(
     samples = Samples(torch.zeros(50).long(), top)
     monkeypatch.setattr(SampleTable, "has_optional_columns", lambda _: True)
     monkeypatch.setattr(label_correction, "samples_of", lambda *_, **__: samples)
-    estimates = iter([(20.0, rate), (0.0, 0.05)])
-
-    def fit(*_: Any) -> HeldOutNoise:
-        evidence, rate = next(estimates)
-        return HeldOutNoise(1.0, None, rate, evidence)
-
-    monkeypatch.setattr(label_correction, "fit_noise", fit)
     phases = []
-    for epoch in (2, 3):
+    for epoch, found in ((2, (rate, 20.0)), (3, (0.05, 0.0))):
+        noise = HeldOutNoise(1.0, None, *found)
+        monkeypatch.setattr(label_correction, "fit_noise", lambda *_, noise=noise: noise)
         losses = torch.full((200,), 1.0 / epoch)
         correction.record(losses, torch.arange(200) < 100, torch.ones(200).bool())
         correction.end_epoch(epoch, table)
         phases.append(correction.phase)
     assert phases == [CORRECTING, CORRECTING if stays else WATCHING]
     assert float(correction.noise_rate) == pytest.approx(rate if stays else 0.05)
+
+
+@pytest.mark.parametrize(
+    ("rate", "held_out_loss", "fitted"),
+    [(0.8, 1.0, [50, 90]), (0.8, 1.1, [50]), (0.3, 1.0, [50])],
+)
+def test_training_samples_are_evidence_too_where_most_labels_are_wrong(
+    rate: float, held_out_loss: float, fitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    correction, table = LabelCorrection(2, 1_000, epochs=20), SampleTable(4)
+    monkeypatch.setattr(SampleTable, "has_optional_columns", lambda _: True)
+
+    def samples_of(_: SampleTable, is_held_out: bool) -> Samples:
+        number = 50 if is_held_out else 40
+        top = TopPredictions(torch.tensor([[0, 1]] * number), torch.full((number, 2), 0.5))
+        return Samples(torch.zeros(number).long(), top)
+
+    monkeypatch.setattr(label_correction, "samples_of", samples_of)
+    numbers = []
+
+    def fit(log_probabilities: Tensor, *_: Any) -> HeldOutNoise:
+        numbers.append(len(log_probabilities))
+        return HeldOutNoise(1.0, None, rate, 5.0)
+
+    monkeypatch.setattr(label_correction, "fit_noise", fit)
+    is_held_out = torch.arange(200) < 100
+    losses = torch.where(is_held_out, held_out_loss, 1.0)
+    correction.record(losses, is_held_out, torch.ones(200).bool())
+    correction.end_epoch(2, table)
+    assert numbers == fitted
 
 
 def is_trusted(criterion: DiscrimLoss) -> bool:

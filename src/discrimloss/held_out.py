@@ -68,6 +68,11 @@ class Samples(NamedTuple):
         rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
         return Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
 
+    def followed_by(self, others: Samples) -> Samples:
+        """These samples and others."""
+        top = (torch.cat(parts) for parts in zip(self.top, others.top, strict=True))
+        return Samples(torch.cat([self.target, others.target]), TopPredictions(*top))
+
 
 def samples_of(table: SampleTable, is_held_out: bool | None) -> Samples:
     """About `MOST_MATCHED` samples with predictions, of all processes, on the CPU.

@@ -18,7 +18,7 @@ that each class keeps the weight that it has among the labels.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -38,6 +38,9 @@ from discrimloss.soft_targets import Targets, at_positions, class_bias
 from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.predictions import TopPredictions
 from discrimloss.state.table import SampleTable
+
+if TYPE_CHECKING:
+    from discrimloss.judging.held_out_noise import HeldOutNoise
 
 # Phases of a run. Samples are held out in the first two.
 WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)
@@ -67,6 +70,9 @@ CORRECTING_EVIDENCE = 10.0
 MOSTLY_WRONG = 0.5
 """Once more labels than this are found wrong, the estimate stays where a later one has no evidence:
 the corrected network is surer than such labels bear out, and a softer one explains them as well."""
+NOTHING_MEMORISED, ENOUGH_FITTED = 0.01, 6_000
+"""Where most labels are wrong, each says little. As long as the gap is smaller than this fraction,
+so many training samples serve the estimate as well."""
 POSTERIOR_EVIDENCE = 2.5
 """Evidence above which the mixed targets contain corrected labels."""
 PREDICTED_WEIGHT = 0.8
@@ -212,7 +218,7 @@ class LabelCorrection(FixedDtypeModule):
             if self.phase == WATCHING:
                 memorises &= not self._average_improves(held)
             if memorises or epoch >= 2:
-                self._fit_noise(held, samples_of(table, is_held_out=False))
+                self._fit_noise(held, samples_of(table, is_held_out=False), gap)
         if memorises:
             if has_predictions:
                 self._match_classes(table)
@@ -268,15 +274,13 @@ class LabelCorrection(FixedDtypeModule):
         self.lowest_of_average.fill_(min(loss, lowest))
         return loss < (1.0 - SMALLEST_STEP) * lowest
 
-    def _fit_noise(self, held: Samples, trained: Samples) -> None:
-        """Estimate how many labels are wrong, from the held-out samples."""
+    def _fit_noise(self, held: Samples, trained: Samples, gap: float) -> None:
+        """Estimate how many labels are wrong, from samples that are not memorised."""
         if len(held.target) < FEWEST_HELD_OUT:
             return
-        likeliest = trained.top.classes.gather(1, trained.top.mass.argmax(1, keepdim=True))[:, 0]
-        most = max(MOST_FITTED_ENTRIES // self.num_classes, FEWEST_HELD_OUT)
-        fitted = held.at_most(most)
-        log_probabilities = fitted.top.dense(self.num_classes).clamp(min=1e-6).log()
-        found = fit_noise(log_probabilities, fitted.target, likeliest, trained.target)
+        found = self._noise_among(held, trained)
+        if found.noise_rate > MOSTLY_WRONG and gap < NOTHING_MEMORISED:
+            found = self._noise_among(held.followed_by(trained.at_most(ENOUGH_FITTED)), trained)
         was_mostly_wrong = self.phase == CORRECTING and float(self.noise_rate) > MOSTLY_WRONG
         if was_mostly_wrong and found.evidence < LITTLE_EVIDENCE:
             return
@@ -286,6 +290,13 @@ class LabelCorrection(FixedDtypeModule):
         if found.log_transition is not None:
             self.log_transition.copy_(found.log_transition)
         self._refresh()
+
+    def _noise_among(self, samples: Samples, trained: Samples) -> HeldOutNoise:
+        """The noise among some samples, with the confusions of the training samples."""
+        likeliest = trained.top.classes.gather(1, trained.top.mass.argmax(1, keepdim=True))[:, 0]
+        samples = samples.at_most(max(MOST_FITTED_ENTRIES // self.num_classes, FEWEST_HELD_OUT))
+        log_probabilities = samples.top.dense(self.num_classes).clamp(min=1e-6).log()
+        return fit_noise(log_probabilities, samples.target, likeliest, trained.target)
 
     def _match_classes(self, table: SampleTable) -> None:
         """Adjust averaged predictions to the class frequencies of the labels."""
