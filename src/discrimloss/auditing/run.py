@@ -6,6 +6,7 @@ and very many classes by a network that is trained once with DiscrimLoss.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import time
 from collections.abc import Callable
@@ -36,11 +37,13 @@ from discrimloss.auditing.result import AuditResult
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
     AuditSource,
+    SourceError,
     SourceOptions,
     require_room,
 )
 from discrimloss.judging.combine import combine_verdicts
 from discrimloss.judging.verdicts import Verdicts
+from discrimloss.training.processes import is_divided, of_first, require_equal
 from discrimloss.training.records import versions
 
 if TYPE_CHECKING:
@@ -50,6 +53,10 @@ if TYPE_CHECKING:
 HIGHEST_SEED = 2**31 - 1
 AUTO, NETWORK = "auto", "network"
 """Models of an audit: the best for the kind of data, and a network trained with DiscrimLoss."""
+ONE_PROCESS = (
+    "this audit trains a network, which takes one process: start it without torchrun, or give an "
+    "--encoder, whose features and models are divided among processes"
+)
 OpenSource = Callable[[Path | None], AuditSource]
 """Opens a source, given a directory for a cache, or None to keep everything in memory."""
 
@@ -118,13 +125,26 @@ def run_audit(
         directory = AuditDirectory(out)
         requested = _requested(options, settings)
         with directory.opened(requested, resume, overwrite):
-            if resume and directory.is_finished:
+            if of_first(lambda: resume and directory.is_finished):
                 in_memory = None if options.path else open_source(None)
                 return AuditResult.read(directory, in_memory)
             source = open_source(directory / CACHE)
             if overwrite:  # after the source has been read: a refused one costs no earlier audit
                 directory.clear()
             return _Audit(source, options, settings, directory, observe).run()
+
+
+def assist_audit(open_source: OpenSource, options: SourceOptions, settings: AuditSettings) -> None:
+    """Do the part of another process in an audit that `run_audit` does in the first process.
+
+    Args:
+        open_source: opens the source, which this process reads, too.
+        options: how the source is read, as requested.
+        settings: how to train.
+    """
+    is_finished = of_first(bool)  # the first process knows
+    if not is_finished:
+        _Audit(open_source(None), options, settings, None, None).run()
 
 
 class _Audit:
@@ -157,6 +177,9 @@ class _Audit:
     def run(self) -> AuditResult:
         """Train and judge; write everything if there is a directory."""
         started = time.perf_counter()
+        self._require_same_samples()
+        if is_divided() and self._trains_network:
+            raise SourceError(ONE_PROCESS)
         record = self._record()
         if self.directory is not None:
             self.directory.write_settings(record)
@@ -186,6 +209,16 @@ class _Audit:
             result.report(directory / REPORT)
             directory.write_json(SUMMARY, summary)  # last: it marks the audit as finished
         return result
+
+    def _require_same_samples(self) -> None:
+        """Refuse to work with processes that read other data, such as an older copy."""
+        digest = hashlib.sha256("\n".join(self.source.ids).encode())
+        digest.update(self.source.target.numpy().tobytes())
+        require_equal(
+            digest.hexdigest(),
+            f"the processes read different samples from {self.source.name}: give all hosts the "
+            "same data",
+        )
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from discrimloss import AuditResult, DiscrimLossError, audit
-from discrimloss.auditing.out_of_fold import choose, word_vectors
+from discrimloss.auditing.out_of_fold import choose
+from discrimloss.auditing.sources import word_vectors
 from discrimloss.auditing.sources.columns import ordinal_values, plan_columns
 from discrimloss.cli import main
 

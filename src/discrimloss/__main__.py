@@ -1,0 +1,8 @@
+"""`python -m discrimloss`: the commands, for launchers that start a module."""
+
+import sys
+
+from discrimloss.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
