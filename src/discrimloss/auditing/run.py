@@ -170,8 +170,8 @@ class _Audit:
         self.directory, self.observe = directory, observe
         self.command = command_line(options, settings, directory)
         self.requested = _requested(options, settings)
-        self.models: ClassPredictions | None = None
-        """Cross-validated models, unless a network is trained."""
+        self._models = "network trained with DiscrimLoss"
+        """Where the verdicts of the first run come from, for the summary."""
         self._choice: Choice | None = None
 
     def run(self) -> AuditResult:
@@ -189,7 +189,7 @@ class _Audit:
             verdicts = replace(verdicts, notes=(*verdicts.notes, *self._choice.notes))
         summary = {
             **summarize(self.source, verdicts),
-            **self._model_summary(),
+            "model": self._models,
             "runs": self.settings.runs,
             "seconds": round(time.perf_counter() - started, 1),
             "command": self.command,
@@ -247,7 +247,11 @@ class _Audit:
     def _judge_out_of_fold(self, number: int) -> Verdicts:
         settings = self.settings
         if self._regression_task is not None:
-            return regression_verdicts(self._regression_task, settings.seed + number - 1)
+            verdicts, models = regression_verdicts(
+                self._regression_task, settings.seed + number - 1
+            )
+            self._models = models if number == 1 else self._models
+            return verdicts
         if self._choice is None:
             self._choice = self._chosen()
         found = out_of_fold_classes(
@@ -257,7 +261,7 @@ class _Audit:
             seed=settings.seed + number - 1,
             on_step=self._on_step(number),
         )
-        self.models = self.models or found
+        self._models = _described(found) if number == 1 else self._models
         return class_verdicts(found, self.source.target, self.source.class_names)
 
     @cached_property
@@ -301,15 +305,11 @@ class _Audit:
         observer = self.observe(number, 1)
         return lambda done, steps: observer.on_step(1, done, steps, 0)
 
-    def _model_summary(self) -> dict[str, Any]:
-        """Which models the verdicts come from, as ``summary.json`` has it."""
-        if self.models is None and not self._trains_network:
-            return {"model": "gradient boosting and a Gaussian process; cross-validation"}
-        if self.models is None:
-            return {"model": "network trained with DiscrimLoss"}
-        folds = f"{self.models.folds}-fold cross-validation"
-        rounds = ", two rounds" if self.models.rounds > 1 else ""
-        return {"model": f"{', '.join(self.models.models)}; {folds}{rounds}"}
+
+def _described(found: ClassPredictions) -> str:
+    """Which models predicted classes, as ``summary.json`` has it."""
+    rounds = ", two rounds" if found.rounds > 1 else ""
+    return f"{', '.join(found.models)}; {found.folds}-fold cross-validation{rounds}"
 
 
 def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:
