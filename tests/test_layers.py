@@ -31,7 +31,7 @@ LAYERS = (
 AUDITING = (("sources",), ("out_of_fold", "report", "review"), ("auditing",))
 """Within `auditing`, from the bottom up; the last are the modules beside the packages."""
 
-FACADE = ("__init__.py", "_moved.py")
+FACADE = ("__init__.py", "_moved.py", "__main__.py")
 """They know every package by its address, and import none before it is used."""
 
 

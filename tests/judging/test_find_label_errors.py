@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from made_verdicts import assert_same_verdicts
 
 from discrimloss import Verdicts, find_label_errors
-from discrimloss.judging.find_label_errors import FEWEST_SAMPLES
+from discrimloss.judging.find_label_errors import FEWEST_SAMPLES, verdict_codes
 from discrimloss.judging.noise_interval import noise_interval
-from discrimloss.judging.verdicts import CANNOT_TELL
+from discrimloss.judging.verdicts import CANNOT_TELL, EASY, HARD, INCORRECT, UNDECIDED
 
 pandas = pytest.importorskip("pandas")
 
@@ -87,7 +87,8 @@ def test_the_average_loss_is_the_cross_entropy_of_the_label() -> None:
 def test_easy_is_what_the_prediction_agrees_with() -> None:
     agrees = PROBABILITIES.argmax(1) == LABELS
     others = EXPECTED.verdict != "incorrect"
-    assert (EXPECTED.verdict[others] == np.where(agrees, "easy", "hard")[others]).all()
+    contradicted = np.where(EXPECTED.p_incorrect <= 0.1, "hard", "undecided")
+    assert (EXPECTED.verdict[others] == np.where(agrees, "easy", contradicted)[others]).all()
 
 
 def test_clean_labels_stay_as_they_are() -> None:
@@ -486,3 +487,21 @@ def test_more_samples_make_it_narrower() -> None:
         assert interval is not None
         widths.append(interval[1] - interval[0])
     assert widths[1] < 0.8 * widths[0]
+
+
+def test_a_label_is_hard_only_where_it_is_probably_right() -> None:
+    agrees = torch.tensor([True, False, False, False, True])
+    p_incorrect = np.array([0.3, 0.05, 0.3, 0.7, 0.7], np.float32)
+    codes = verdict_codes(agrees, p_incorrect, True)
+    assert list(codes) == [EASY, HARD, UNDECIDED, INCORRECT, INCORRECT]
+    can_tell = torch.tensor([True, False, True, True, True])
+    codes = verdict_codes(agrees, p_incorrect, can_tell)
+    assert list(codes) == [EASY, UNDECIDED, UNDECIDED, INCORRECT, INCORRECT]
+
+
+def test_nothing_is_hard_where_predictions_say_nothing() -> None:
+    labels, logits, _ = made()
+    verdicts = find_label_errors(labels, logits=np.random.default_rng(9).permutation(logits))
+    assert CANNOT_TELL in verdicts.notes
+    assert verdicts.counts["hard"] == 0
+    assert verdicts.counts["undecided"] > 100

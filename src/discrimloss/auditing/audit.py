@@ -49,9 +49,10 @@ def audit(
         image: the column with images, or with their paths.
         id: the column with the ids of the samples. By default they are positions, or paths.
         regression: whether labels are regression targets. By default it is detected.
-        encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, or a name on
-            the hub. By default, and with ``"auto"``, texts use the word vectors of wordllama if it
-            is installed; ``"none"`` uses none.
+        encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, a name on
+            the hub, or a file with the weights of an EfficientNet-Lite. By default, and with
+            ``"auto"``, texts use the word vectors of wordllama if it is installed; ``"none"`` uses
+            none.
         model: ``"auto"`` for the best models for the kind of data; ``"network"`` for a network
             trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, which is
             cross-validated on texts, on a data frame of the columns, or on the features.

@@ -6,6 +6,7 @@ and very many classes by a network that is trained once with DiscrimLoss.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import time
 from collections.abc import Callable
@@ -36,11 +37,13 @@ from discrimloss.auditing.result import AuditResult
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
     AuditSource,
+    SourceError,
     SourceOptions,
     require_room,
 )
 from discrimloss.judging.combine import combine_verdicts
 from discrimloss.judging.verdicts import Verdicts
+from discrimloss.training.processes import is_divided, of_first, require_equal
 from discrimloss.training.records import versions
 
 if TYPE_CHECKING:
@@ -50,6 +53,10 @@ if TYPE_CHECKING:
 HIGHEST_SEED = 2**31 - 1
 AUTO, NETWORK = "auto", "network"
 """Models of an audit: the best for the kind of data, and a network trained with DiscrimLoss."""
+ONE_PROCESS = (
+    "this audit trains a network, which takes one process: start it without torchrun, or give an "
+    "--encoder, whose features and models are divided among processes"
+)
 OpenSource = Callable[[Path | None], AuditSource]
 """Opens a source, given a directory for a cache, or None to keep everything in memory."""
 
@@ -118,13 +125,26 @@ def run_audit(
         directory = AuditDirectory(out)
         requested = _requested(options, settings)
         with directory.opened(requested, resume, overwrite):
-            if resume and directory.is_finished:
+            if of_first(lambda: resume and directory.is_finished):
                 in_memory = None if options.path else open_source(None)
                 return AuditResult.read(directory, in_memory)
             source = open_source(directory / CACHE)
             if overwrite:  # after the source has been read: a refused one costs no earlier audit
                 directory.clear()
             return _Audit(source, options, settings, directory, observe).run()
+
+
+def assist_audit(open_source: OpenSource, options: SourceOptions, settings: AuditSettings) -> None:
+    """Do the part of another process in an audit that `run_audit` does in the first process.
+
+    Args:
+        open_source: opens the source, which this process reads, too.
+        options: how the source is read, as requested.
+        settings: how to train.
+    """
+    is_finished = of_first(bool)  # the first process knows
+    if not is_finished:
+        _Audit(open_source(None), options, settings, None, None).run()
 
 
 class _Audit:
@@ -150,13 +170,16 @@ class _Audit:
         self.directory, self.observe = directory, observe
         self.command = command_line(options, settings, directory)
         self.requested = _requested(options, settings)
-        self.models: ClassPredictions | None = None
-        """Cross-validated models, unless a network is trained."""
+        self._models = "network trained with DiscrimLoss"
+        """Where the verdicts of the first run come from, for the summary."""
         self._choice: Choice | None = None
 
     def run(self) -> AuditResult:
         """Train and judge; write everything if there is a directory."""
         started = time.perf_counter()
+        self._require_same_samples()
+        if is_divided() and self._trains_network:
+            raise SourceError(ONE_PROCESS)
         record = self._record()
         if self.directory is not None:
             self.directory.write_settings(record)
@@ -166,7 +189,7 @@ class _Audit:
             verdicts = replace(verdicts, notes=(*verdicts.notes, *self._choice.notes))
         summary = {
             **summarize(self.source, verdicts),
-            **self._model_summary(),
+            "model": self._models,
             "runs": self.settings.runs,
             "seconds": round(time.perf_counter() - started, 1),
             "command": self.command,
@@ -186,6 +209,16 @@ class _Audit:
             result.report(directory / REPORT)
             directory.write_json(SUMMARY, summary)  # last: it marks the audit as finished
         return result
+
+    def _require_same_samples(self) -> None:
+        """Refuse to work with processes that read other data, such as an older copy."""
+        digest = hashlib.sha256("\n".join(self.source.ids).encode())
+        digest.update(self.source.target.numpy().tobytes())
+        require_equal(
+            digest.hexdigest(),
+            f"the processes read different samples from {self.source.name}: give all hosts the "
+            "same data",
+        )
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE
@@ -214,7 +247,11 @@ class _Audit:
     def _judge_out_of_fold(self, number: int) -> Verdicts:
         settings = self.settings
         if self._regression_task is not None:
-            return regression_verdicts(self._regression_task, settings.seed + number - 1)
+            verdicts, models = regression_verdicts(
+                self._regression_task, settings.seed + number - 1
+            )
+            self._models = models if number == 1 else self._models
+            return verdicts
         if self._choice is None:
             self._choice = self._chosen()
         found = out_of_fold_classes(
@@ -224,7 +261,7 @@ class _Audit:
             seed=settings.seed + number - 1,
             on_step=self._on_step(number),
         )
-        self.models = self.models or found
+        self._models = _described(found) if number == 1 else self._models
         return class_verdicts(found, self.source.target, self.source.class_names)
 
     @cached_property
@@ -268,15 +305,11 @@ class _Audit:
         observer = self.observe(number, 1)
         return lambda done, steps: observer.on_step(1, done, steps, 0)
 
-    def _model_summary(self) -> dict[str, Any]:
-        """Which models the verdicts come from, as ``summary.json`` has it."""
-        if self.models is None and not self._trains_network:
-            return {"model": "gradient boosting and a Gaussian process; cross-validation"}
-        if self.models is None:
-            return {"model": "network trained with DiscrimLoss"}
-        folds = f"{self.models.folds}-fold cross-validation"
-        rounds = ", two rounds" if self.models.rounds > 1 else ""
-        return {"model": f"{', '.join(self.models.models)}; {folds}{rounds}"}
+
+def _described(found: ClassPredictions) -> str:
+    """Which models predicted classes, as ``summary.json`` has it."""
+    rounds = ", two rounds" if found.rounds > 1 else ""
+    return f"{', '.join(found.models)}; {found.folds}-fold cross-validation{rounds}"
 
 
 def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
@@ -21,8 +22,11 @@ from discrimloss.cli.reproduce import ANY_ARGUMENTS, reproduce
 from discrimloss.cli.review import review
 from discrimloss.cli.train import train
 from discrimloss.cli.tune import tune
-from discrimloss.errors import DiscrimLossError
+from discrimloss.errors import DiscrimLossError, SharedError, is_first_process
 from discrimloss.training.interruption import Interrupted
+
+TIME_TO_BE_ENDED = 2.0
+"""Seconds within which a launcher ends the other processes when one has failed."""
 
 
 class Commands(TyperGroup):
@@ -71,6 +75,9 @@ def run(arguments: list[str]) -> int:
     try:
         # Returns the exit code of --help and --version, and None after a command.
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
+    except SharedError as error:
+        # A launcher ends all processes when one fails: the others leave the first one its time.
+        return _failed(str(error), error.exit_code) if is_first_process() else 0
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)
     except typer.Abort:
@@ -89,6 +96,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _failed(sentence: str, exit_code: int) -> int:
+    if not is_first_process():
+        # Most errors are those of the first process, too. Then the launcher ends this one here.
+        time.sleep(TIME_TO_BE_ENDED)
     print(f"discrimloss: {sentence}", file=sys.stderr)
     return exit_code
 

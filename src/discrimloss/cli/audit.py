@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from discrimloss.cli.failures import if_stopped
-from discrimloss.errors import DiscrimLossError, needs_extra
+from discrimloss.errors import DiscrimLossError, is_first_process, needs_extra
 
 
 @needs_extra("audit", "an audit")
@@ -88,10 +88,11 @@ def audit(
     From Python, `discrimloss.audit` does the same for data in memory.
     """
     from discrimloss.auditing.directory import AuditDirectory
-    from discrimloss.auditing.run import AuditSettings, command_line, run_audit
+    from discrimloss.auditing.run import AuditSettings, assist_audit, command_line, run_audit
     from discrimloss.auditing.sources.base import SourceOptions
     from discrimloss.auditing.sources.open_source import open_source
     from discrimloss.cli.displays import print_audit
+    from discrimloss.training.processes import joined_processes
 
     if resume and overwrite:
         raise DiscrimLossError("--resume goes on and --overwrite starts anew: give one of them")
@@ -101,7 +102,10 @@ def audit(
         raise DiscrimLossError(f"--{error}") from error
     options = SourceOptions(str(source.absolute()), label, text, image, id, regression, encoder)
     go_on = f"go on with: {command_line(options, settings, AuditDirectory(out))} --resume"
-    with if_stopped(lambda stopped: f"{stopped}; {go_on}"):
+    with if_stopped(lambda stopped: f"{stopped}; {go_on}"), joined_processes():
+        if not is_first_process():
+            assist_audit(lambda cache: open_source(options, cache), options, settings)
+            return
         result = run_audit(
             lambda cache: open_source(options, cache),
             options,

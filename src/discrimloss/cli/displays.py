@@ -276,7 +276,7 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
         ("samples", f"{samples:,}"),
         ("wrong labels, estimated", _percent(summary)),
         ("called incorrect", _counted(verdicts["incorrect"], samples)),
-        ("undecided", _counted(verdicts.get("undecided", 0), samples)),
+        ("undecided, wrong or hard", _counted(verdicts.get("undecided", 0), samples)),
         ("called hard", _counted(verdicts["hard"], samples)),
         ("seconds", f"{summary['seconds']:.0f}"),
     ):

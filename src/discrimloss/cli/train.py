@@ -16,7 +16,7 @@ from discrimloss.cli.data_directory import (
     directory_of,
 )
 from discrimloss.cli.failures import if_stopped, writing
-from discrimloss.errors import DiscrimLossError, needs_extra
+from discrimloss.errors import DiscrimLossError, is_first_process, needs_extra
 
 if TYPE_CHECKING:
     from discrimloss.training.config import RunConfig
@@ -82,7 +82,7 @@ def _run(
         display,
     ):
         summary = run_training(request, display)
-    if int(os.environ.get("RANK", "0")) == 0:
+    if is_first_process():
         print_summary(summary, out)
 
 

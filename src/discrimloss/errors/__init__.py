@@ -7,6 +7,7 @@ that is not there, is a `DiscrimLossError`: one sentence that says what is wrong
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +30,17 @@ class DiscrimLossError(Exception):
         self.exit_code = exit_code
 
 
+class SharedError(DiscrimLossError):
+    """An error that all processes of a launcher know. The first of them prints it."""
+
+
 class MissingExtraError(DiscrimLossError, ImportError):
     """A library of an optional extra is not installed."""
+
+
+def is_first_process() -> bool:
+    """Whether a launcher, such as torchrun, started this process first; true without one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager

@@ -28,8 +28,10 @@ from discrimloss.judging.verdicts import (
     CANNOT_TELL,
     EASY,
     HARD,
+    HARD_BELOW,
     INCORRECT,
     INCORRECT_ABOVE,
+    UNDECIDED,
     Verdicts,
 )
 from discrimloss.state.sample_ids import SampleId
@@ -77,8 +79,9 @@ def find_label_errors(
 
     A label is ``"incorrect"`` where its probability of being wrong is above 0.5. The other labels
     are ``"easy"`` where the prediction agrees with them: their class has the highest probability,
-    or the regression target is within twice the median absolute error of the prediction. All others
-    are ``"hard"``.
+    or the regression target is within twice the median absolute error of the prediction. Others are
+    ``"hard"`` where that probability is at most 0.1, and ``"undecided"`` where it is higher, or
+    where the predictions say too little about the labels.
 
     Wrong regression targets are taken to be drawn from the distribution of all targets. Where they
     are shifted far outside of it instead, only some of them are found.
@@ -201,7 +204,7 @@ def _verdicts(
     can_tell = can_tell and estimate.noise_interval is not None
     p_incorrect = estimate.p_incorrect.numpy()
     return Verdicts(
-        code=verdict_codes(agrees, p_incorrect),
+        code=verdict_codes(agrees, p_incorrect, can_tell),
         p_incorrect=p_incorrect,
         score=estimate.score.numpy(),
         average_loss=losses.float().numpy(),
@@ -214,14 +217,21 @@ def _verdicts(
     )
 
 
-def verdict_codes(agrees: Tensor, p_incorrect: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
-    """The verdict of each label: incorrect by its probability, else easy or hard.
+def verdict_codes(
+    agrees: Tensor, p_incorrect: npt.NDArray[np.float32], can_tell: bool | Tensor
+) -> npt.NDArray[np.int8]:
+    """The verdict of each label: incorrect by its probability, else easy, hard or undecided.
+
+    A label that the prediction contradicts is hard only where it is probably right.
 
     Args:
         agrees: shape (samples,), bool: whether the prediction agrees with the label.
         p_incorrect: shape (samples,).
+        can_tell: whether the predictions tell wrong labels from hard samples, for all samples or
+            shape (samples,); if not, none is hard.
     """
-    code = np.where(agrees.numpy(), EASY, HARD).astype(np.int8)
+    is_hard = (p_incorrect <= HARD_BELOW) & np.asarray(can_tell)
+    code = np.where(agrees.numpy(), EASY, np.where(is_hard, HARD, UNDECIDED)).astype(np.int8)
     code[p_incorrect > INCORRECT_ABOVE] = INCORRECT
     return code
 

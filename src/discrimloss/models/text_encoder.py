@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ Architecture = Literal["roberta", "bert", "xlnet", "gpt2"]
 Loaded = TypeVar("Loaded")
 
 PACKAGE = "package:"
+CONFIGURATION = "config.json"
+"""Marks a folder that holds a model of the transformers library."""
 LONGEST_TEXT = 512
 HEAD_SIZE = 64  # of an attention head, in all four architectures
 
@@ -120,12 +124,14 @@ def find_pretrained(pretrained: str) -> str:
     """The source to load from: a folder, the folder of a package, or a name on the hub."""
     if pretrained.startswith(PACKAGE):
         name = pretrained.removeprefix(PACKAGE)
-        spec = importlib.util.find_spec(name) if name.isidentifier() else None
-        for location in (spec and spec.submodule_search_locations) or []:
-            if (folder := Path(location) / "model").is_dir():
-                return str(folder)
+        for place in package_folders(name):
+            found = [place / "model", *(file.parent for file in place.rglob(CONFIGURATION))]
+            for folder in sorted(found, key=lambda folder: len(folder.parts)):
+                if folder.is_dir():
+                    return str(folder)
         raise ValueError(
-            f"pretrained = {pretrained!r}: no installed package {name!r} with a folder 'model'"
+            f"pretrained = {pretrained!r}: no installed package {name!r} with a model of the "
+            "transformers library: pip install it, or name a folder"
         )
     folder = Path(pretrained).expanduser()
     if folder.is_dir():
@@ -134,6 +140,27 @@ def find_pretrained(pretrained: str) -> str:
     if folder.is_absolute() or pretrained.startswith((".", "~")) or len(folder.parts) > 2:
         raise ValueError(f"pretrained = {pretrained!r}: there is no such folder")
     return pretrained
+
+
+def package_folders(name: str) -> list[Path]:
+    """The folders of an installed package; none if it is not installed.
+
+    Args:
+        name: as it is imported, or as pip knows it.
+    """
+    module = re.sub(r"[-.]+", "_", name)
+    modules = [module] if module.isidentifier() else []
+    try:
+        files = importlib.metadata.distribution(name).files or []
+        modules += {file.parts[0] for file in files if file.suffix == ".py" and len(file.parts) > 1}
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # an empty name is a ValueError
+        pass
+    specs = [importlib.util.find_spec(one) for one in dict.fromkeys(modules) if one.isidentifier()]
+    return [
+        Path(location)
+        for spec in specs
+        for location in (spec and spec.submodule_search_locations) or []
+    ]
 
 
 def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any) -> Loaded:
@@ -146,11 +173,11 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
     """
     source = find_pretrained(pretrained)
     try:
-        with _quiet_transformers():
+        with quiet_transformers():
             return load(source, **options)
-    # Missing or malformed files and an unreachable hub raise any of these.
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = str(error).strip().partition("\n")[0]
+    # Missing or malformed files, other versions and an unreachable hub raise errors of all kinds.
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(
             f"pretrained = {pretrained!r} is neither a folder with a model nor a name that could "
             f"be loaded from the model hub: {reason}"
@@ -158,15 +185,21 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """Silence progress bars and the warning that the head is new, which it always is."""
+    from huggingface_hub.utils import logging as hub_logging
+
+    of_hub: Any = hub_logging  # without types
     logging = transformers_library().logging
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity_of_hub = of_hub.get_verbosity()
     logging.set_verbosity_error()
+    of_hub.set_verbosity_error()  # it reports every attempt to reach the hub
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
+        of_hub.set_verbosity(verbosity_of_hub)
         if has_bars:
             logging.enable_progress_bar()

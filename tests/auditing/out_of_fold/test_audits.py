@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from discrimloss import AuditResult, DiscrimLossError, audit
-from discrimloss.auditing.out_of_fold import choose, word_vectors
+from discrimloss.auditing.out_of_fold import choose, regression
+from discrimloss.auditing.sources import word_vectors
 from discrimloss.auditing.sources.columns import ordinal_values, plan_columns
 from discrimloss.cli import main
 
@@ -180,3 +181,17 @@ def test_word_vectors_know_what_words_mean() -> None:
     assert vectors.shape == (4, 256)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1, 1, 1, 0], atol=1e-5)
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
+
+
+def test_the_summary_names_the_models_of_regression_targets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(200, 2))
+    targets = 3.0 * features[:, 0] + features[:, 1] + 0.1 * generator.normal(size=200)
+    few = audit((features, targets), regression=True, progress=False)
+    assert "a Gaussian process" in few.summary["model"]
+    monkeypatch.setattr(regression, "MOST_ROWS_OF_PROCESS", 100)
+    many = audit((features, targets), regression=True, progress=False)
+    assert many.summary["model"].startswith("gradient boosting on ")
+    assert many.summary["model"].endswith("; cross-validation")

@@ -8,7 +8,7 @@ import torch
 from discrimloss.auditing.out_of_fold.candidates import feature_candidates
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
 from discrimloss.auditing.out_of_fold.verdicts import SYSTEMATIC, class_verdicts
-from discrimloss.judging.verdicts import EASY, INCORRECT, Verdicts
+from discrimloss.judging.verdicts import EASY, HARD, HARD_BELOW, INCORRECT, UNDECIDED, Verdicts
 
 Array = npt.NDArray[np.float32]
 
@@ -67,6 +67,31 @@ def test_a_rare_class_is_not_wrong(size: int) -> None:
     assert (verdicts.code[wrong] == INCORRECT).mean() > 0.7
     is_small = any("too small to be judged: 'class 3' (6)" in note for note in verdicts.notes)
     assert is_small == (size == 6)
+
+
+def test_what_is_called_hard_is_right() -> None:
+    generator = np.random.default_rng(0)
+    target = generator.integers(0, 3, 1500)
+    features = generator.normal(size=(1500, 6)).astype(np.float32)
+    features[np.arange(1500), target] += 2.0  # classes overlap
+    wrong = generator.random(1500) < 0.2
+    given = np.where(wrong, (target + 1) % 3, target)
+    _, verdicts = judged(features, given, 3)
+    hard, undecided = verdicts.code == HARD, verdicts.code == UNDECIDED
+    assert verdicts.p_incorrect[hard].max() <= HARD_BELOW < verdicts.p_incorrect[undecided].min()
+    assert hard.sum() >= 20
+    assert wrong[hard].mean() < 0.1 < wrong[undecided].mean()
+
+
+def test_nothing_is_hard_where_errors_do_not_show() -> None:
+    features, target = clusters(900)
+    found, verdicts = judged(features, target, 3)  # clean, but nothing tells that
+    assert SYSTEMATIC in verdicts.notes
+    contradicted = (found.log_probabilities.argmax(1).numpy() != target) & (
+        verdicts.code != INCORRECT
+    )
+    assert contradicted.sum() > 0
+    assert (verdicts.code[contradicted] == UNDECIDED).all()
 
 
 def test_a_small_class_is_never_called_incorrect() -> None:

@@ -35,7 +35,7 @@ def test_no_sample_is_predicted_by_a_model_that_saw_it() -> None:
     folds = stratified_folds(target, 0)
     candidate = Candidate("memory", np.arange(40.0)[:, None], lambda: Memory(seen))
     weights = np.linspace(0.1, 1.0, 40)
-    found = out_of_fold(candidate, target, folds, 2, weights)
+    [found] = out_of_fold([candidate], target, folds, 2, weights)
     torch.testing.assert_close(found.exp(), torch.full((40, 2), 0.5))
     assert len(seen) == folds.max() + 1
     for rows, given in seen:
@@ -45,7 +45,7 @@ def test_no_sample_is_predicted_by_a_model_that_saw_it() -> None:
 def test_a_class_that_is_missing_in_training_is_not_ruled_out() -> None:
     target = np.repeat([0, 1, 2], [50, 49, 1])
     candidate = Candidate("memory", np.arange(100.0)[:, None], lambda: Memory([]))
-    found = out_of_fold(candidate, target, stratified_folds(target, 0), 3)
+    [found] = out_of_fold([candidate], target, stratified_folds(target, 0), 3)
     assert found.isfinite().all()
     assert float(found[99, 2].exp()) == pytest.approx(PRIOR_WEIGHT / 100)
 
@@ -58,7 +58,7 @@ def test_many_samples_are_fitted_in_part_with_all_of_a_small_class(
     target = np.repeat([0, 1], [970, 30])
     folds = stratified_folds(target, 0)
     candidate = Candidate("memory", np.arange(1000.0)[:, None], lambda: Memory(seen))
-    out_of_fold(candidate, target, folds, 2)
+    out_of_fold([candidate], target, folds, 2)
     for rows, _ in seen:
         assert 100 <= len(rows) <= 200
         assert sum(row >= 970 for row in rows) == 24

@@ -4,14 +4,16 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_images import write_colours
+from tiny_lite import lite_state_dict
 from tiny_transformers import bert, tiny_vit_config
 from transformers import BertModel, CLIPConfig, CLIPModel, ResNetConfig, ResNetModel, ViTModel
 
 from discrimloss.auditing.settings import audit_model
 from discrimloss.auditing.sources import images as image_sources
 from discrimloss.auditing.sources.base import SourceError, SourceOptions
-from discrimloss.auditing.sources.images import ImageEncoder
+from discrimloss.auditing.sources.images import ImageEncoder, LiteEncoder
 from discrimloss.auditing.sources.open_source import open_source
+from discrimloss.models.efficientnet_lite import EfficientNetLite
 
 
 def vit(folder: Path, *, pooling: bool = True) -> Path:
@@ -77,6 +79,29 @@ def test_a_source_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert again.equal(features)
 
 
+def test_an_efficientnet_lite_is_a_file_or_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = lite_state_dict()
+    package = tmp_path / "lite_of_a_test"
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+    torch.save(weights, package / "models" / "lite.pth")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = str(write_colours(tmp_path / "colours"))
+    found = [
+        open_source(SourceOptions(folder, encoder=encoder)).task().train.inputs.tensor
+        for encoder in (str(package / "models" / "lite.pth"), "package:lite-of-a-test")
+    ]
+    assert found[0].shape == (9, 10)
+    assert found[0].equal(found[1])
+    encoder = LiteEncoder(package / "models" / "lite.pth")
+    pixels = (images() / 255 - 127 / 255) / (128 / 255)
+    with torch.no_grad():
+        expected = EfficientNetLite(weights).eval()(pixels)
+    assert torch.allclose(torch.from_numpy(encoder(images())), expected, atol=1e-5)
+
+
 def test_encoders_that_cannot_be_used(tmp_path: Path) -> None:
     folder = str(write_colours(tmp_path / "colours", per_class=1))
     bert(BertModel).save_pretrained(tmp_path / "bert")
@@ -84,6 +109,8 @@ def test_encoders_that_cannot_be_used(tmp_path: Path) -> None:
         (tmp_path / "nowhere", "there is no such folder"),
         (tmp_path / "colours", "neither a folder with a model"),
         (tmp_path / "bert", "no encoder of images: it takes input_ids"),
+        (tmp_path / "nowhere.pth", "there is no file"),
+        ("package:no_such_package", "no installed package"),
     ):
         source = open_source(SourceOptions(folder, encoder=str(encoder)))
         with pytest.raises(SourceError, match=f"^--encoder cannot be used: .*{sentence}"):

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.auditing.out_of_fold.word_vectors import LONGEST_TEXT, mean_word_vectors
+from discrimloss.auditing.sources.word_vectors import LONGEST_TEXT, mean_word_vectors
+from discrimloss.training.processes import divided
 
 Array = npt.NDArray[Any]
 
@@ -24,6 +25,7 @@ MOST_FOREST_ROWS = 100_000
 MOST_FOREST_FEATURES = 500
 MOST_BOOSTED_FEATURES = 200
 BUCKETS = 2**20
+TEXTS_AT_ONCE = 5_000
 FEWEST_NGRAMS = 3.0
 """With fewer words and pairs of words per text, characters are used, too."""
 
@@ -100,6 +102,7 @@ def ngram_weights(texts: Sequence[str], analyzer: str, lengths: tuple[int, int])
         analyzer: ``"word"`` or ``"char_wb"``, characters within words.
         lengths: the shortest and the longest n-grams.
     """
+    from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
     # Hashing needs no vocabulary in memory; buckets that are not used are left out.
@@ -110,10 +113,16 @@ def ngram_weights(texts: Sequence[str], analyzer: str, lengths: tuple[int, int])
         alternate_sign=False,
         norm=None,
     )
-    counts = counter.transform([text[:LONGEST_TEXT] for text in texts]).tocsc()
+
+    def counted(first: int) -> Any:
+        return counter.transform(
+            [text[:LONGEST_TEXT] for text in texts[first : first + TEXTS_AT_ONCE]]
+        )
+
+    counts = sparse.vstack(divided(range(0, len(texts), TEXTS_AT_ONCE), counted), format="csc")
     counts = counts[:, np.diff(counts.indptr) >= min(2, len(texts))].tocsr()
     if not counts.shape[1]:
-        counts = counter.transform(texts)[:, :1]  # nothing in common
+        counts = sparse.csr_matrix((len(texts), 1))  # nothing in common
     return TfidfTransformer(sublinear_tf=True).fit_transform(counts)
 
 

@@ -12,11 +12,11 @@ from discrimloss.auditing.out_of_fold.candidates import (
     table_candidates,
     text_candidates,
 )
-from discrimloss.auditing.out_of_fold.word_vectors import has_word_vectors
 from discrimloss.auditing.sources.base import AuditSource, SourceError
 from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.images import Pictures
 from discrimloss.auditing.sources.text import Texts
+from discrimloss.auditing.sources.word_vectors import has_word_vectors
 
 MOST_CLASSES = 300
 """With more classes a network is trained: linear models and trees need too long."""

@@ -16,6 +16,7 @@ from discrimloss.auditing.out_of_fold.predictions import blend, out_of_fold
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.optimization import bisect_root
+from discrimloss.training.processes import of_first, own_number
 
 NOISE_WORTH_A_ROUND = 0.25
 """From this noise rate on the models are fitted a second time: with fewer wrong labels it costs
@@ -64,7 +65,7 @@ def out_of_fold_classes(
         target: shape (samples,), int64: given labels.
         classes: how many there are.
         seed: of the folds.
-        on_step: is called after each fit.
+        on_step: is called after each fit of this process.
     """
     given = target.numpy()
     folds = stratified_folds(given, seed)
@@ -75,14 +76,14 @@ def out_of_fold_classes(
         nonlocal done
         done += 1
         if on_step is not None:
-            on_step(done, max(len(candidates) * number, done))
+            on_step(done, max(own_number(len(candidates) * number), done))
 
     def predicted(models: Sequence[Candidate], trust: Any = None) -> list[Tensor]:
-        return [out_of_fold(one, given, folds, classes, trust, step) for one in models]
+        return out_of_fold(models, given, folds, classes, trust, step)
 
     log_probabilities, weights = blend(predicted(candidates), target)
     is_held_out = torch.ones(len(target), dtype=torch.bool)
-    errors = estimate_class_errors(log_probabilities, target, is_held_out)
+    errors = of_first(lambda: estimate_class_errors(log_probabilities, target, is_held_out))
     rounds, witness = 1, log_probabilities
     if errors.noise_rate >= NOISE_WORTH_A_ROUND and len(target) <= MOST_ROWS_OF_ROUNDS:
         used = _weighable(candidates, weights)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.judging.optimization import minimize
+from discrimloss.training.processes import divided, of_first
 
 Array = npt.NDArray[np.float64]
 
@@ -55,16 +56,22 @@ class GaussianProcess:
         weights = torch.from_numpy(weight).clamp(min=SMALLEST_WEIGHT)
         trusted = self._order[np.argsort(weight[self._order] <= 0.5, kind="stable")]
         rows = torch.from_numpy(trusted[:ROWS_FITTED])
-        self._parameters = _fitted(
-            self._features[rows], given[rows], weights[rows], self._parameters
+        parameters = of_first(
+            lambda: _fitted(self._features[rows], given[rows], weights[rows], self._parameters)
         )
-        prediction = np.empty(len(target))
-        for group in np.array_split(self._order, max(1, round(len(target) / GROUP_SIZE))):
+        self._parameters = parameters
+
+        def predicted(group: npt.NDArray[np.int64]) -> Array:
             some = torch.from_numpy(group)
-            covariance = _covariance(self._features[some], weights[some], self._parameters)
+            covariance = _covariance(self._features[some], weights[some], parameters)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
             error = (inverse @ given[some]) / inverse.diagonal()
-            prediction[group] = (given[some] - error).numpy()
+            return np.asarray((given[some] - error).numpy())
+
+        groups = np.array_split(self._order, max(1, round(len(target) / GROUP_SIZE)))
+        prediction = np.empty(len(target))
+        for group, one in zip(groups, divided(groups, predicted), strict=True):
+            prediction[group] = one
         return prediction
 
 

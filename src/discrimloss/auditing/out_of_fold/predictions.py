@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from discrimloss.auditing.out_of_fold.candidates import Candidate
 from discrimloss.auditing.out_of_fold.folds import Folds
 from discrimloss.judging.optimization import minimize
+from discrimloss.training.processes import divided, of_first
 
 MOST_FITTED = 20_000
 """Training samples of a model; more of them cost time and hardly help."""
@@ -30,27 +31,33 @@ Progress = Callable[[], None]
 
 
 def out_of_fold(
-    candidate: Candidate,
+    candidates: Sequence[Candidate],
     target: npt.NDArray[np.int64],
     folds: Folds,
     classes: int,
     weights: npt.NDArray[np.float64] | None = None,
     progress: Progress = lambda: None,
-) -> Tensor:
-    """Log probabilities of models that did not see the sample: shape (samples, classes), float32.
+) -> list[Tensor]:
+    """Log probabilities of models that did not see the sample.
+
+    Processes that share the work divide the fits among them.
 
     Args:
-        candidate: the model.
+        candidates: the models.
         target: given labels, as positions.
         folds: of each sample.
         classes: how many there are.
         weights: of the samples in training.
-        progress: is called after each fold.
+        progress: is called after each fit of this process.
+
+    Returns:
+        For each candidate, shape (samples, classes), float32.
     """
     frequency = np.bincount(target, minlength=classes) / len(target)
-    result = np.empty((len(target), classes), dtype=np.float32)
-    for fold in np.unique(folds):
-        held = np.flatnonzero(folds == fold)
+
+    def predicted(fit: tuple[int, int]) -> npt.NDArray[np.float32]:
+        number, fold = fit
+        candidate, held = candidates[number], np.flatnonzero(folds == fold)
         rows = _training_rows(np.flatnonzero(folds != fold), target)
         probabilities = np.zeros((len(held), classes))
         if len(rows) == 0 or (target[rows] == target[rows[0]]).all():
@@ -60,9 +67,15 @@ def out_of_fold(
             known = model.predict_proba(_rows(candidate.inputs, held))
             probabilities[:, np.asarray(model.classes_, dtype=np.int64)] = known
         mixed = (1.0 - PRIOR_WEIGHT) * probabilities + PRIOR_WEIGHT * frequency
-        result[held] = np.log(mixed)
         progress()
-    return torch.from_numpy(result)
+        return np.log(mixed).astype(np.float32)
+
+    fits = [(number, fold) for number in range(len(candidates)) for fold in np.unique(folds)]
+    results = np.empty((len(candidates), len(target), classes), dtype=np.float32)
+    made = divided(fits, predicted)
+    for number, fold in fits:
+        results[number, folds == fold] = made.pop(0)  # each is in memory once
+    return list(torch.from_numpy(results))
 
 
 def _fitted(
@@ -119,9 +132,13 @@ def blend(predicted: Sequence[Tensor], target: Tensor) -> tuple[Tensor, list[flo
     def loss(log_weights: Tensor) -> Tensor:
         return cross_entropy(torch.einsum("m,msc->sc", log_weights.exp(), stacked), given)
 
-    start = torch.full((len(predicted),), -1.0, dtype=torch.float64)
-    with torch.enable_grad():
-        weights = minimize(loss, start, ITERATIONS, TOLERANCE)[1].exp().tolist()
+    def best_weights() -> list[float]:
+        start = torch.full((len(predicted),), -1.0, dtype=torch.float64)
+        with torch.enable_grad():
+            found: list[float] = minimize(loss, start, ITERATIONS, TOLERANCE)[1].exp().tolist()
+        return found
+
+    weights = of_first(best_weights)
     total = torch.zeros_like(predicted[0])
     for weight, one in zip(weights, predicted, strict=True):
         total += weight * one

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from discrimloss.judging.target_density import (
     fit_target_noise,
     never_wrong,
 )
+from discrimloss.training.processes import divided, of_first
 
 Array = npt.NDArray[np.float64]
 
@@ -80,7 +82,7 @@ def out_of_fold_regression(features: Any, target: Any, seed: int = 0) -> OutOfFo
     found, prediction, scale = _first_round(boosting, given)
     blend = 0.0
     for _ in range(ROUNDS if len(given) <= MANY_ROWS else ROUNDS_OF_MANY):
-        weight = 1.0 - found.p_incorrect
+        weight = of_first(partial(np.subtract, 1.0, found.p_incorrect))
         found, prediction, blend = _next_round(boosting, process, scale, weight)
     interval = found.noise_interval()
     score = found.score
@@ -98,7 +100,7 @@ def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array,
         scale = ScaledTargets(given, by_rank)
         prediction = boosting.predict(scale.target, everything)
         rounds.append((fit_target_noise(scale, prediction), prediction, scale))
-    return max(rounds, key=lambda one: one[0].gain)
+    return rounds[of_first(lambda: int(np.argmax([found.gain for found, _, _ in rounds])))]
 
 
 def _next_round(
@@ -110,7 +112,7 @@ def _next_round(
         other = process.leave_one_out(scale.target, weight)
         blends = [(1.0 - part) * prediction + part * other for part in BLENDS]
         fits = [fit_target_noise(scale, one) for one in blends]
-        best = int(np.argmax([fit.gain for fit in fits]))
+        best = of_first(lambda: int(np.argmax([fit.gain for fit in fits])))
         prediction, blend = blends[best], BLENDS[best]
     log_scale = boosting.predict_log_scale(prediction, scale.target - prediction, weight)
     return fit_target_noise(scale, prediction, log_scale), prediction, blend
@@ -149,8 +151,8 @@ class _Boosting:
     ) -> Array:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        prediction = np.empty(len(target))
-        for trained, held_out in self._folds:
+        def predicted(fold: tuple[Any, Any]) -> Array:
+            trained, held_out = fold
             trusted = trained[weight[trained] > 0.5]
             trained = trusted if len(trusted) else trained
             model = HistGradientBoostingRegressor(
@@ -161,7 +163,11 @@ class _Boosting:
                 random_state=self._seed,
             )
             model.fit(inputs[trained], target[trained], sample_weight=weight[trained])
-            prediction[held_out] = model.predict(inputs[held_out])
+            return np.asarray(model.predict(inputs[held_out]))
+
+        prediction = np.empty(len(target))
+        for (_, held_out), one in zip(self._folds, divided(self._folds, predicted), strict=True):
+            prediction[held_out] = one
         return prediction
 
 

@@ -7,9 +7,9 @@ import torch
 
 from discrimloss.auditing.out_of_fold.regression import out_of_fold_regression
 from discrimloss.data.base import TaskData
-from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES
+from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES, verdict_codes
 from discrimloss.judging.target_density import never_wrong
-from discrimloss.judging.verdicts import EASY, HARD, INCORRECT, Verdicts
+from discrimloss.judging.verdicts import Verdicts
 
 NOT_PREDICTED = (
     "These inputs do not predict the target well enough to judge it: no target is called incorrect."
@@ -21,8 +21,8 @@ def is_regression_on_features(task: TaskData) -> bool:
     return task.is_regression and len(task.input_shape) == 1
 
 
-def regression_verdicts(task: TaskData, seed: int) -> Verdicts:
-    """The verdicts on all targets, with out-of-fold predictions as suggestions.
+def regression_verdicts(task: TaskData, seed: int) -> tuple[Verdicts, str]:
+    """The verdicts on all targets, with out-of-fold predictions as suggestions; and the models.
 
     Whole numbers are suggested where all targets are whole. A target is easy within twice the
     median absolute error of its prediction.
@@ -50,11 +50,11 @@ def regression_verdicts(task: TaskData, seed: int) -> Verdicts:
     elif not can_judge:
         notes.append(NOT_PREDICTED)
     log_odds = score.astype(np.float32)
-    code = np.where(error <= EASY_ERRORS * np.median(error), EASY, HARD).astype(np.int8)
-    code[log_odds > 0.0] = INCORRECT
-    return Verdicts(
-        code=code,
-        p_incorrect=torch.from_numpy(log_odds).sigmoid().numpy(),
+    p_incorrect = torch.from_numpy(log_odds).sigmoid().numpy()
+    agrees = torch.from_numpy(error <= EASY_ERRORS * np.median(error))
+    verdicts = Verdicts(
+        code=verdict_codes(agrees, p_incorrect, can_judge),
+        p_incorrect=p_incorrect,
         score=log_odds,
         average_loss=error.astype(np.float32),
         suggested_label=suggested,
@@ -62,3 +62,4 @@ def regression_verdicts(task: TaskData, seed: int) -> Verdicts:
         notes=tuple(notes),
         can_tell_noise=can_judge,
     )
+    return verdicts, f"{found.models}; cross-validation"

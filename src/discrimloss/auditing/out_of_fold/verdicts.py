@@ -33,7 +33,8 @@ LARGEST_KEPT = -1e-6
 
 SYSTEMATIC = (
     "The labels can be learned as they are: hardly any contradicts the others. Systematic errors, "
-    "such as those of keyword rules, do not show."
+    "such as those of keyword rules, do not show, so labels that the predictions contradict are "
+    "undecided."
 )
 
 
@@ -41,8 +42,9 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     """Verdicts on all labels; suggestions are positions of classes.
 
     A label is incorrect where its probability of being wrong is above 0.5, easy where the
-    prediction agrees with it, and hard otherwise. Labels that cannot be judged (of a small class,
-    or where predictions are no better than chance) are never called incorrect.
+    prediction agrees with it, hard where that probability is small, and undecided otherwise. Labels
+    that cannot be judged (of a small class, or where predictions are no better than chance) are
+    never called incorrect, and never hard.
 
     Args:
         found: see `out_of_fold_classes`.
@@ -58,7 +60,8 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     judged = (counts >= FEWEST_OF_CLASS)[target] & can_tell
     score = torch.where(judged, errors.score, errors.score.clamp(max=LARGEST_KEPT))
     p_incorrect = score.double().sigmoid().float().numpy()
-    code = verdict_codes(predicted.argmax(1) == target, p_incorrect)
+    shows = errors.noise_rate >= LEARNED_AS_THEY_ARE  # else right and wrong labels look alike
+    code = verdict_codes(predicted.argmax(1) == target, p_incorrect, judged & shows)
     notes = []
     if not is_enough:
         notes.append(
@@ -75,7 +78,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     else:
         notes += _notes_on_small(counts, class_names)
         notes += _notes_on_confused(predicted, target, counts, class_names)
-        if errors.noise_rate < LEARNED_AS_THEY_ARE:
+        if not shows:
             notes.append(SYSTEMATIC)
     assert errors.other is not None
     return Verdicts(

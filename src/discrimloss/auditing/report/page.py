@@ -211,7 +211,8 @@ def _verdict_headlines(run: ReportRun) -> list[Headline]:
         number = int((verdict == name).sum())
         if number or name not in ("undecided", "unseen"):
             fraction = percent(number / max(len(verdict), 1))
-            found.append(Headline(name, f"{number:,}", fraction, name))
+            what = f"{fraction}, wrong or hard" if name == "undecided" else fraction
+            found.append(Headline(name, f"{number:,}", what, name))
     return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView, SourceError
 from discrimloss.data.base import TensorInputs
+from discrimloss.errors import is_first_process
+from discrimloss.training.processes import divided, is_divided, of_first, process_number
 
 Array = npt.NDArray[Any]
 
@@ -161,20 +164,27 @@ def cached_rows(
 ) -> Array:
     """Compute an array batch by batch the first time; later map it from its file.
 
-    An interrupted computation continues where it stopped.
+    An interrupted computation continues where it stopped. Where several processes share the work,
+    each computes some of the batches, all get all rows, and the first writes the file.
 
     Args:
-        path: the file, see `cache_file`; None keeps the array in memory.
+        path: the file, see `cache_file`; None keeps the array in memory. Only that of the first
+            process counts.
         num_rows: how many rows it has, at least 1.
         make: computes the rows from the first number to before the second: shape (rows, ...),
             always of the same type and shape per row.
         batch_size: how many rows to compute at once.
     """
+    if is_divided() and not is_first_process():
+        for _ in _batches(0, num_rows, make, batch_size):
+            pass
+        return _rows_of_first(None, num_rows)
     if path is None:
-        firsts = range(0, num_rows, batch_size)
-        made = [make(first, min(first + batch_size, num_rows)) for first in firsts]
-        return np.concatenate(made)
-    if not path.is_file():
+        rows: Array = np.concatenate(list(_batches(0, num_rows, make, batch_size)))
+        return _rows_of_first(rows, num_rows)
+    if path.is_file():
+        list(_batches(num_rows, num_rows, make, batch_size))  # other processes do nothing, either
+    else:
         unfinished = path.with_name(path.name + ".unfinished")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +196,32 @@ def cached_rows(
                 "another --out"
             ) from error
     # Copy-on-write, as torch wants a writable array; the file never changes.
-    rows: Array = np.load(path, mmap_mode="c", allow_pickle=False)
+    return _rows_of_first(np.load(path, mmap_mode="c", allow_pickle=False), num_rows)
+
+
+def _batches(
+    done: int, num_rows: int, make: Callable[[int, int], Array], batch_size: int
+) -> Iterator[Array]:
+    """The batches of all processes, in order, without those that the first process has already."""
+    firsts = range(of_first(lambda: done), num_rows, batch_size)
+    for place in range(0, len(firsts), process_number()):
+        yield from divided(
+            firsts[place : place + process_number()],
+            lambda first: np.ascontiguousarray(make(first, min(first + batch_size, num_rows))),
+        )
+
+
+def _rows_of_first(rows: Array | None, num_rows: int) -> Array:
+    """All rows of the first process, in all processes."""
+
+    def block_of_first(block: slice) -> Array:
+        assert rows is not None
+        return np.array(rows[block])
+
+    if is_divided():
+        received = [of_first(partial(block_of_first, block)) for block in _blocks(num_rows)]
+        rows = np.concatenate(received) if rows is None else rows
+    assert rows is not None
     return rows
 
 
@@ -195,14 +230,14 @@ def _make_rows(
 ) -> None:
     with path.open("a+b") as file:
         done = _complete_rows(file, num_rows)
-        for first in range(done, num_rows, batch_size):
-            batch = np.ascontiguousarray(make(first, min(first + batch_size, num_rows)))
-            if first == 0:
+        for batch in _batches(done, num_rows, make, batch_size):
+            if done == 0:
                 header = {"shape": (num_rows, *batch.shape[1:]), "fortran_order": False}
                 header["descr"] = _npy.dtype_to_descr(batch.dtype)
                 _npy.write_array_header_1_0(file, header)
             file.write(batch.tobytes())
             file.flush()
+            done += len(batch)
 
 
 def _complete_rows(file: BinaryIO, num_rows: int) -> int:

@@ -47,7 +47,15 @@ from discrimloss.auditing.sources.pictures import (
 )
 from discrimloss.data.base import TensorInputs
 from discrimloss.data.images import ImagePreparation
-from discrimloss.models.text_encoder import load_pretrained, transformers_library
+from discrimloss.models import efficientnet_lite
+from discrimloss.models.efficientnet_lite import EfficientNetLite, read_weights
+from discrimloss.models.text_encoder import (
+    CONFIGURATION,
+    PACKAGE,
+    load_pretrained,
+    package_folders,
+    transformers_library,
+)
 
 NO_IMAGE = "no image"
 SMALLEST_SIDE, LARGEST_SIDE = 32, 64
@@ -58,6 +66,7 @@ MEASURED_IMAGES = 5_000
 """Enough for means that are good to three digits."""
 
 ENCODED_AT_ONCE = 32
+WEIGHT_FILES = (".pth", ".pt")
 USUAL_SIDE = 224
 USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet: for encoders that do not name their own."""
@@ -275,23 +284,74 @@ def encoded_pictures(
     Args:
         squares: decodes pictures.
         num_pictures: how many there are.
-        encoder: a folder, ``package:NAME``, or a name on the hub.
+        encoder: a folder, ``package:NAME``, a name on the hub, or a file of weights of an
+            EfficientNet-Lite.
         cache: a directory that keeps the features, or None.
         fingerprint: of the pictures.
     """
 
     @functools.cache
-    def loaded() -> ImageEncoder:
+    def loaded() -> ImageEncoder | LiteEncoder:
         try:
-            return ImageEncoder(encoder)
+            weights = lite_weights(encoder)
+            return ImageEncoder(encoder) if weights is None else LiteEncoder(weights)
         except ValueError as error:
-            raise SourceError(f"--encoder cannot be used: {error}") from error
+            reason = str(error).removeprefix("pretrained = ")
+            raise SourceError(f"--encoder cannot be used: {reason}") from error
 
     def encode(first: int, last: int) -> npt.NDArray[np.float32]:
         return loaded()(torch.from_numpy(squares(first, last, loaded().side)))
 
     path = cache_file(cache, "image-features", encoder, fingerprint)
     return cached_rows(path, num_pictures, encode, ENCODED_AT_ONCE)
+
+
+def lite_weights(encoder: str) -> Path | None:
+    """The file of weights of an EfficientNet-Lite that an encoder names, or None.
+
+    Args:
+        encoder: a file, or ``package:NAME`` of a package with one file of weights and no model of
+            the transformers library.
+    """
+    file = Path(encoder).expanduser()
+    if file.suffix in WEIGHT_FILES:
+        if not file.is_file():
+            raise ValueError(f"there is no file {file}")
+        return file
+    if not encoder.startswith(PACKAGE):
+        return None
+    for folder in package_folders(encoder.removeprefix(PACKAGE)):
+        found = [file for file in folder.rglob("*") if file.suffix in WEIGHT_FILES]
+        if len(found) == 1 and not any(folder.rglob(CONFIGURATION)):
+            return found[0]
+    return None
+
+
+class LiteEncoder:
+    """An EfficientNet-Lite with weights from a file.
+
+    Args:
+        weights: the file.
+
+    Raises:
+        ValueError: it does not hold such weights.
+    """
+
+    side = efficientnet_lite.SIDE
+
+    def __init__(self, weights: Path) -> None:
+        model = EfficientNetLite(read_weights(weights))
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.eval().to(self.device)
+        self.mean = _channels(efficientnet_lite.MEAN, USUAL_MEAN)
+        self.std = _channels(efficientnet_lite.STD, USUAL_STD)
+
+    @torch.inference_mode()
+    def __call__(self, images: Tensor) -> npt.NDArray[np.float32]:
+        """From (images, 3, side, side), uint8, to (images, features)."""
+        pixels = ((images.float() / 255 - self.mean) / self.std).to(self.device)
+        features: npt.NDArray[np.float32] = self.model(pixels).cpu().numpy()
+        return features
 
 
 class ImageEncoder:

@@ -18,7 +18,6 @@ from discrimloss.auditing.sources.base import (
     Contents,
     ModelInputs,
     SampleView,
-    SourceError,
     SourceOptions,
     Store,
 )
@@ -29,13 +28,9 @@ from discrimloss.auditing.sources.features import (
     standardised,
 )
 from discrimloss.auditing.sources.labels import read_samples
+from discrimloss.auditing.sources.text_encoder import MOST_TOKENS, TextEncoder
+from discrimloss.auditing.sources.word_vectors import mean_word_vectors, names_word_vectors
 from discrimloss.data.base import TensorInputs
-from discrimloss.models.text_encoder import (
-    load_configuration,
-    load_tokenizer,
-    load_weights,
-    transformers_library,
-)
 
 NO_TEXT = "no text"
 AUTO, NO_ENCODER = "auto", "none"
@@ -45,9 +40,7 @@ MOST_NGRAMS = 2000
 LONGEST_TEXT = 20_000
 """In characters; the rest is not read."""
 LONGEST_SHOWN_TEXT = 20_000
-MOST_TOKENS = 256
 _TEXTS_CACHED_AT_ONCE = 256
-_TEXTS_ENCODED_AT_ONCE = 32
 _MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
 _TEXTS_AT_ONCE = 5000
 _BYTES_PER_NGRAM = 24  # an id and a weight, three copies at the peak
@@ -236,14 +229,17 @@ def _heaviest(matrix: Any) -> Any:
 def encoded_texts(
     texts: Sequence[str], encoder: str, cache: Path | None, fingerprint: str
 ) -> npt.NDArray[Any]:
-    """Encode texts: shape (texts, width), the mean of the encoder's token vectors.
+    """Encode texts: shape (texts, width).
 
     Args:
         texts: truncated to `MOST_TOKENS` tokens.
-        encoder: a folder, ``package:NAME``, or a name on the hub.
+        encoder: a folder, ``package:NAME``, or a name on the hub; ``package:wordllama`` for static
+            word vectors.
         cache: a directory that keeps the features, or None.
         fingerprint: of the texts.
     """
+    if names_word_vectors(encoder):
+        return mean_word_vectors(texts)
     file = cache_file(cache, "text_features", encoder, fingerprint, MOST_TOKENS, len(texts))
 
     @functools.cache
@@ -253,51 +249,3 @@ def encoded_texts(
     return cached_rows(
         file, len(texts), lambda first, last: loaded()(texts[first:last]), _TEXTS_CACHED_AT_ONCE
     )
-
-
-class TextEncoder:
-    """A frozen encoder of the transformers library with its tokenizer.
-
-    Args:
-        name: a folder, ``package:NAME``, or a name on the hub.
-    """
-
-    def __init__(self, name: str) -> None:
-        try:
-            configuration = load_configuration(name, "bert", 64, 1)
-            self.tokenizer = load_tokenizer(name, configuration.model_type)
-            model = load_weights(transformers_library().AutoModel, name, configuration)
-        except ValueError as error:
-            reason = str(error).removeprefix("pretrained = ")
-            raise SourceError(f"--encoder cannot be used: {reason}") from error
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = model.eval().to(self.device)
-        self.most_tokens = min(MOST_TOKENS, self.tokenizer.model_max_length)
-
-    @torch.inference_mode()
-    def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Shape (texts, width)."""
-        # Batches of similar lengths: shorter texts are padded to the longest.
-        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        pieces = []
-        for first in range(0, len(order), _TEXTS_ENCODED_AT_ONCE):
-            batch = [texts[number] for number in order[first : first + _TEXTS_ENCODED_AT_ONCE]]
-            pieces.append(self._means(batch))
-        features = torch.cat(pieces)
-        back = torch.empty(len(order), dtype=torch.int64)
-        back[torch.tensor(order)] = torch.arange(len(order))
-        return features[back].numpy()
-
-    def _means(self, texts: list[str]) -> Tensor:
-        tokens = self.tokenizer(
-            texts,
-            truncation=True,
-            max_length=self.most_tokens,
-            padding=True,
-            return_tensors="pt",
-            return_attention_mask=True,
-        ).to(self.device)
-        states = self.model(**tokens).last_hidden_state
-        mask = tokens["attention_mask"].unsqueeze(2).to(states.dtype)
-        means: Tensor = (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
-        return means.float().cpu()

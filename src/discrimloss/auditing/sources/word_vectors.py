@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.features import cached_rows
+
 PACKAGE = "wordllama"
 WEIGHTS, TOKENIZER = (
     "weights/l2_supercat_256.safetensors",
@@ -17,6 +20,11 @@ WEIGHTS, TOKENIZER = (
 LONGEST_TEXT = 20_000
 """In characters; the rest is not read."""
 TEXTS_AT_ONCE = 1000
+
+
+def names_word_vectors(encoder: str) -> bool:
+    """Whether the user named these vectors, and not another encoder."""
+    return encoder in (PACKAGE, f"package:{PACKAGE}")
 
 
 def has_word_vectors() -> bool:
@@ -31,16 +39,23 @@ def mean_word_vectors(texts: Sequence[str]) -> npt.NDArray[np.float32]:
 
     folder = _folder()
     if folder is None:
-        raise ModuleNotFoundError(f"{PACKAGE} is not installed", name=PACKAGE)
+        raise SourceError(
+            f"--encoder cannot be used: {PACKAGE} is not installed, or without its vectors: "
+            "pip install 'discrimloss[encoders]'"
+        )
     # Its own loader looks for the tokenizer on the hub, so both files are read directly.
     vectors = load_file(str(folder / WEIGHTS))["embedding.weight"].astype(np.float32)
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    means = np.zeros((len(texts), vectors.shape[1]), np.float32)
-    for first in range(0, len(texts), TEXTS_AT_ONCE):
-        batch = [text[:LONGEST_TEXT] for text in texts[first : first + TEXTS_AT_ONCE]]
+
+    def of_batch(first: int, last: int) -> npt.NDArray[np.float32]:
+        batch = [text[:LONGEST_TEXT] for text in texts[first:last]]
+        means = np.zeros((len(batch), vectors.shape[1]), np.float32)
         for place, tokens in enumerate(tokenizer.encode_batch(batch, add_special_tokens=False)):
             if tokens.ids:
-                means[first + place] = vectors[tokens.ids].mean(0)
+                means[place] = vectors[tokens.ids].mean(0)
+        return means
+
+    means = cached_rows(None, len(texts), of_batch, TEXTS_AT_ONCE)
     lengths = np.linalg.norm(means, axis=1, keepdims=True).astype(np.float32)
     means /= np.maximum(lengths, np.float32(1e-9))
     return means

@@ -1,0 +1,142 @@
+"""EfficientNet-Lite as an encoder of images, built from a plain state dict.
+
+The file holds weights only, with the names of the package ``efficientnet-lite-pytorch``
+(``_conv_stem.weight``, ``_blocks.0._depthwise_conv.weight`` ...). All sizes follow from their
+shapes, so Lite0 to Lite4 and any other width load alike. The package itself is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+SIDE = 224
+MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
+"""How the published weights expect pixels, where white is 1."""
+STRIDES = (1, 2, 2, 2, 1, 2, 1)
+"""Of the first block of each stage. A stage begins where the number of channels changes."""
+EPSILON = 1e-3
+STEM = "_conv_stem.weight"
+
+Weights = Mapping[str, Tensor]
+
+
+class EfficientNetLite(nn.Module):
+    """The layers up to the last pooling.
+
+    Args:
+        weights: the state dict.
+
+    Raises:
+        ValueError: these are not the weights of an EfficientNet-Lite.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        try:
+            self.stem = _Layer(weights, "_conv_stem", "_bn0", stride=2)
+            self.blocks = nn.Sequential(*_blocks(weights))
+            self.head = _Layer(weights, "_conv_head", "_bn1")
+        except KeyError as error:
+            raise ValueError(f"these weights have no {error}, as EfficientNet-Lite has") from error
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Features of shape (images, width), from (images, 3, height, width)."""
+        pooled: Tensor = self.head(self.blocks(self.stem(pixels))).mean((2, 3))
+        return pooled
+
+
+def read_weights(file: Path) -> Weights:
+    """The state dict in a file.
+
+    Raises:
+        ValueError: the file cannot be read, or holds something else.
+    """
+    try:
+        found: Any = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # a malformed file raises errors of all kinds
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ValueError(f"cannot read {file} ({reason})") from error
+    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
+        found = found["state_dict"]
+    if not isinstance(found, Mapping) or STEM not in found:
+        raise ValueError(
+            f"{file} holds no weights of an EfficientNet-Lite (no {STEM}): give a folder that "
+            "save_pretrained wrote for other models"
+        )
+    return found
+
+
+def _blocks(weights: Weights) -> list[nn.Module]:
+    blocks: list[nn.Module] = []
+    stage, channels = -1, None
+    while (name := f"_blocks.{len(blocks)}.") + "_project_conv.weight" in weights:
+        width = len(weights[name + "_project_conv.weight"])
+        is_first = width != channels
+        stage, channels = stage + is_first, width
+        if stage >= len(STRIDES):
+            raise ValueError(f"an EfficientNet-Lite has {len(STRIDES)} stages, and these have more")
+        blocks.append(_Block(weights, name, STRIDES[stage] if is_first else 1))
+    return blocks
+
+
+class _Block(nn.Module):
+    """Widen, filter each channel, narrow; added to the input where the shape stays."""
+
+    def __init__(self, weights: Weights, name: str, stride: int) -> None:
+        super().__init__()
+        layers = []
+        if name + "_expand_conv.weight" in weights:
+            layers.append(_Layer(weights, name + "_expand_conv", name + "_bn0"))
+        depthwise = (name + "_depthwise_conv", name + "_bn1")
+        layers.append(_Layer(weights, *depthwise, stride=stride, depthwise=True))
+        project = (name + "_project_conv", name + "_bn2")
+        layers.append(_Layer(weights, *project, activation=False))
+        self.layers = nn.Sequential(*layers)
+        first, last = layers[0].convolution, layers[-1].convolution
+        self.is_residual = stride == 1 and first.in_channels == last.out_channels
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layers(inputs)
+        return inputs + outputs if self.is_residual else outputs
+
+
+class _Layer(nn.Module):
+    """A convolution padded as TensorFlow does, batch norm, and perhaps ReLU6."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        convolution: str,
+        norm: str,
+        *,
+        stride: int = 1,
+        depthwise: bool = False,
+        activation: bool = True,
+    ) -> None:
+        super().__init__()
+        kernel = weights[f"{convolution}.weight"]
+        out, within, self.size, _ = kernel.shape
+        self.stride, self.activation = stride, activation
+        groups = out if depthwise else 1
+        self.convolution = nn.Conv2d(
+            within * groups, out, self.size, stride, groups=groups, bias=False
+        )
+        self.norm = nn.BatchNorm2d(out, eps=EPSILON)
+        keys = ("weight", "bias", "running_mean", "running_var")
+        state = {key: weights[f"{norm}.{key}"] for key in keys}
+        self.convolution.load_state_dict({"weight": kernel})
+        self.norm.load_state_dict(state, strict=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        padding: list[int] = []
+        for side in reversed(inputs.shape[2:]):
+            total = max((-(-side // self.stride) - 1) * self.stride + self.size - side, 0)
+            padding += [total // 2, total - total // 2]
+        outputs: Tensor = self.norm(self.convolution(F.pad(inputs, padding)))
+        return F.relu6(outputs) if self.activation else outputs

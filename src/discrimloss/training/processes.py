@@ -1,0 +1,143 @@
+"""Processes that a launcher started with the same command, and that divide its work.
+
+`torchrun` and Accelerate's launcher start a command several times. Every process takes the same
+steps in the same order. What takes long is divided among them by `divided`, and what must not
+differ is decided by the first process, `of_first`. An error in one of them ends all of them.
+
+In a command that was started once, everything is done here and nothing is exchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from discrimloss.errors import DiscrimLossError, SharedError, is_first_process
+from discrimloss.state.processes import Processes
+
+Task = TypeVar("Task")
+Value = TypeVar("Value")
+
+LONGEST_WAIT = timedelta(days=1)
+"""For the slowest process. The launcher ends all processes when one has ended with an error."""
+
+_joined: list[Processes] = []
+"""The processes that share the work of the current block, see `joined_processes`."""
+
+
+@contextmanager
+def joined_processes() -> Iterator[None]:
+    """Share the work of the block with the other processes of the launcher, if there are any.
+
+    Raises:
+        SharedError: another process failed.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "MASTER_ADDR" not in os.environ:
+        yield
+        return
+    is_ours = not dist.is_initialized()
+    if is_ours:
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, timeout=LONGEST_WAIT)
+    _joined.append(Processes())
+    try:
+        yield
+        _exchange(None)  # none ends before all are done
+    except SharedError:
+        raise
+    except Exception as error:
+        _announce(error)
+        if isinstance(error, DiscrimLossError) and not is_first_process():
+            raise SharedError(str(error), error.exit_code) from error
+        raise
+    finally:
+        _joined.pop()
+        if is_ours:
+            dist.destroy_process_group()
+
+
+def process_number() -> int:
+    """How many processes share the work."""
+    return _joined[-1].count if _joined else 1
+
+
+def is_divided() -> bool:
+    """Whether several processes share the work."""
+    return process_number() > 1
+
+
+def divided(tasks: Sequence[Task], work: Callable[[Task], Value]) -> list[Value]:
+    """The results of all tasks, in their order. Each process does some of them.
+
+    Args:
+        tasks: the same in all processes; those that take longest are best spread evenly.
+        work: does one of them. Its result is pickled.
+    """
+    if not is_divided():
+        return [work(task) for task in tasks]
+    processes = _joined[-1]
+    own = range(processes.rank, len(tasks), processes.count)
+    of_each = _exchange([work(tasks[number]) for number in own])
+    turns = [divmod(number, processes.count) for number in range(len(tasks))]
+    return [of_each[rank][turn] for turn, rank in turns]
+
+
+def own_number(tasks: int) -> int:
+    """How many of so many tasks this process does."""
+    return len(range(_joined[-1].rank, tasks, _joined[-1].count)) if is_divided() else tasks
+
+
+def of_first(make: Callable[[], Value]) -> Value:
+    """What the first process makes, in all processes.
+
+    Args:
+        make: is called in the first process only. Its result is pickled.
+    """
+    if not is_divided():
+        return make()
+    made = [make() if is_first_process() else None]
+    _exchange(None)  # an error of `make` ends here
+    dist.broadcast_object_list(made)
+    value: Any = made[0]
+    return value  # type: ignore[no-any-return]
+
+
+def require_equal(value: object, refusal: str) -> None:
+    """Raise a `DiscrimLossError` in all processes if a value is not the same in all of them."""
+    if is_divided() and len(set(_exchange(value))) > 1:
+        raise DiscrimLossError(refusal)
+
+
+def _exchange(thing: Any) -> list[Any]:
+    """What each process has, in order of rank; an error if one of them has announced one."""
+    received = _all_gather((None, thing))
+    for announced, _ in received:
+        if announced is not None:
+            raise SharedError(*announced)
+    return [each for _, each in received]
+
+
+def _announce(error: Exception) -> None:
+    """Tell the other processes, which wait in their next exchange, that this one has failed."""
+    if isinstance(error, DiscrimLossError):
+        announced = (str(error), error.exit_code)
+    else:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
+        announced = (f"process {_joined[-1].rank} failed ({reason})", 1)
+    with suppress(SharedError):
+        _all_gather((announced, None))
+
+
+def _all_gather(thing: Any) -> list[Any]:
+    try:
+        return _joined[-1].all_gather_objects(thing)
+    except RuntimeError as error:  # a closed connection
+        raise SharedError(
+            "another process of this command has ended: its own message says why", 1
+        ) from error
