@@ -30,13 +30,13 @@ from discrimloss.state import predictions
 RESULTS = Path(__file__).parent / "results"
 NAME = "many_classes"
 CLASSES, GROUPS, FEATURES = 1_000, 100, 64
-TRAINED, TESTED = 15, 10
+TRAINED, TESTED = 10, 10
 """Samples of each class."""
 GROUP_SPREAD, CLASS_SPREAD = 1.0, 0.7
 """Of the centres of groups and of the classes in a group; samples spread by 1."""
 NOISE = {"symmetric 40 %": (0.4, CLASSES), "20 % within groups": (0.2, CLASSES // GROUPS)}
 """Fraction of wrong labels, and how many classes around the true one they are drawn from."""
-KEPT = (5, predictions.KEPT_CLASSES, CLASSES)
+KEPT = (predictions.KEPT_CLASSES, CLASSES)
 EPOCHS, BATCH, LEARNING_RATE = 20, 128, 2e-3
 SEEDS = (1, 2, 3)
 

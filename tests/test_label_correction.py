@@ -174,6 +174,28 @@ def test_corrected_targets_are_smoothed_as_far_as_labels_teach_something(
     torch.testing.assert_close(smoothed, (1.0 - smoothing) * sharp + smoothing / 3)
 
 
+@pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
+def test_other_classes_have_the_unit_of_the_loss(unit: float) -> None:
+    correction = make_correction()
+    entropies, target = torch.tensor([1.0, 2.0]), torch.tensor([0, 1])
+    correction.record_units(unit * entropies, (-entropies).exp(), target)
+    torch.testing.assert_close(correction.units(), torch.full((3,), unit))
+
+
+def test_rows_that_are_left_out_and_classes_that_cannot_be_are_not_learned() -> None:
+    logits = torch.tensor([[1.0, 0.0, 2.0], [1.0, -torch.inf, 2.0]], requires_grad=True)
+    target, keep = torch.tensor([0, 0]), torch.tensor([0.0, 1.0])
+    losses = keep * functional.cross_entropy(logits, target, reduction="none")
+    classes = torch.arange(3).expand(2, -1)
+    targets = Targets(classes, torch.full((2, 3), 1 / 3))
+    rows = targets.loss(losses, logits, target, torch.ones(3))
+    (gradient,) = torch.autograd.grad(rows.sum(), logits)
+    assert rows.isfinite().all()
+    assert gradient[0].eq(0).all()
+    assert gradient.isfinite().all()
+    assert float(gradient[1, 0]) != 0
+
+
 @pytest.mark.parametrize(("rate", "exponent"), [(0.05, 0.0), (0.2, 0.5), (0.3, 1.0), (0.6, 1.0)])
 def test_learned_weights_count_as_far_as_labels_are_wrong(rate: float, exponent: float) -> None:
     assert float(make_correction(rate=rate).weight_exponent()) == pytest.approx(exponent, abs=1e-6)
@@ -245,7 +267,8 @@ def test_units_follow_class_weights() -> None:
     losses[0] = torch.nan
     mass[0] = torch.nan
     correction.record_units(losses, mass, target)
-    assert correction.units().tolist() == pytest.approx([1.0, 5.0, 1.0])
+    usual = float(losses[1:].sum() / -mass[1:].log().sum())  # of a class without samples
+    assert correction.units().tolist() == pytest.approx([1.0, 5.0, usual])
 
 
 # Phases.

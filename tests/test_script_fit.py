@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.optim.swa_utils import AveragedModel
 from discrimloss import DiscrimLoss
 from discrimloss.errors import needs_extra
 
-from .helpers.state_comparison import assert_same_state
+from .helpers.state_comparison import assert_same_state, state_of
 
 
 def test_the_index_is_optional_in_eval_mode() -> None:
@@ -115,6 +116,41 @@ def test_mixed_samples_in_eval_mode_and_wrong_fractions() -> None:
     assert float(criterion.mixed(ones, threes, None, None, 0.25)) == 2.5
     with pytest.raises(ValueError, match="fraction must be from 0 to 1"):
         criterion.mixed(ones, threes, None, None, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("others", "other_index", "message"),
+    [
+        (torch.rand(3), torch.arange(2), "other_losses has shape"),
+        (torch.rand(2), torch.tensor([0, 9]), "9"),
+    ],
+)
+def test_a_bad_smaller_part_changes_nothing(
+    others: torch.Tensor, other_index: torch.Tensor, message: str
+) -> None:
+    criterion = DiscrimLoss(4, epochs=4)
+    before = state_of(criterion)
+    with pytest.raises((ValueError, IndexError), match=message):
+        criterion.mixed(torch.rand(2), others, torch.arange(2), other_index, 0.75)
+    assert_same_state(criterion, before)
+
+
+def test_a_bad_target_begins_no_epoch() -> None:
+    criterion = DiscrimLoss(4, epochs=4, steps_per_epoch=1, num_classes=2)
+    index, target = torch.arange(4), torch.tensor([0, 1, 0, 1])
+    criterion(torch.rand(4), index, target=target)
+    before = state_of(criterion)
+    with pytest.raises(IndexError, match="target"):
+        criterion(torch.rand(4), index, target=target + 1)
+    assert_same_state(criterion, before)
+    assert criterion.steps == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"num_classes": 3}, {"task": "regression"}])
+def test_verdicts_before_the_first_batch(options: dict[str, Any]) -> None:
+    verdicts = DiscrimLoss(10, epochs=5, **options).verdicts()
+    assert set(verdicts.verdict) == {"unseen"}
+    assert verdicts.noise_rate is None
 
 
 def test_another_package_s_missing_import_is_not_blamed_on_an_extra(tmp_path: object) -> None:

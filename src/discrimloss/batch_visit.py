@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,13 +28,23 @@ def visit(criterion: CriterionState, batch: Batch) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def visit_with_labels(criterion: CriterionState, batch: Batch, given: Given[Any]) -> Rows:
-    """Update the state with a batch that has targets; what is found of its own rows."""
+def visit_with_labels(
+    criterion: CriterionState, batch: Batch, given: Given[Any], begin_step: Callable[[], None]
+) -> Rows:
+    """Update the state with a batch that has targets; what is found of its own rows.
+
+    Args:
+        criterion: its state.
+        batch: the rows of all processes.
+        given: what they carry besides losses.
+        begin_step: is called once the targets are known to be right, before anything changes.
+    """
     labels = criterion.labels
     assert labels is not None
     visits = group_visits(batch.losses, batch.index, lambda: labels.tie_break(given))
     remembered = labels.remembered(batch, criterion.table)
     batch, given = labels.checked(batch, given, remembered, visits)
+    begin_step()
     group = labels.group_of(given.target)
     seen = F.of_group(criterion.tracker.visits_seen, group)
     value, slope = _visited(criterion, batch, visits, group)

@@ -194,10 +194,17 @@ class LabelCorrection(FixedDtypeModule):
         self.unit_sums.index_add_(0, target, torch.where(is_finite, rows, 0.0))
 
     def units(self) -> Tensor:
-        """Shape (classes,): the task loss of each class over its cross-entropy, 1 if not known."""
+        """Shape (classes,): the task loss of each class over its cross-entropy.
+
+        A class of which nothing is known has the ratio of all classes.
+        """
         losses, entropies = self.unit_sums.unbind(1)
+        total_loss, total_entropy = self.unit_sums.sum(0).unbind()
+        is_known = (total_loss > 0) & (total_entropy > 0)
+        usual = torch.where(is_known, total_loss / total_entropy.clamp(min=1e-12), 1.0)
+        of_class = losses / (entropies.clamp(min=1e-6) * usual)
         known = (losses > 0) & (entropies > 1e-6)
-        return torch.where(known, losses / entropies.clamp(min=1e-6), 1.0).clamp(0.01, 100).float()
+        return (usual * torch.where(known, of_class, 1.0).clamp(0.01, 100.0)).float()
 
     # ---------------------------------------------------------------- an epoch
 

@@ -7,6 +7,7 @@ the checks and collectives in `state.exchange`.
 from __future__ import annotations
 
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -192,8 +193,6 @@ class DiscrimLoss(CriterionState):
             index = as_sample_index(self.table.rows_of(index), losses)  # names
         if not self.training:
             return F.reduce(losses, self.reduction)
-        if self.steps_per_epoch is not None and not torch.compiler.is_compiling():
-            self._count_step(self.steps_per_epoch)
         outputs = self._outputs(target, logits, predictions)
         table, labels = self.table, self.labels
         device, given, words = table.history.device, None, None
@@ -203,16 +202,17 @@ class DiscrimLoss(CriterionState):
         batch = table.shards.collect(
             losses, index, table.num_samples, device, self._agreement, words
         )
+        begin_step = partial(self._begin_step, batch.losses.shape[0])
         if batch.losses.shape[0] == 0:
+            begin_step()
             return F.reduce(losses, self.reduction)
-        if not torch.compiler.is_compiling():
-            self.watch.count(batch.losses.shape[0], table)
         fresh = F.at_least_float32(losses)
         if labels is None or target is None or given is None:
+            begin_step()
             value, slope = visit(self, batch)
             return self._with_gradient(fresh, value.to(fresh), slope.to(fresh), batch)
         given = given.to(device) if batch.extra is None else labels.unpacked(batch.extra)
-        found = visit_with_labels(self, batch, given).to(fresh.device)
+        found = visit_with_labels(self, batch, given, begin_step).to(fresh.device)
         rows = labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
         return self._reduced(rows, batch)
 
@@ -256,18 +256,27 @@ class DiscrimLoss(CriterionState):
             losses, other_losses = other_losses, losses
             index, other_index = other_index, index
             target, fraction = other_target, 1.0 - fraction
+        rows = self._other_rows(losses, other_losses, other_index) if self.training else None
         most = self(losses, index, target=target)
         task_losses = torch.lerp(other_losses.detach(), losses.detach(), fraction)
         self._last_losses = task_losses
-        if not self.training:
+        if rows is None:
             return F.reduce(torch.lerp(other_losses, losses, fraction), self.reduction)
-        check_losses(other_losses)
-        if self.table.ids is not None:
-            other_index = self.table.rows_of(other_index)
-        rows = checked_index(as_sample_index(other_index, other_losses), self.num_samples)
         rest = F.reduce(self._other_part(F.at_least_float32(other_losses), rows), self.reduction)
         mix: Tensor = fraction * most + (1.0 - fraction) * rest
         return mix
+
+    def _other_rows(self, losses: Tensor, other_losses: Tensor, other_index: Any) -> Tensor:
+        """The rows of the samples that make up less of a mix; an error before anything changes."""
+        check_losses(other_losses)
+        if other_losses.shape != losses.shape:
+            raise ValueError(
+                f"other_losses has shape {tuple(other_losses.shape)} and losses has "
+                f"{tuple(losses.shape)}: both must have one loss of each mixed row"
+            )
+        if self.table.ids is not None:
+            other_index = self.table.rows_of(other_index)
+        return checked_index(as_sample_index(other_index, other_losses), self.num_samples)
 
     def _other_part(self, losses: Tensor, rows: Tensor) -> Tensor:
         """The losses of samples that are not visited, each with the weight of its sample."""
@@ -340,11 +349,20 @@ class DiscrimLoss(CriterionState):
             self.labels.correction.begin(self.num_samples)
         self.tracker.start_epoch(epoch)
 
-    def _count_step(self, steps_per_epoch: int) -> None:
-        """Begin the next epoch where the current one has had its steps."""
-        if self.steps >= steps_per_epoch:
-            self.set_epoch(self.epoch + 1)
-        self.steps += 1
+    def _begin_step(self, rows: int) -> None:
+        """Begin the next epoch where steps are counted and this one has had its own.
+
+        Args:
+            rows: number of rows of the batch, of all processes.
+        """
+        if torch.compiler.is_compiling():
+            return
+        if self.steps_per_epoch is not None:
+            if self.steps >= self.steps_per_epoch:
+                self.set_epoch(self.epoch + 1)
+            self.steps += 1
+        if rows:
+            self.watch.count(rows, self.table)
 
     def verdicts(self, rule: Rule = "calibrated", p_incorrect: Tensor | None = None) -> Verdicts:
         """Classify every sample as easy, hard, undecided or incorrect, after the last epoch.

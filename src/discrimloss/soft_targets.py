@@ -10,6 +10,9 @@ from torch import Tensor
 from discrimloss.functional import at_least_float32
 from discrimloss.state.predictions import TopPredictions
 
+LEARNED = 1e-3
+"""The cross-entropy of a learned label, whose task loss may be rounded to 0."""
+
 
 class Targets(NamedTuple):
     """What the rows of a batch are to learn instead of their labels."""
@@ -29,11 +32,18 @@ class Targets(NamedTuple):
             unit: shape (classes,): the task loss of each class over its cross-entropy, so that
                 class weights hold for other classes too.
         """
-        is_label = self.classes == target.unsqueeze(1)
-        surprise = -at_least_float32(logits).log_softmax(1).gather(1, self.classes)
-        rest = (self.weights * at_positions(unit, self.classes)).masked_fill(is_label, 0.0)
+        label = target.unsqueeze(1)
+        is_label = self.classes == label
+        all_surprises = -at_least_float32(logits).log_softmax(1)
+        surprise = all_surprises.gather(1, self.classes)
+        # Neither what the user leaves out (a loss of 0) nor a class that cannot be is learned.
+        is_learned = all_surprises.gather(1, label) < LEARNED
+        is_left_out = (losses.detach().unsqueeze(1) == 0) & ~is_learned
+        is_impossible = surprise.isposinf()
+        rest = self.weights * at_positions(unit, self.classes)
+        rest = rest.masked_fill(is_label | is_left_out | is_impossible, 0.0)
         of_label = (self.weights * is_label).sum(1)
-        return of_label * losses + (rest * surprise).sum(1)
+        return of_label * losses + (rest * surprise.masked_fill(is_impossible, 0.0)).sum(1)
 
 
 def class_bias(

@@ -85,6 +85,7 @@ def calibrate(
         shards: how the samples are divided among processes. All processes get the same fit.
     """
     low, high = finite_range(averages(), shards, start=0.0)
+    scale = scale if scale > 0.0 else 1.0  # no sample has a loss yet
     start = math.log(LEARNED_RATIO)
     end = max(math.log(max((high - low) / scale, ANCHOR)), math.log(ANCHOR)) + 1.0
     width = (end - start) / BINS
