@@ -46,8 +46,8 @@ class DiscrimLoss(CriterionState):
     There are three forms. With losses and an index alone it is the loss of the paper. With
     `num_classes` and the targets of each batch, samples are compared with their own class, and
     weights act only once the network memorises labels. With the logits as well, labels are
-    corrected by what the network predicts (`docs/loss.md`). The second and third form are never
-    far below the plain task loss, also on clean data and with rare classes.
+    corrected by what the network predicts (`docs/loss.md`). The second and third form stay
+    near the plain task loss or above it on clean data and with rare classes.
 
     A compiled step with targets is compiled again when a run enters another phase
     (`label_correction`), at most three times.
