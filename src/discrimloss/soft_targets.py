@@ -37,8 +37,8 @@ class Targets(NamedTuple):
         all_surprises = -at_least_float32(logits).log_softmax(1)
         surprise = all_surprises.gather(1, self.classes)
         # Neither what the user leaves out (a loss of 0) nor a class that cannot be is learned.
-        is_learned = all_surprises.gather(1, label) < LEARNED
-        is_left_out = (losses.detach().unsqueeze(1) == 0) & ~is_learned
+        is_surprising = all_surprises.detach().gather(1, label) >= LEARNED
+        is_left_out = is_surprising & (losses.detach() == 0).unsqueeze(1)
         is_impossible = surprise.isposinf()
         rest = self.weights * at_positions(unit, self.classes)
         rest = rest.masked_fill(is_label | is_left_out | is_impossible, 0.0)

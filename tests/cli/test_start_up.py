@@ -78,8 +78,9 @@ def assert_light(arguments: tuple[str, ...], code: int, says: str) -> None:
     assert HEAVY & set(imported) == set()
 
 
-@pytest.mark.parametrize("module", ["discrimloss", "discrimloss.cli"])
-def test_launchers_can_start_the_module(module: str) -> None:
-    ended = run_process(f"import runpy; runpy.run_module({module!r}, run_name='__main__')", "ls")
+def test_launchers_can_start_the_module() -> None:
+    ended = run_process(
+        "import runpy; runpy.run_module('discrimloss.cli', run_name='__main__')", "ls"
+    )
     assert ended.returncode == 0, ended.stderr
     assert "cifar10" in ended.stdout
