@@ -352,6 +352,31 @@ def small_resnet() -> nn.Module:
     )
 
 
+def trained_by(
+    model: nn.Module, images_shape: tuple[int, ...], generator: torch.Generator
+) -> Callable[[Callable[[Tensor, Tensor, Tensor], Tensor]], Step]:
+    """Make training steps of one network on random images, for any loss of logits and targets."""
+    images = torch.rand(images_shape, generator=generator)
+    targets = torch.randint(CLASSES, (images_shape[0],), generator=generator)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def train(loss_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Step:
+        def step(index: Tensor) -> None:
+            loss = loss_of(model(images[index]), targets[index], index)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    return train
+
+
+def plain(logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+    """Cross-entropy, which needs no index."""
+    return F.cross_entropy(logits, target)
+
+
 def measure_network(
     title: str,
     model: nn.Module,
@@ -363,22 +388,8 @@ def measure_network(
 ) -> Group:
     """Plain cross-entropy against ours. Both train the same weights, so only the loss differs."""
     num_samples = images_shape[0]
-    images = torch.rand(images_shape, generator=generator)
-    targets = torch.randint(CLASSES, (num_samples,), generator=generator)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    train = trained_by(model, images_shape, generator)
     criterion = in_second_epoch(num_samples)
-
-    def train(loss_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Step:
-        def step(index: Tensor) -> None:
-            loss = loss_of(model(images[index]), targets[index], index)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        return step
-
-    def plain(logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        return F.cross_entropy(logits, target)
 
     def with_criterion(criterion: Callable[[Tensor, Tensor], Tensor]) -> Step:
         return train(
@@ -493,28 +504,21 @@ def measure_training(
 ) -> Group:
     """A step of a network with cross-entropy and with each form of the loss."""
     num_samples = images_shape[0]
-    images = torch.rand(images_shape, generator=generator)
-    classes = torch.randint(CLASSES, (num_samples,), generator=generator)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    train = trained_by(model, images_shape, generator)
 
     def alternative(name: str, form: str | None) -> Alternative:
         options = {"num_classes": CLASSES} if form in ("targets", "predictions") else {}
         criterion = DiscrimLoss(num_samples, EPOCHS, **options)  # type: ignore[arg-type]
 
-        def step(index: Tensor) -> None:
-            logits, target = model(images[index]), classes[index]
-            if form is None:
-                loss = F.cross_entropy(logits, target)
-            else:
-                given = {} if form == "losses" else {"target": target}
-                if form == "predictions":
-                    given["logits"] = logits
-                losses = F.cross_entropy(logits, target, reduction="none")
-                loss = criterion(losses, index, **given)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+        def ours(logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+            given = {} if form == "losses" else {"target": target}
+            if form == "predictions":
+                given["logits"] = logits
+            losses = F.cross_entropy(logits, target, reduction="none")
+            value: Tensor = criterion(losses, index, **given)
+            return value
 
+        step = train(plain if form is None else ours)
         if form is not None:
             for index in torch.arange(num_samples).split(1000):
                 step(index)
