@@ -8,7 +8,7 @@ import torch
 from state_comparison import assert_same_state, state_of
 from torch import Tensor
 
-from discrimloss import DiscrimLoss
+from discrimloss import DiscrimLoss, SampleIds
 
 both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
 every_threshold = pytest.mark.parametrize(
@@ -214,3 +214,29 @@ def test_losses_that_are_not_real_tensors_are_an_error(losses: object) -> None:
 def test_a_size_that_is_no_size_is_an_error(size: object) -> None:
     with pytest.raises(ValueError, match="num_samples"):
         DiscrimLoss(4, epochs=3).resize(size)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "target"),
+    [
+        (["c", "d"], [0, 7]),
+        (["c", "a"], [0, 2]),
+        (["c", "d"], [0]),
+        (["c"], [0, 1]),
+        (["c", 1.5], [0, 1]),
+    ],
+    ids=["no class", "changed target", "short target", "few names", "no name"],
+)
+def test_a_refused_batch_leaves_no_names(names: list[str], target: list[int]) -> None:
+    criterion = DiscrimLoss(ids=SampleIds(["a", "b"]), epochs=10, num_classes=3)
+    criterion(torch.ones(2), ["a", "b"], target=torch.tensor([0, 1]))
+    before = {name: value.clone() for name, value in criterion.state_dict().items()}
+    with pytest.raises((TypeError, ValueError, IndexError)):
+        criterion(torch.ones(2), names, target=torch.tensor(target))
+    assert criterion.ids is not None
+    assert criterion.ids.names() == ["a", "b"]
+    for name, value in criterion.state_dict().items():
+        torch.testing.assert_close(value, before[name], equal_nan=True)
+    criterion(torch.ones(2), ["d", "a"], target=torch.tensor([2, 0]))
+    assert criterion.ids.names() == ["a", "b", "d"]
+    assert criterion.table.visits.tolist() == [2, 1, 1]

@@ -171,6 +171,18 @@ def test_a_step_with_targets_is_compiled_once_for_each_phase(form: str, story: s
     assert len(graphs) == len(PHASES[form, story])
 
 
+def test_logits_that_appear_later_are_refused_in_a_compiled_step() -> None:
+    torch._dynamo.reset()
+    criterion = DiscrimLoss(NUM_SAMPLES, epochs=10, num_classes=3)
+    step = torch.compile(criterion, backend="eager")
+    losses, index, target = torch.ones(4), torch.arange(4), torch.tensor([0, 1, 2, 0])
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            step(losses, index, target=target)
+    with pytest.raises(ValueError, match="logits are given, but were not in earlier batches"):
+        step(losses, index, target=target, logits=torch.zeros(4, 3))
+
+
 def test_a_compiled_step_with_logits_agrees_with_the_eager_one() -> None:
     torch._dynamo.reset()
     compiled, eager = (LabelledTraining("logits", "memorised") for _ in range(2))

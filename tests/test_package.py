@@ -82,7 +82,14 @@ def test_a_batch_goes_through_few_files(epoch: int) -> None:
     finally:
         sys.setprofile(before)
     assert files == {
-        *("loss.py", "batch_visit.py", "visits.py", "functional.py", "run_watch.py"),
+        *(
+            "loss.py",
+            "batch_visit.py",
+            "reduction.py",
+            "visits.py",
+            "functional.py",
+            "run_watch.py",
+        ),
         *("state/batch_checks.py", "state/exchange.py", "state/processes.py"),
     }
     assert sum(len((package / file).read_text().splitlines()) for file in files) < 1700

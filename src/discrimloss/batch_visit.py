@@ -49,8 +49,7 @@ def visit_with_labels(
     seen = F.of_group(criterion.tracker.visits_seen, group)
     value, slope = _visited(criterion, batch, visits, group)
     role = labels.visit(batch, given, remembered, criterion.table, visits, seen)
-    if not torch.compiler.is_compiling():
-        labels.has_begun = True
+    labels.has_begun = True
     more = labels.more_columns(batch, criterion.table)
     sent = criterion.table.shards.send_back(batch, value, slope, role.to(value.dtype), *more)
     return Rows(sent[0], sent[1], sent[2], sent[3:])

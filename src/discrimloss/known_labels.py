@@ -122,15 +122,19 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
                 "batch must have them; leave num_classes and task out to work without"
             )
         knows_predictions = table.has_optional_columns()
-        # A compiled step must not depend on whether it is the first.
-        has_begun = knows_predictions or (not torch.compiler.is_compiling() and self.has_begun)
-        if (predictions is None) == knows_predictions and has_begun:
+        has_changed = (predictions is None) == knows_predictions
+        if has_changed and (knows_predictions or self._had_a_batch()):
             given, before = ("not given", "were") if knows_predictions else ("given", "were not")
             raise ValueError(
                 f"{self.prediction_name} are {given}, but {before} in earlier batches: pass them "
                 "in every training batch, or in none"
             )
         return self._checked(losses, target, predictions)
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _had_a_batch(self) -> bool:
+        """See `has_begun`. A step is not compiled again because it is the second."""
+        return self.has_begun
 
     @abstractmethod
     def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Predictions]: ...

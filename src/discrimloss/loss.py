@@ -7,8 +7,9 @@ the checks and collectives in `state.exchange`.
 from __future__ import annotations
 
 import zlib
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,14 +27,27 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.judge import judge_samples
-from discrimloss.label_correction import MIXING
-from discrimloss.state.batch_checks import as_sample_index, check_losses, checked_index
-from discrimloss.state.exchange import Batch
-from discrimloss.state.sample_ids import SampleIds
+from discrimloss.known_labels import Given
+from discrimloss.mixed_samples import other_rows, weighted_others
+from discrimloss.reduction import reduced, with_gradient
+from discrimloss.state.batch_checks import REFUSALS, as_sample_index, check_losses
+from discrimloss.state.sample_ids import SampleIds, number_of_names
 from discrimloss.target_ranges import TargetRanges
 
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
+
+
+class _GivenBatch(NamedTuple):
+    """What one process is given of a training batch, besides the losses."""
+
+    samples: Tensor
+    """The index of each row."""
+    target: Tensor | None
+    outputs: Tensor | None
+    """The network's output, with its gradient."""
+    known: Given[Any] | None
+    """Targets and predictions, where the form knows them."""
 
 
 class DiscrimLoss(CriterionState):
@@ -185,20 +199,65 @@ class DiscrimLoss(CriterionState):
             A scalar, or shape (batch,) with ``reduction="none"``; at least float32. In several
             processes the scalars are scaled so that their mean is the loss of the whole batch.
         """
-        check_losses(losses)
-        self._last_losses = losses.detach()
-        if self.table.ids is None and (self.training or index is not None):
-            index = as_sample_index(index, losses)
-        elif self.training:
-            index = as_sample_index(self.table.rows_of(index), losses)  # names
         if not self.training:
+            check_losses(losses)
+            if self.table.ids is None and index is not None:
+                as_sample_index(index, losses)
+            self._last_losses = losses.detach()
             return F.reduce(losses, self.reduction)
+        with self._new_names():
+            given = self._given(losses, index, target, logits, predictions)
+            self._last_losses = losses.detach()
+            return self._learn(losses, given)
+
+    def _new_names(self) -> AbstractContextManager[None]:
+        """Within the block, new names stay only if the batch is accepted."""
+        return nullcontext() if self.table.ids is None else self.table.names_of_accepted_batches()
+
+    def _given(
+        self,
+        losses: Tensor,
+        index: Any,
+        target: Tensor | None,
+        logits: Tensor | None,
+        predictions: Tensor | None,
+    ) -> _GivenBatch:
+        """What is given, checked as far as one process can; an error stops the others as well."""
+        if self.processes.count == 1:
+            return self._checked(losses, index, target, logits, predictions)
+        try:
+            return self._checked(losses, index, target, logits, predictions)
+        except REFUSALS:
+            if self.table.ids is not None:
+                self.table.rows_of([])  # other processes exchange new names first
+            self.processes.refuse_batch()
+            raise
+
+    def _checked(
+        self,
+        losses: Tensor,
+        index: Any,
+        target: Tensor | None,
+        logits: Tensor | None,
+        predictions: Tensor | None,
+    ) -> _GivenBatch:
+        check_losses(losses)
         outputs = self._outputs(target, logits, predictions)
+        known = None
+        if self.labels is not None:
+            known = self.labels.given(losses, target, outputs, self.table)
+        if self.table.ids is None:
+            return _GivenBatch(as_sample_index(index, losses), target, outputs, known)
+        as_sample_index(torch.arange(number_of_names(index)), losses)
+        return _GivenBatch(self.table.rows_of(index), target, outputs, known)
+
+    def _learn(self, losses: Tensor, batch_given: _GivenBatch) -> Tensor:
+        """The loss of a training batch, after the state of its samples is updated."""
+        index, target, outputs, given = batch_given
         table, labels = self.table, self.labels
-        device, given, words = table.history.device, None, None
-        if labels is not None:
-            given = labels.given(losses, target, outputs, table)
-            words = labels.packed(given) if self.processes.count > 1 else None
+        device, words = table.history.device, None
+        if labels is not None and given is not None and self.processes.count > 1:
+            words = labels.packed(given)
         batch = table.shards.collect(
             losses, index, table.num_samples, device, self._agreement, words
         )
@@ -210,11 +269,11 @@ class DiscrimLoss(CriterionState):
         if labels is None or target is None or given is None:
             begin_step()
             value, slope = visit(self, batch)
-            return self._with_gradient(fresh, value.to(fresh), slope.to(fresh), batch)
+            return with_gradient(self.reduction, fresh, value.to(fresh), slope.to(fresh), batch)
         given = given.to(device) if batch.extra is None else labels.unpacked(batch.extra)
         found = visit_with_labels(self, batch, given, begin_step).to(fresh.device)
         rows = labels.rows_to_learn(fresh, found, target.to(fresh.device), outputs)
-        return self._reduced(rows, batch)
+        return reduced(self.reduction, rows, batch)
 
     @property
     def task_loss(self) -> Tensor:
@@ -256,56 +315,18 @@ class DiscrimLoss(CriterionState):
             losses, other_losses = other_losses, losses
             index, other_index = other_index, index
             target, fraction = other_target, 1.0 - fraction
-        rows = self._other_rows(losses, other_losses, other_index) if self.training else None
-        most = self(losses, index, target=target)
+        with self._new_names():
+            rows = other_rows(self, losses, other_losses, other_index) if self.training else None
+            most = self(losses, index, target=target)
         task_losses = torch.lerp(other_losses.detach(), losses.detach(), fraction)
         self._last_losses = task_losses
         if rows is None:
             return F.reduce(torch.lerp(other_losses, losses, fraction), self.reduction)
-        rest = F.reduce(self._other_part(F.at_least_float32(other_losses), rows), self.reduction)
+        rest = F.reduce(
+            weighted_others(self, F.at_least_float32(other_losses), rows), self.reduction
+        )
         mix: Tensor = fraction * most + (1.0 - fraction) * rest
         return mix
-
-    def _other_rows(self, losses: Tensor, other_losses: Tensor, other_index: Any) -> Tensor:
-        """The rows of the samples that make up less of a mix; an error before anything changes."""
-        check_losses(other_losses)
-        if other_losses.shape != losses.shape:
-            raise ValueError(
-                f"other_losses has shape {tuple(other_losses.shape)} and losses has "
-                f"{tuple(losses.shape)}: both must have one loss of each mixed row"
-            )
-        if self.table.ids is not None:
-            other_index = self.table.rows_of(other_index)
-        return checked_index(as_sample_index(other_index, other_losses), self.num_samples)
-
-    def _other_part(self, losses: Tensor, rows: Tensor) -> Tensor:
-        """The losses of samples that are not visited, each with the weight of its sample."""
-        table, labels = self.table, self.labels
-        rows = rows.to(table.log_weight.device)
-        if labels is None or labels.correction.phase == MIXING:
-            log_weight = table.log_weight.index_select(0, rows)
-            return F.model_gradient(log_weight, self.tracker.suppression).to(losses) * losses
-        return labels.without_held_out(losses, table.role.index_select(0, rows).to(losses.device))
-
-    def _with_gradient(self, losses: Tensor, value: Tensor, slope: Tensor, batch: Batch) -> Tensor:
-        """The loss with the value of the averaged losses and the derivative of the new ones."""
-        # Zero, or NaN where the loss is not finite, so that a gradient scaler notices.
-        change = losses - losses.detach()
-        if self.reduction == "none" or len(batch.sizes) > 1:
-            return self._reduced(torch.addcmul(value, slope, change), batch)
-        # The same with fewer nodes for autograd.
-        if self.reduction == "sum":
-            return value.sum() + torch.dot(slope, change)
-        return value.mean() + torch.dot(slope / value.shape[0], change)
-
-    def _reduced(self, rows: Tensor, batch: Batch) -> Tensor:
-        """The loss of the rows of this process."""
-        processes = len(batch.sizes)
-        if processes == 1 or self.reduction == "none":
-            return F.reduce(rows, self.reduction)
-        # The gradients of the processes are averaged later, which divides by their number.
-        divisor = len(batch.losses) if self.reduction == "mean" else 1
-        return rows.sum() * (processes / divisor)
 
     def _outputs(
         self, target: Tensor | None, logits: Tensor | None, predictions: Tensor | None

@@ -361,6 +361,27 @@ class ModelWithCriterion(nn.Module):
 
 
 @scenario
+def a_batch_that_one_process_refuses(directory: Path) -> None:
+    """The others raise in the same step, with its rank, and all of them can go on."""
+    for names in (False, True):
+        ids = {"ids": SampleIds()} if names else {"num_samples": SAMPLES}
+        criterion = DiscrimLoss(epochs=EPOCHS, num_classes=3, **ids)  # type: ignore[arg-type]
+        index: Any = [f"sample {rank()}"] if names else torch.tensor([rank()])
+        one, right = torch.ones(1), torch.tensor([1])
+        is_last = rank() == world() - 1
+        error, match = ValueError, rf"process {world() - 1} of {world()} .* it refused"
+        if is_last:
+            error, match = ValueError, "target must have the shape of the losses"
+        with pytest.raises(error, match=match):
+            criterion(one, index, target=torch.tensor([1, 1]) if is_last else right)
+        assert int(criterion.tracker.visits_seen.sum()) == 0
+        if names:
+            assert criterion.num_samples == 0
+        criterion(one, index, target=right)
+        assert int(criterion.tracker.visits_seen.sum()) == world()
+
+
+@scenario
 def a_criterion_within_a_wrapped_model(directory: Path) -> None:
     """DDP makes all buffers of a model those of the first process; the table is none of them."""
     index = torch.arange(3) + 3 * rank()

@@ -14,6 +14,7 @@ from discrimloss.judging.run_limits import (
     LEARNED_LATE,
     MEMORISED,
     NOT_APART,
+    NOT_CROSS_ENTROPY,
     NOT_LEARNED,
     TOO_SHORT,
     UNSURE,
@@ -151,3 +152,23 @@ def test_the_loss_scale_of_a_regression_does_not_depend_on_the_offset_of_targets
         criterion.set_epoch(4)
         scales.append(float(criterion.loss_scale))
     assert scales[1] == pytest.approx(scales[0], rel=0.2)
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "smoothed"])
+def test_losses_that_are_not_the_cross_entropy_of_the_logits_are_noted(kind: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(3, (400,), generator=generator)
+    criterion = DiscrimLoss(num_samples=400, epochs=10, num_classes=3)
+    options: dict[str, Any] = {}
+    if kind == "weighted":
+        options["weight"] = torch.tensor([0.5, 1.0, 1.5])
+    if kind == "smoothed":
+        options["label_smoothing"] = 0.2
+    for epoch in (1, 2):
+        criterion.set_epoch(epoch)
+        logits = 2.0 * torch.nn.functional.one_hot(target, 3) + torch.randn(
+            400, 3, generator=generator
+        )
+        losses = torch.nn.functional.cross_entropy(logits, target, reduction="none", **options)
+        criterion(losses, torch.arange(400), target=target, logits=logits)
+    assert (NOT_CROSS_ENTROPY in criterion.verdicts().notes) == (kind != "plain")

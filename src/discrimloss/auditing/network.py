@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.auditing.task import audit_task
 from discrimloss.data.base import TaskData
+from discrimloss.judging.judgeable import notes_on_small_classes
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.training.run import RunRequest, train_run
 from discrimloss.training.run_directory import RunDirectory
@@ -50,6 +52,11 @@ class NetworkRuns:
         self.in_memory: list[ReportRun] = []
         """Runs without a directory."""
 
+    @property
+    def runs(self) -> Sequence[ReportRun | Path]:
+        """The runs so far: in memory, or the directories that hold them."""
+        return self.in_memory if self.directory is None else self.directory.runs()
+
     def verdicts(self, number: int) -> Verdicts:
         """Train one run, and judge the labels; suggestions have the unit of the labels."""
         settings, task = self.settings, self._task
@@ -66,4 +73,8 @@ class NetworkRuns:
         if out is None:
             self.in_memory.append(run_in_memory(str(number), config, run))
         suggested = self._scale.back(run.verdicts.suggested_label)
-        return replace(run.verdicts, suggested_label=suggested)
+        notes = run.verdicts.notes
+        if task.num_classes is not None and run.verdicts.can_tell_noise:
+            small = notes_on_small_classes(task.train.target, self.source.class_names)
+            notes = (*notes, *small)
+        return replace(run.verdicts, suggested_label=suggested, notes=notes)

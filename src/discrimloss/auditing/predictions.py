@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from discrimloss.auditing.sources.base import require_room
+from discrimloss.judging.judgeable import is_judgeable, limited_score
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
+from discrimloss.judging.suggestions import suggest_other_classes
 from discrimloss.judging.verdicts import CANNOT_TELL, UNSEEN, Verdicts
 from discrimloss.training.methods.base import Method, StepResult
 from discrimloss.training.methods.discrimloss import DiscrimLossMethod
@@ -74,17 +76,27 @@ class PredictionRecord:
         if not isinstance(method, DiscrimLossMethod):
             raise TypeError("an audit trains with DiscrimLoss")
         judged = self.judge(method.is_held_out.cpu())
-        found = method.loss.criterion.verdicts(p_incorrect=judged.p_incorrect)
-        score = np.where(found.code == UNSEEN, np.float32(np.nan), judged.score.numpy())
         can_tell = judged.noise_interval is not None
+        limited = limited_score(judged.score, self._is_judgeable() & can_tell)
+        p_incorrect = torch.minimum(judged.p_incorrect, limited.sigmoid().to(judged.p_incorrect))
+        found = method.loss.criterion.verdicts(p_incorrect=p_incorrect)
+        score = np.where(found.code == UNSEEN, np.float32(np.nan), limited.numpy())
+        suggested = judged.suggested
+        if judged.other is not None:
+            suggested = suggest_other_classes(found.code, limited, judged.other, suggested)
         return replace(
             found,
             score=score,
-            suggested_label=judged.suggested.numpy(),
+            suggested_label=suggested.numpy(),
             noise_interval=judged.noise_interval,
             can_tell_noise=can_tell,
             notes=() if can_tell else (CANNOT_TELL,),
         )
+
+    def _is_judgeable(self) -> Tensor:
+        if self.num_classes is None:
+            return torch.ones(len(self.target), dtype=torch.bool)
+        return is_judgeable(self.target, self.num_classes)
 
     def judge(self, is_held_out: Tensor) -> LabelErrors:
         """Estimate for every label how likely it is wrong, and which label is right.

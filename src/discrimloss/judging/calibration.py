@@ -21,13 +21,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from discrimloss.histogram import finite_range
-from discrimloss.judging.optimization import minimize
+from discrimloss.judging.optimization import minimize_with_gradient
 from discrimloss.judging.verdicts import LARGEST_LOG_ODDS
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
@@ -36,12 +38,17 @@ LEARNED_RATIO = 0.03
 """Losses below this fraction of the scale are learned."""
 LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)
 """Distances below a point at which a density is summed to a mass."""
+LOG_OF_STEPS = torch.full((len(LEFT_GRID) + 1,), math.log(0.1), dtype=torch.float64)
+"""Log of the distance between these points; 0 for the tail below them."""
+LOG_OF_STEPS[-1] = 0.0
 ANCHOR = 0.5
 """The mode of the incorrect part is above this fraction of the scale."""
 RAREST = 1e-3
 """Noise rates below this do not differ from zero."""
 LARGEST_SHAPE = 4.0
 MOST_ITERATIONS = 60
+PRIOR_PRECISION = torch.tensor(2 * [0.0, 1.0, 1.5**-2, 1.5**-2] + [0.0], dtype=torch.float64)
+"""How firmly each parameter is drawn to 0: the shapes of both parts."""
 EXTRA_PARAMETERS = 5
 """How many more parameters two parts have than one."""
 
@@ -108,27 +115,53 @@ def _log_ratio(losses: Tensor, low: float, scale: float) -> Tensor:
     return torch.log((losses - low) / scale)
 
 
-def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> Tensor:
+class _LogF(NamedTuple):
+    """Log density of a log-F distribution at some points, and its derivatives."""
+
+    value: Tensor
+    """Shape (points,)."""
+    gradient: Tensor
+    """Shape (4, points): by the mode and by the three shape parameters."""
+
+
+def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> _LogF:
     """Log density of a log-F distribution with the given mode; `shape` holds log (s, a, b).
 
     Falls like ``exp(a z)`` to the left and ``exp(-b z)`` to the right, ``z`` in units of ``s``. No
     part may be narrower than a bin: its likelihood would grow without bound.
+
+    Args:
+        at: shape (points,). The last one stands for the mass of the exponential tail below it.
+        mode: scalar.
+        shape: shape (3,).
+        smallest_scale: is added to ``s``.
     """
-    shape = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)  # beyond, lgamma loses all digits
-    scale = shape[0].exp() + smallest_scale
-    left, right = shape[1].exp(), shape[2].exp()
-    z = (at - mode) / scale + shape[1] - shape[2]
-    log_beta = torch.lgamma(left) + torch.lgamma(right) - torch.lgamma(left + right)
-    return left * z - (left + right) * softplus(z) - log_beta - scale.log()
-
-
-def _log_f_mass_below(cut: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> Tensor:
-    """Log of the mass that the same distribution has below `cut`: a sum and an exponential tail."""
-    at = torch.cat([cut - LEFT_GRID, cut - LEFT_GRID[-1:]])
-    density = _log_f_density(at, mode, shape, smallest_scale)
-    bounded = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)
-    tail = density[-1] + torch.log(bounded[0].exp() + smallest_scale) - bounded[1]
-    return torch.logaddexp(torch.logsumexp(density[:-1], 0) + math.log(0.1), tail)
+    bounded = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)  # beyond, lgamma loses all digits
+    sizes = bounded.exp()
+    scale, left, right = sizes[0] + smallest_scale, sizes[1], sizes[2]
+    both = left + right
+    distance = (at - mode) / scale
+    z = distance + bounded[1] - bounded[2]
+    above = softplus(z)
+    log_gamma, digamma = (
+        f(torch.stack([left, right, both])) for f in (torch.lgamma, torch.digamma)
+    )
+    log_beta = log_gamma[0] + log_gamma[1] - log_gamma[2]
+    value = left * z - both * above - (log_beta + scale.log())
+    by_z = left - both * z.sigmoid()
+    gradient = torch.stack(
+        [
+            -by_z / scale,
+            (by_z * distance + 1.0) * (-sizes[0] / scale),
+            by_z + left * (z - above + digamma[2] - digamma[0]),
+            -by_z + right * (digamma[2] - digamma[1] - above),
+        ]
+    )
+    value[-1] += scale.log() - bounded[1]
+    gradient[1, -1] += sizes[0] / scale
+    gradient[2, -1] -= 1.0
+    gradient[1:] *= (1.0 - (bounded / LARGEST_SHAPE).square())[:, None]
+    return _LogF(value, gradient)
 
 
 @dataclass
@@ -145,36 +178,69 @@ class _Mixture:
     """How many samples are below the first bin."""
     width: float
 
-    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density of both parts at the centres, times their fractions; last, the mass below."""
-        odds = parameters[8]
+    def log_parts(self, parameters: Tensor) -> tuple[_LogF, _LogF]:
+        """Log density of both parts at the centres; last, the mass below."""
         correct = self._log_part(parameters[0], parameters[1:4])
-        incorrect = self._log_part(self.incorrect_mode(parameters), parameters[5:8])
-        return correct + logsigmoid(-odds), incorrect + logsigmoid(odds)
+        return correct, self._log_part(self.incorrect_mode(parameters), parameters[5:8])
+
+    def log_odds(self, parameters: Tensor) -> Tensor:
+        """Log-odds of the incorrect part at the centres."""
+        correct, incorrect = self.log_parts(parameters)
+        return (incorrect.value - correct.value)[:-1] + parameters[8]
 
     def incorrect_mode(self, parameters: Tensor) -> Tensor:
         return math.log(ANCHOR) + softplus(parameters[4])
 
-    def objective(self, parameters: Tensor) -> Tensor:
-        """Negative log posterior per sample; the priors weigh as much as a few samples."""
-        correct, incorrect = self.log_parts(parameters)
-        prior = _shape_prior(parameters[1:4]) + _shape_prior(parameters[5:8])
-        prior = prior + softplus(math.log(RAREST) - parameters[8])
-        return self._per_sample(torch.logaddexp(correct, incorrect), prior)
+    def objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Negative log posterior per sample, and its gradient, shape (9,).
 
-    def one_part_objective(self, parameters: Tensor) -> Tensor:
+        The priors weigh as much as a few samples.
+        """
+        odds = parameters[8]
+        correct, incorrect = self.log_parts(parameters)
+        log_correct = correct.value + logsigmoid(-odds)
+        log_incorrect = incorrect.value + logsigmoid(odds)
+        log_sum = torch.logaddexp(log_correct, log_incorrect)
+        of_correct = self.weights * (log_correct - log_sum).exp()
+        of_incorrect = self.weights - of_correct
+        by_incorrect = incorrect.gradient @ of_incorrect
+        by_incorrect[0] *= parameters[4].sigmoid()
+        by_odds = of_incorrect.sum() * (-odds).sigmoid() - of_correct.sum() * odds.sigmoid()
+        gradient = torch.cat([correct.gradient @ of_correct, by_incorrect, by_odds[None]])
+        pull = parameters * PRIOR_PRECISION
+        prior = 0.5 * (parameters * pull).sum() + softplus(math.log(RAREST) - odds)
+        pull[8] -= (math.log(RAREST) - odds).sigmoid()
+        likelihood = (self.weights * log_sum).sum()
+        return (prior - likelihood) / self.number, (pull - gradient) / self.number
+
+    def one_part_objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """The same for a model in which all labels are correct, with four parameters."""
         correct = self._log_part(parameters[0], parameters[1:4])
-        return self._per_sample(correct, _shape_prior(parameters[1:4]))
+        pull = parameters * PRIOR_PRECISION[:4]
+        value = 0.5 * (parameters * pull).sum() - (self.weights * correct.value).sum()
+        return value / self.number, (pull - correct.gradient @ self.weights) / self.number
 
-    def _log_part(self, mode: Tensor, shape: Tensor) -> Tensor:
-        below = _log_f_mass_below(self.centers[0] - self.width / 2, mode, shape, self.width)
-        density = _log_f_density(self.centers, mode, shape, self.width)
-        return torch.cat([density, below.reshape(1)])
+    def _log_part(self, mode: Tensor, shape: Tensor) -> _LogF:
+        density = _log_f_density(self.points, mode, shape, self.width)
+        bins = len(self.centers)
+        masses = density.value[bins:] + LOG_OF_STEPS
+        below = masses.logsumexp(0, keepdim=True)
+        of_below = density.gradient[:, bins:] @ (masses - below).exp()[:, None]
+        return _LogF(
+            torch.cat([density.value[:bins], below]),
+            torch.cat([density.gradient[:, :bins], of_below], 1),
+        )
 
-    def _per_sample(self, log_part: Tensor, prior: Tensor) -> Tensor:
-        likelihood = (self.counts * log_part[:-1]).sum() + self.learned * log_part[-1]
-        return (prior - likelihood) / self.number
+    @cached_property
+    def points(self) -> Tensor:
+        """The centres, and points that the mass below them is summed from, with its tail."""
+        cut = self.centers[:1] - self.width / 2
+        return torch.cat([self.centers, cut - LEFT_GRID, cut - LEFT_GRID[-1:]])
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """Shape (bins + 1,): the samples in each bin and below."""
+        return torch.cat([self.counts, self.counts.new_tensor([self.learned])])
 
     @property
     def number(self) -> float:
@@ -211,10 +277,6 @@ class _Mixture:
         return mean, math.log(max(math.sqrt(variance), 0.2) / 1.8)
 
 
-def _shape_prior(shape: Tensor) -> Tensor:
-    return 0.5 * (shape / shape.new_tensor([1.0, 1.5, 1.5])).square().sum()
-
-
 def _incorrect_log_odds(mixture: _Mixture) -> Tensor:
     """Log-odds of the incorrect part at each centre; the smallest where one part is enough."""
     starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
@@ -223,15 +285,16 @@ def _incorrect_log_odds(mixture: _Mixture) -> Tensor:
     gain = (one_part_value - value) * mixture.number
     if not gain > 0.5 * EXTRA_PARAMETERS * math.log(mixture.number):
         return torch.full_like(mixture.centers, -LARGEST_LOG_ODDS)
-    correct, incorrect = mixture.log_parts(parameters)
     mode = float(mixture.incorrect_mode(parameters))
-    log_odds = (incorrect - correct)[:-1].clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+    log_odds = mixture.log_odds(parameters).clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
     return _non_decreasing(log_odds, mixture.centers, mode)
 
 
-def _minimize(objective: Callable[[Tensor], Tensor], start: list[float]) -> tuple[float, Tensor]:
+def _minimize(
+    objective: Callable[[Tensor], tuple[Tensor, Tensor]], start: list[float]
+) -> tuple[float, Tensor]:
     place = torch.tensor(start, dtype=torch.float64)
-    return minimize(objective, place, MOST_ITERATIONS, tolerance=1e-5)
+    return minimize_with_gradient(objective, place, MOST_ITERATIONS, tolerance=1e-5)
 
 
 def _non_decreasing(log_odds: Tensor, centers: Tensor, peak: float) -> Tensor:

@@ -19,7 +19,9 @@ from discrimloss.judging.known_labels import (
 )
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.run_limits import (
+    NOT_CROSS_ENTROPY,
     against_label,
+    are_other_losses,
     limit_by_losses,
     limit_by_predictions,
     run_losses,
@@ -85,6 +87,7 @@ def judge_criterion(
             suggested_label=errors.suggested.numpy(),
             noise_interval=errors.noise_interval if found.limit is None else None,
         )
+    verdicts = replace(verdicts, notes=(*verdicts.notes, *found.notes))
     if found.limit is not None:
         verdicts = replace(verdicts, notes=(found.limit, *verdicts.notes), can_tell_noise=False)
     return verdicts if criterion.ids is None else replace(verdicts, ids=criterion.ids.names())
@@ -102,6 +105,8 @@ class _Found:
     """Shape (num_samples,), bool: which labels the predictions agree with, where they decide."""
     limit: str | None = None
     """Why nothing can be said; None if something can."""
+    notes: tuple[str, ...] = ()
+    """What else a reader of the verdicts should know."""
 
 
 def _find_errors(
@@ -120,8 +125,10 @@ def _find_errors(
     by_losses = losses.noise(calibration)
     if predicted is None:
         return _Found(calibration, limit=limit_by_losses(losses, by_losses))
-    limit = limit_by_predictions(losses, by_losses, predicted)
-    return _Found(errors=predicted.errors, agrees=predicted.agrees, limit=limit)
+    is_other_loss = are_other_losses(criterion)
+    limit = limit_by_predictions(losses, by_losses, predicted, by_losses_too=not is_other_loss)
+    notes = (NOT_CROSS_ENTROPY,) if is_other_loss else ()
+    return _Found(errors=predicted.errors, agrees=predicted.agrees, limit=limit, notes=notes)
 
 
 def _strengths(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid, one_hot, softmax
 
-from discrimloss.judging.optimization import minimize
+from discrimloss.judging.optimization import minimize_with_gradient
 
 MOST_CLASSES_WITH_OWN_NOISE = 30
 """With more classes noise is uniform: there are too few samples for each pair of classes."""
@@ -77,11 +77,13 @@ class LabelLikelihood:
         self.classes = logits.shape[1]
         self.has_own_noise = self.classes <= MOST_CLASSES_WITH_OWN_NOISE
         self.diagonal = torch.eye(self.classes, dtype=torch.bool)
+        self._by_class = centred(logits).T.contiguous()
 
-    def solve(self) -> Tensor:
-        """The best parameters, from several starting points."""
+    def solve(self, start: Tensor | None = None) -> Tensor:
+        """The best parameters, from a place near them or else from several starting points."""
+        starts = [self._start(*point) for point in STARTS] if start is None else [start]
         solutions = [
-            minimize(self.objective, self._start(*point), ITERATIONS, TOLERANCE) for point in STARTS
+            minimize_with_gradient(self.objective, place, ITERATIONS, TOLERANCE) for place in starts
         ]
         return min(solutions, key=lambda solution: solution[0])[1]
 
@@ -97,12 +99,15 @@ class LabelLikelihood:
         def whole(others: Tensor) -> Tensor:
             return torch.cat([others[:1], fixed, others[1:]])
 
-        others = torch.cat([start[:1], start[2:]])
-        value, others = minimize(
-            lambda others: self.objective(whole(others)),
-            others,
-            PROFILE_ITERATIONS,
-            PROFILE_TOLERANCE,
+        def without_rate(parameters: Tensor) -> Tensor:
+            return torch.cat([parameters[:1], parameters[2:]])
+
+        def objective(others: Tensor) -> tuple[Tensor, Tensor]:
+            value, gradient = self.objective(whole(others))
+            return value, without_rate(gradient)
+
+        value, others = minimize_with_gradient(
+            objective, without_rate(start), PROFILE_ITERATIONS, PROFILE_TOLERANCE
         )
         of_rate = NOISE_PRIOR * (noise_odds - RARE_NOISE) ** 2
         return value * len(self.given) - of_rate, whole(others)
@@ -114,13 +119,75 @@ class LabelLikelihood:
         transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
         return NoiseModel(parameters[0].exp(), parameters[2 : 2 + self.classes], transition)
 
-    def objective(self, parameters: Tensor) -> Tensor:
-        """Negative log posterior per sample; the priors weigh as much as a few samples."""
-        likelihood = self.model(parameters).log_joint(self.logits, self.given).logsumexp(1).sum()
+    def objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Negative log posterior per sample, and its gradient, shape (parameters,).
+
+        The priors weigh as much as a few samples. The gradient is written out: it costs a fraction
+        of what automatic differentiation does.
+        """
+        mass = self._by_class * parameters[0].exp() + parameters[2 : 2 + self.classes, None]
+        mass = (mass - mass.amax(0)).exp_()
+        total = mass.sum(0)
+        by_noise = self._by_own_noise if self.has_own_noise else self._by_even_noise
+        likelihood, gradient = by_noise(parameters, mass, total)
         centre = torch.zeros_like(parameters)
         centre[1] = RARE_NOISE
-        prior = 0.5 * (self._prior_precision() * (parameters - centre).square()).sum()
-        return (prior - likelihood) / len(self.given)
+        pull = self._prior_precision() * (parameters - centre)
+        prior = 0.5 * (pull * (parameters - centre)).sum()
+        number = len(self.given)
+        return (prior - likelihood) / number, (pull - gradient) / number
+
+    def _by_own_noise(
+        self, parameters: Tensor, mass: Tensor, total: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Log likelihood of the labels and its gradient, where each class has its own noise.
+
+        Args:
+            parameters: where.
+            mass: shape (classes, samples): probabilities of the true class times `total`.
+            total: shape (samples,).
+        """
+        transition = self.model(parameters).log_transition.exp()
+        of_label = (transition.T @ mass).gather(0, self.given[None])[0]
+        log_likelihood = (of_label / total).log().sum()
+        # Sums over the samples with each label: what each true class explains of them.
+        per_label = torch.zeros(len(self.given), self.classes, dtype=mass.dtype)
+        per_label.scatter_(1, self.given[:, None], (1.0 / of_label)[:, None])
+        weighted = mass * self._by_class
+        pairs = transition * (mass @ per_label)
+        of_scale = (transition * (weighted @ per_label)).sum() - (weighted.sum(0) / total).sum()
+        of_bias = pairs.sum(1) - mass @ (1.0 / total)
+        odds, taken_for = self._noise(parameters)
+        right = pairs.diagonal().clone()
+        wrong = pairs.sum(1) - right
+        of_odds = wrong * (-odds).sigmoid() - right * odds.sigmoid()
+        of_taken_for = pairs.masked_fill(self.diagonal, 0.0) - wrong[:, None] * softmax(
+            taken_for, 1
+        )
+        own = [of_odds, of_taken_for.flatten()]
+        common = [(of_scale * parameters[0].exp())[None], of_odds.sum()[None], of_bias]
+        return log_likelihood, torch.cat(common + own)
+
+    def _by_even_noise(
+        self, parameters: Tensor, mass: Tensor, total: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same where wrong labels are drawn evenly, which takes no matrix of classes."""
+        rate = parameters[1].sigmoid()
+        even = rate / (self.classes - 1)
+        of_given = mass.gather(0, self.given[None])[0]
+        of_label = even * total + (1.0 - rate - even) * of_given
+        log_likelihood = (of_label / total).log().sum()
+        extra = (1.0 - rate - even) * of_given / of_label
+        remainder = even / of_label - 1.0 / total
+        of_bias = (mass @ remainder).index_add_(0, self.given, extra)
+        logits_of_given = self._by_class.gather(0, self.given[None])[0]
+        of_scale = ((mass * self._by_class).sum(0) * remainder + extra * logits_of_given).sum()
+        of_even = ((total - of_given) / of_label).sum() / (self.classes - 1)
+        of_rate = of_even - (of_given / of_label).sum()
+        of_odds = of_rate * rate * (1.0 - rate)
+        return log_likelihood, torch.cat(
+            [(of_scale * parameters[0].exp())[None], of_odds[None], of_bias]
+        )
 
     def rate_variance(self, parameters: Tensor) -> float:
         """Variance of the noise rate, from the uncertainty of the parameters.

@@ -44,6 +44,14 @@ more, the network is unsure, and wrong labels hide among hard samples."""
 MORE_BY_LOSSES = 0.08
 """Where losses find so much more noise than predictions, wrong labels may be memorised."""
 
+OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
+"""Losses are no plain cross-entropy where their sum is off by this fraction, in all or in a class
+whose cross-entropies sum up to the second value at least."""
+
+NOT_CROSS_ENTROPY = (
+    "The losses are not the cross-entropy of logits= and target= (class weights, smoothing, mixed "
+    "samples or another loss), so labels are judged by the predictions alone."
+)
 TOO_SHORT = (
     "The run is too short to tell which labels are wrong: most samples were seen once. Train for "
     "more epochs."
@@ -130,6 +138,19 @@ def run_losses(criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None
     return RunLosses(own[:, 0], own[:, 1], own[:, 2], float(unit))
 
 
+def are_other_losses(criterion: DiscrimLoss) -> bool:
+    """Whether losses are known to differ from the cross-entropy of the logits that came with them.
+
+    Sums of both are kept while samples are held out; without them nothing is known.
+    """
+    if criterion.labels is None:
+        return False
+    sums = criterion.labels.correction.unit_sums.cpu()
+    sums = torch.cat([sums, sums.sum(0, keepdim=True)])
+    losses, entropies = sums[sums[:, 1] >= LEAST_ENTROPY].unbind(1)
+    return bool(((losses / entropies - 1.0).abs() > OTHER_LOSS).any())
+
+
 def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
     """Why losses cannot tell which labels are wrong; None if they can."""
     if len(losses.latest) == 0:
@@ -147,19 +168,30 @@ def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
 
 
 def limit_by_predictions(
-    losses: RunLosses, by_losses: LossNoise, predicted: PredictedErrors
+    losses: RunLosses,
+    by_losses: LossNoise,
+    predicted: PredictedErrors,
+    *,
+    by_losses_too: bool = True,
 ) -> str | None:
-    """Why predictions cannot tell which labels are wrong; None if they can."""
+    """Why predictions cannot tell which labels are wrong; None if they can.
+
+    Args:
+        losses: of the run.
+        by_losses: what they find.
+        predicted: what predictions find.
+        by_losses_too: whether losses are those of the labels, and a second witness.
+    """
     if predicted.errors.noise_interval is None:
         return CANNOT_TELL
     median = float(losses.latest.median()) if len(losses.latest) else 0.0
     is_unsettled = predicted.confidence < LEAST_CONFIDENCE * predicted.agreement
-    if is_unsettled or median > LEARNED_BY_PREDICTIONS:
+    if is_unsettled or (by_losses_too and median > LEARNED_BY_PREDICTIONS):
         return NOT_LEARNED
     rate = predicted.noise_rate
     if 1.0 - predicted.agreement - rate > MOST_UNEXPLAINED:
         return UNSURE
     are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT
-    if are_clear and by_losses.rate > rate + MORE_BY_LOSSES:
+    if by_losses_too and are_clear and by_losses.rate > rate + MORE_BY_LOSSES:
         return MEMORISED
     return None

@@ -189,22 +189,31 @@ class Verdicts:
 
         return verdicts_from_frame(frame, rule)
 
-    def to_parquet(self, path: str | Path) -> None:
-        """Write `to_pandas()` to a Parquet file, all of it or nothing."""
+    def to_parquet(self, path: str | Path, **further: Sequence[Any]) -> None:
+        """Write `to_pandas()` to a Parquet file, all of it or nothing.
+
+        Args:
+            path: of the file.
+            further: more columns by their names, one value per sample. `from_parquet` ignores them.
+        """
         with atomic_write(Path(path)) as unfinished:
-            self.to_pandas().to_parquet(unfinished)
+            self.to_pandas().assign(**further).to_parquet(unfinished)
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Verdicts:
         """Read the verdicts that `to_parquet`, a training run or an audit wrote."""
         return cls.from_pandas(import_pandas().read_parquet(path))
 
-    def to_csv(self, path: str | Path) -> None:
+    def to_csv(self, path: str | Path, **further: Sequence[Any]) -> None:
         """Write a CSV file for spreadsheets, worst first, all of it or nothing.
 
         It has the columns of `to_pandas` and ``index``, the position of the sample.
+
+        Args:
+            path: of the file.
+            further: more columns by their names, one value per sample.
         """
-        frame = self.to_pandas().assign(index=np.arange(len(self))).iloc[self.order]
+        frame = self.to_pandas().assign(index=np.arange(len(self)), **further).iloc[self.order]
         with atomic_write(Path(path)) as unfinished:
             frame.to_csv(unfinished, index=False, float_format="%.6g")
 

@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+REFUSALS = (TypeError, ValueError, IndexError, KeyError)
+"""Errors of a batch that is refused before anything changes."""
+
 
 def kind_of(value: object) -> str:
     """Name the dtype of a tensor, or the type of anything else, for error messages."""

@@ -41,3 +41,17 @@ def weighted_mean(losses: Tensor, everyones_weights: Tensor) -> Tensor:
     total = everyones_weights.sum()
     total = torch.where(total > 0, total, torch.ones_like(total))
     return (own_rows(everyones_weights) * losses).sum() / total * process_count()
+
+
+def weights_of_mean(everyones_weights: Tensor) -> Tensor:
+    """Scale weights to a mean of 1 over the whole batch; return those of this process.
+
+    The batch mean of weight times loss is then the weighted mean: with weights of 0 and 1, the mean
+    over the selected rows. All are 0 if no weight is positive.
+
+    >>> weights_of_mean(torch.tensor([1.0, 0.0, 1.0, 0.0]))
+    tensor([2., 0., 2., 0.])
+    """
+    total = everyones_weights.sum()
+    scale = len(everyones_weights) / torch.where(total > 0, total, torch.ones_like(total))
+    return own_rows(everyones_weights * scale)

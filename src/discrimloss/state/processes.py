@@ -6,6 +6,7 @@ all processes together, so that every process keeps the same state.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 HEADER_WORDS = 5
+REFUSED = -1
+"""Instead of the number of rows: this process raises an error."""
 INT32 = torch.iinfo(torch.int32)
 
 
@@ -91,6 +94,11 @@ class Processes:
             received = self._gather_step(torch.cat([header, words[: self._capacity], padding]))
             headers = received[:, :HEADER_WORDS].cpu()
             sizes, widths, epochs, samples, fingerprints = headers.T.tolist()
+            if REFUSED in sizes:
+                raise ValueError(
+                    f"process {sizes.index(REFUSED)} of {self.count} was given a batch that it "
+                    "refused: its own error says why; no process has learned from this step"
+                )
             needed = max(size * each for size, each in zip(sizes, widths, strict=True))
             if needed <= self._capacity:
                 break
@@ -112,6 +120,13 @@ class Processes:
         gathered = torch.cat(lines).view(-1, width)
         losses = gathered[:, 1].contiguous().view(torch.float32)
         return losses, gathered[:, 0].long(), None if extra is None else gathered[:, 2:], sizes
+
+    def refuse_batch(self) -> None:
+        """Take part in the collective of a step without a batch: the other processes raise too."""
+        words = torch.zeros(HEADER_WORDS + self._capacity, dtype=torch.int32)
+        words[0] = REFUSED
+        with suppress(RuntimeError):  # the error of the batch matters more
+            self._gather_step(words)
 
     def _gather_step(self, words: Tensor) -> Tensor:
         """Gather the words of all processes, or say why they may not have come."""

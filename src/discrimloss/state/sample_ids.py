@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +19,17 @@ from discrimloss.state.processes import Processes
 SampleId = str | int
 
 FEWEST_RECENT = 1024  # names that are looked up in a dict before they join the sorted arrays
+
+
+@dataclass(frozen=True)
+class KnownNames:
+    """How many names were known at some time."""
+
+    number: int
+    checksum: int
+
+    def __len__(self) -> int:
+        return self.number
 
 
 class SampleIds(nn.Module):
@@ -105,6 +117,20 @@ class SampleIds(nn.Module):
             self._add(text) if row is None else row for text, row in zip(encoded, rows, strict=True)
         ]
         return torch.tensor(known, dtype=torch.int64)
+
+    def mark(self) -> KnownNames:
+        """The names that are known now, for `back_to`."""
+        return KnownNames(len(self), self._checksum)
+
+    def back_to(self, known: KnownNames) -> None:
+        """Remove the names that were added since."""
+        del self._ends[known.number :]
+        del self._text[self._ends[-1] if self._ends else 0 :]
+        self._checksum = known.checksum
+        kept = self._hash_rows < known.number
+        self._hashes, self._hash_rows = self._hashes[kept], self._hash_rows[kept]
+        self._recent = {key: row for key, row in self._recent.items() if row < known.number}
+        self._collided = {name: row for name, row in self._collided.items() if row < known.number}
 
     def _add(self, text: bytes) -> int:
         """Return the row of a name, a new one if it has none."""
@@ -194,6 +220,11 @@ def _encoded(name: object) -> bytes:
 
 def _decoded(text: bytes) -> SampleId:
     return text[1:].decode(errors="surrogatepass") if text[:1] == b"s" else int(text[1:])
+
+
+def number_of_names(ids: Any) -> int:
+    """How many names a batch has; an error if they are none."""
+    return len(_as_names(ids))
 
 
 def _as_names(ids: Any) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discrimloss.state.batch_checks import REFUSALS
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 from discrimloss.state.fixed_dtype import keeping_dtype
 from discrimloss.state.sample_ids import SampleIds
@@ -256,6 +257,27 @@ class SampleTable(nn.Module):
         rows = self.ids.rows(names, self.shards.processes)
         self.grow_with_ids()
         return rows
+
+    @contextmanager
+    def names_of_accepted_batches(self) -> Iterator[None]:
+        """Within the block, names that a batch adds are removed again if the batch is refused."""
+        assert self.ids is not None
+        self.grow_with_ids()
+        known = self.ids.mark()
+        try:
+            yield
+        except REFUSALS:
+            if len(self.ids) > len(known):
+                self.ids.back_to(known)
+                self._drop_rows_from(len(known))
+            raise
+
+    def _drop_rows_from(self, num_samples: int) -> None:
+        """Take back rows that were added and never changed."""
+        length = self.shards.length(num_samples)
+        for name, column in self.columns():
+            setattr(self, name, column[:length])
+        self.num_samples, self._length = num_samples, length
 
     def grow_with_ids(self) -> None:
         """Add a row for every name that has none yet."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.auditing.sources.word_vectors import LONGEST_TEXT, mean_word_vectors
-from discrimloss.training.processes import divided
+from discrimloss.auditing.out_of_fold.ngrams import Ngrams, weighted_ngrams
+from discrimloss.auditing.sources.word_vectors import mean_word_vectors
 
 Array = npt.NDArray[Any]
 
@@ -24,8 +24,6 @@ MOST_COMPARED_ROWS = 20_000
 MOST_FOREST_ROWS = 100_000
 MOST_FOREST_FEATURES = 500
 MOST_BOOSTED_FEATURES = 200
-BUCKETS = 2**20
-TEXTS_AT_ONCE = 5_000
 FEWEST_NGRAMS = 3.0
 """With fewer words and pairs of words per text, characters are used, too."""
 
@@ -41,6 +39,8 @@ class Candidate:
     make: Callable[[], Any]
     """Makes a scikit-learn classifier that is not fitted."""
     takes_weights: bool = True
+    ngrams: Ngrams | None = None
+    """Where the inputs are n-grams: which ones."""
 
 
 def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -> list[Candidate]:
@@ -52,12 +52,14 @@ def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -
         static: whether to use static word vectors.
     """
     found = []
-    words = ngram_weights(texts, "word", (1, 2))
-    if words.nnz < FEWEST_NGRAMS * len(texts):  # short texts, or a language without spaces
-        characters = ngram_weights(texts, "char_wb", (1, 4))
+    words = weighted_ngrams(texts, "word", (1, 2))
+    if words.matrix.nnz < FEWEST_NGRAMS * len(texts):  # short, or a language without spaces
+        characters = weighted_ngrams(texts, "char_wb", (1, 4)).matrix
         found.append(Candidate("characters + logistic regression", characters, _logistic(3.0)))
-    if words.nnz:
-        found.append(Candidate("TF-IDF + logistic regression", words, _logistic(3.0)))
+    if words.matrix.nnz:
+        found.append(
+            Candidate("TF-IDF + logistic regression", words.matrix, _logistic(3.0), ngrams=words)
+        )
     if static:
         vectors = _shrunk(mean_word_vectors(texts))
         found += _linear("word vectors (wordllama) + logistic regression", vectors, (1.0, 10.0))
@@ -79,6 +81,22 @@ def table_candidates(ordinal: Array, features: Array, classes: int) -> list[Cand
     return [*found, *_linear("logistic regression", features, (0.1,))]
 
 
+def both_candidate(features: Array, texts: Sequence[str]) -> Candidate:
+    """A model of the columns of a table and of its texts together.
+
+    Args:
+        features: shape (rows, features): scaled numbers and one-hot categories.
+        texts: one per row.
+    """
+    from scipy import sparse
+
+    both = sparse.hstack(
+        [sparse.csr_matrix(features), weighted_ngrams(texts, "word", (1, 2)).matrix]
+    )
+    name = "columns and TF-IDF + logistic regression"
+    return Candidate(name, both.tocsr(), _logistic(1.0))
+
+
 def feature_candidates(features: Array, classes: int) -> list[Candidate]:
     """Models of feature arrays, also of an encoder.
 
@@ -92,38 +110,6 @@ def feature_candidates(features: Array, classes: int) -> list[Candidate]:
     if features.shape[1] <= MOST_BOOSTED_FEATURES:
         found += _trees(features, classes)
     return found
-
-
-def ngram_weights(texts: Sequence[str], analyzer: str, lengths: tuple[int, int]) -> Any:
-    """TF-IDF of n-grams that occur in two texts or more: a sparse matrix.
-
-    Args:
-        texts: one per sample.
-        analyzer: ``"word"`` or ``"char_wb"``, characters within words.
-        lengths: the shortest and the longest n-grams.
-    """
-    from scipy import sparse
-    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
-
-    # Hashing needs no vocabulary in memory; buckets that are not used are left out.
-    counter = HashingVectorizer(
-        n_features=BUCKETS,
-        analyzer=analyzer,
-        ngram_range=lengths,
-        alternate_sign=False,
-        norm=None,
-    )
-
-    def counted(first: int) -> Any:
-        return counter.transform(
-            [text[:LONGEST_TEXT] for text in texts[first : first + TEXTS_AT_ONCE]]
-        )
-
-    counts = sparse.vstack(divided(range(0, len(texts), TEXTS_AT_ONCE), counted), format="csc")
-    counts = counts[:, np.diff(counts.indptr) >= min(2, len(texts))].tocsr()
-    if not counts.shape[1]:
-        counts = sparse.csr_matrix((len(texts), 1))  # nothing in common
-    return TfidfTransformer(sublinear_tf=True).fit_transform(counts)
 
 
 def _trees(values: Array, classes: int) -> list[Candidate]:

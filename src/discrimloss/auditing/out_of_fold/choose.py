@@ -8,15 +8,18 @@ from typing import Any
 
 from discrimloss.auditing.out_of_fold.candidates import (
     Candidate,
+    both_candidate,
     feature_candidates,
     table_candidates,
     text_candidates,
 )
+from discrimloss.auditing.out_of_fold.ngrams import Ngrams, weighted_ngrams
 from discrimloss.auditing.sources.base import AuditSource, SourceError
 from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.images import Pictures
 from discrimloss.auditing.sources.text import Texts
 from discrimloss.auditing.sources.word_vectors import has_word_vectors
+from discrimloss.data.base import Inputs, TensorInputs
 
 MOST_CLASSES = 300
 """With more classes a network is trained: linear models and trees need too long."""
@@ -31,7 +34,20 @@ class Choice:
     """Models to cross-validate, and what the user should know about them."""
 
     candidates: list[Candidate]
+    inputs: ComparedInputs
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparedInputs:
+    """What samples are compared by, to find similar ones."""
+
+    values: Any
+    """Shape (samples, features), dense or sparse; or pictures, uint8."""
+    by_angle: bool = False
+    """Whether directions count and lengths do not, as of word vectors."""
+    ngrams: Ngrams | None = None
+    """Of texts: what their words are."""
 
 
 def is_cheap(source: AuditSource) -> bool:
@@ -53,10 +69,29 @@ def choose_candidates(source: AuditSource, cache: Path | None) -> Choice:
     if isinstance(contents, Texts):
         return _of_texts(contents, cache, source.fingerprint())
     if isinstance(contents, Columns):
-        ordinal, features = contents.ordinal_and_features()
-        return Choice(table_candidates(ordinal, features, classes))
+        return _of_columns(contents, classes)
     inputs: Any = contents.model_inputs(cache, source.fingerprint()).inputs
-    return Choice(feature_candidates(inputs.tensor.numpy(), classes))
+    features = inputs.tensor.numpy()
+    return Choice(feature_candidates(features, classes), ComparedInputs(features))
+
+
+def compared_inputs(source: AuditSource, inputs: Inputs | None) -> ComparedInputs:
+    """What samples are compared by where no models were chosen.
+
+    Args:
+        source: what is audited.
+        inputs: what a network learned from, if one was trained.
+    """
+    contents = source.contents
+    if isinstance(inputs, TensorInputs):
+        return ComparedInputs(inputs.tensor.numpy())
+    if isinstance(contents, Texts):
+        ngrams = weighted_ngrams(contents.texts, "word", (1, 2))
+        return ComparedInputs(ngrams.matrix, by_angle=True, ngrams=ngrams)
+    if isinstance(contents, Columns):
+        return ComparedInputs(contents.ordinal_and_features()[1])
+    raw: Any = contents.model_inputs(None, source.fingerprint()).inputs
+    return ComparedInputs(raw.tensor.numpy())
 
 
 def estimator_candidate(source: AuditSource, estimator: Any) -> Candidate:
@@ -80,9 +115,24 @@ def estimator_candidate(source: AuditSource, estimator: Any) -> Candidate:
     return Candidate(name, inputs, lambda: clone(estimator), takes_weights=False)
 
 
+def _of_columns(contents: Columns, classes: int) -> Choice:
+    ordinal, features = contents.ordinal_and_features()
+    found = table_candidates(ordinal, features, classes)
+    notes: tuple[str, ...] = ()
+    texts = contents.texts()
+    if texts is not None:
+        of_texts = text_candidates(texts, None, has_word_vectors())
+        found += [*of_texts, both_candidate(features, texts)]
+        notes = () if has_word_vectors() else (WITHOUT_VECTORS,)
+    return Choice(found, ComparedInputs(features), notes)
+
+
 def _of_texts(contents: Texts, cache: Path | None, fingerprint: str) -> Choice:
     encoded = contents.encoded(cache, fingerprint)
     static = contents.may_choose_encoder and has_word_vectors()
     found = text_candidates(contents.texts, encoded, static)
     is_without = contents.may_choose_encoder and not static
-    return Choice(found, (WITHOUT_VECTORS,) if is_without else ())
+    # The last model knows most of what texts mean: n-grams, word vectors, then an encoder.
+    ngrams = next((one.ngrams for one in found if one.ngrams is not None), None)
+    inputs = ComparedInputs(found[-1].inputs, by_angle=True, ngrams=ngrams)
+    return Choice(found, inputs, (WITHOUT_VECTORS,) if is_without else ())

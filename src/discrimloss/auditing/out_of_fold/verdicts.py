@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions
 from discrimloss.judging.find_label_errors import FEWEST_SAMPLES, know_labels, verdict_codes
-from discrimloss.judging.verdicts import CANNOT_TELL, EASY, Verdicts
+from discrimloss.judging.judgeable import (
+    first_names,
+    is_judgeable,
+    limited_score,
+    notes_on_small_classes,
+)
+from discrimloss.judging.suggestions import suggest_other_classes
+from discrimloss.judging.verdicts import CANNOT_TELL, Verdicts
 
-FEWEST_OF_CLASS = 10
-"""A class with fewer labels cannot be judged."""
 SAME_CLASS = 0.65
 """Two classes are confused where the predictions order a pair of their samples rightly less
 often."""
@@ -23,13 +26,8 @@ MOST_COMPARED_CLASSES = 60
 FEWEST_COMPARED = 10
 MOST_COMPARED = 500
 """Samples of each class."""
-MOST_NAMED = 5
-RANKED_WITH_OTHER = 100
-"""The most suspicious samples, for which the likeliest other class is suggested in any case."""
 LEARNED_AS_THEY_ARE = 0.005
 """Below this noise rate the labels can be learned as they are."""
-LARGEST_KEPT = -1e-6
-"""The highest score of a label that cannot be judged: just below a verdict."""
 
 SYSTEMATIC = (
     "The labels can be learned as they are: hardly any contradicts the others. Systematic errors, "
@@ -57,8 +55,8 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     knows = know_labels(predicted, target)
     is_enough = len(target) >= FEWEST_SAMPLES
     can_tell = is_enough and knows and errors.noise_interval is not None
-    judged = (counts >= FEWEST_OF_CLASS)[target] & can_tell
-    score = torch.where(judged, errors.score, errors.score.clamp(max=LARGEST_KEPT))
+    judged = is_judgeable(target, len(class_names)) & can_tell
+    score = limited_score(errors.score, judged)
     p_incorrect = score.double().sigmoid().float().numpy()
     shows = errors.noise_rate >= LEARNED_AS_THEY_ARE  # else right and wrong labels look alike
     code = verdict_codes(predicted.argmax(1) == target, p_incorrect, judged & shows)
@@ -76,7 +74,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     elif not can_tell:
         notes.append(CANNOT_TELL)
     else:
-        notes += _notes_on_small(counts, class_names)
+        notes += notes_on_small_classes(target, class_names)
         notes += _notes_on_confused(predicted, target, counts, class_names)
         if not shows:
             notes.append(SYSTEMATIC)
@@ -86,36 +84,11 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
         p_incorrect=p_incorrect,
         score=score.numpy(),
         average_loss=losses.numpy(),
-        suggested_label=_suggested(code, score, errors.other, target).numpy(),
+        suggested_label=suggest_other_classes(code, score, errors.other, target).numpy(),
         noise_interval=errors.noise_interval if can_tell else None,
         notes=tuple(notes),
         can_tell_noise=can_tell,
     )
-
-
-def _suggested(code: npt.NDArray[np.int8], score: Tensor, other: Tensor, target: Tensor) -> Tensor:
-    """The likeliest other class for suspicious labels, else the given label."""
-    is_doubted = torch.from_numpy(code != EASY)
-    top = min(RANKED_WITH_OTHER, len(score))
-    is_doubted[score.topk(top).indices] = True
-    return torch.where(is_doubted, other, target)
-
-
-def _notes_on_small(counts: Tensor, class_names: Sequence[str]) -> list[str]:
-    small = [
-        f"{name!r} ({count})"
-        for name, count in zip(class_names, counts.tolist(), strict=True)
-        if 0 < count < FEWEST_OF_CLASS
-    ]
-    if not small:
-        return []
-    what = "Class" if len(small) == 1 else "Classes"
-    return [
-        (
-            f"{what} too small to be judged: {_listed(small)}. At least {FEWEST_OF_CLASS} samples "
-            "are needed, so none of their labels is called incorrect."
-        )
-    ]
 
 
 def _notes_on_confused(
@@ -139,7 +112,7 @@ def _notes_on_confused(
     names = [name for _, name in sorted(pairs)]
     return [
         (
-            f"The inputs hardly tell these classes apart: {_listed(names)}. Their labels are "
+            f"The inputs hardly tell these classes apart: {first_names(names)}. Their labels are "
             "confused rather than wrong: find out what distinguishes them before correcting labels."
         )
     ]
@@ -151,8 +124,3 @@ def _ordered_rightly(high: Tensor, low: Tensor) -> float:
     ranks = both.argsort().argsort().double()
     above = float(ranks[: len(high)].sum()) - len(high) * (len(high) - 1) / 2
     return above / (len(high) * len(low))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

@@ -1,0 +1,54 @@
+"""Labels that an audit cannot judge, and the sentence that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FEWEST_OF_CLASS = 10
+"""A class with fewer labels cannot be judged."""
+LARGEST_KEPT = -1e-6
+"""The highest score of a label that cannot be judged: just below a verdict."""
+MOST_NAMED = 5
+
+
+def is_judgeable(target: Tensor, num_classes: int) -> Tensor:
+    """Which labels belong to a class that is large enough: shape (samples,), bool."""
+    return (torch.bincount(target, minlength=num_classes) >= FEWEST_OF_CLASS)[target]
+
+
+def limited_score(score: Tensor, judged: Tensor) -> Tensor:
+    """Scores with which no label that cannot be judged is called incorrect.
+
+    Args:
+        score: log-odds of being wrong, shape (samples,).
+        judged: which labels can be judged.
+    """
+    return torch.where(judged, score, score.clamp(max=LARGEST_KEPT))
+
+
+def notes_on_small_classes(target: Tensor, class_names: Sequence[str]) -> list[str]:
+    """Name the classes that are too small to be judged, in one sentence at most."""
+    counts = torch.bincount(target, minlength=len(class_names)).tolist()
+    small = [
+        f"{name!r} ({count})"
+        for name, count in zip(class_names, counts, strict=True)
+        if 0 < count < FEWEST_OF_CLASS
+    ]
+    if not small:
+        return []
+    what = "Class" if len(small) == 1 else "Classes"
+    return [
+        (
+            f"{what} too small to be judged: {first_names(small)}. At least {FEWEST_OF_CLASS} "
+            "samples are needed, so none of their labels is called incorrect."
+        )
+    ]
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first names in a line, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
