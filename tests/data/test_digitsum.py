@@ -94,3 +94,21 @@ def test_lengths_differ_by_one_in_number(count: int, shortest: int, more: int) -
 def test_what_cannot_be_generated_is_said(options: dict[str, int], message: str) -> None:
     with pytest.raises(DataError, match=message):
         load_digitsum(Path("nowhere"), **options)
+
+
+def test_so_many_samples_for_each_length() -> None:
+    data = load_digitsum(Path(), per_length=1000)
+    assert len(data.train) == 18_100  # as in the authors' released files
+    assert data.difficulty is not None
+    counts = torch.bincount(data.difficulty)[2:].tolist()
+    assert counts == [100] + [1000] * 18
+    sequences = data.train.inputs.rows(torch.arange(18_100))
+    assert len(torch.unique(sequences, dim=0)) == 18_100
+    assert torch.equal(data.difficulty, (sequences != PADDING).sum(1))
+    assert data.test is not None
+    assert len(data.test) == 200
+
+
+def test_per_length_must_be_above_zero() -> None:
+    with pytest.raises(DataError, match="per_length of at least 1, not 0"):
+        load_digitsum(Path(), per_length=0)

@@ -78,6 +78,7 @@ def curriculum_loss(**options: Any) -> CurriculumLoss:
     return CurriculumLoss(num_samples=4, epochs=20, **options)
 
 
+@pytest.mark.parametrize("average", ["selected", "batch"])
 @pytest.mark.parametrize(
     ("options", "rows", "values"),
     [
@@ -87,20 +88,21 @@ def curriculum_loss(**options: Any) -> CurriculumLoss:
         ({}, [0, 1, 2, 3], SOFT),  # no estimate yet: all of them
     ],
 )
-def test_the_loss_is_that_of_the_selected_over_the_whole_batch(
-    options: dict[str, Any], rows: list[int], values: list[float]
+def test_the_loss_is_the_mean_over_the_selected_or_over_the_batch(
+    options: dict[str, Any], rows: list[int], values: list[float], average: str
 ) -> None:
-    criterion = curriculum_loss(**options, warmup=0.1)
+    criterion = curriculum_loss(**options, warmup=0.1, average=average)
+    number = len(rows) if average == "selected" else 4
     criterion.set_epoch(3)
     logits, reference = LOGITS.clone().requires_grad_(), LOGITS.clone().requires_grad_()
     loss = criterion(logits, TARGET, torch.arange(4))
-    assert float(loss.detach()) == pytest.approx(sum(values[row] for row in rows) / 4)
+    assert float(loss.detach()) == pytest.approx(sum(values[row] for row in rows) / number)
     loss.backward()
     if values is SOFT:
         hinges = soft_hinge(reference[rows], TARGET[rows])
     else:
         hinges = hard_hinge(margins(reference[rows], TARGET[rows]))
-    (hinges.sum() / 4).backward()
+    (hinges.sum() / number).backward()
     torch.testing.assert_close(logits.grad, reference.grad)
 
 
@@ -115,7 +117,7 @@ def test_at_first_all_are_selected_then_the_score_tells_the_worst() -> None:
         criterion.set_epoch(3)
         # C = 0.25 * 3 + 0.5 * 2 = 1.75: sums 0.7, 2.7, 6.7 against 1.75, 0.75, -0.25
         loss = criterion(LOGITS[1:], TARGET[1:], torch.tensor([1, 2, 3]))
-        assert float(loss) == pytest.approx(SOFT[1] / 3)
+        assert float(loss) == pytest.approx(SOFT[1])
     scores = criterion.sample_scores()
     assert scores is not None
     assert scores[1:].tolist() == [0.0, 0.5, 0.5]
@@ -175,7 +177,7 @@ def test_a_rate_that_was_estimated_before_a_resume_counts() -> None:
     resumed.load_state_dict(criterion.state_dict())
     resumed.set_epoch(6)
     loss = resumed(LOGITS, TARGET, torch.arange(4))
-    assert float(loss) == pytest.approx((SOFT[0] + SOFT[1]) / 4)
+    assert float(loss) == pytest.approx((SOFT[0] + SOFT[1]) / 2)
 
 
 def test_losses_of_half_precision_are_taken_in_single() -> None:
@@ -183,7 +185,7 @@ def test_losses_of_half_precision_are_taken_in_single() -> None:
     criterion.set_epoch(4)
     loss = criterion(LOGITS.bfloat16(), TARGET, torch.arange(4))
     assert loss.dtype == torch.float32
-    assert float(loss) == pytest.approx(sum(SOFT[:3]) / 4, rel=1e-2)
+    assert float(loss) == pytest.approx(sum(SOFT[:3]) / 3, rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,7 @@ def test_losses_of_half_precision_are_taken_in_single() -> None:
         ({"noise_rate": 1.0}, "noise_rate must be"),
         ({"warmup": -0.1}, "warmup must be a fraction"),
         ({"warmup": 1.1}, "warmup must be a fraction"),
+        ({"average": "all"}, "average must be 'selected' or 'batch', not 'all'"),
         ({"hinge": "square"}, "hinge must be 'soft' or 'hard'"),
     ],
 )

@@ -57,7 +57,7 @@ def test_several_steps(whose: Whose) -> None:
         class_weight_decay=0.02,
         temperature_range=(LOWEST, HIGHEST),
     )
-    start = 0.001 if whose == "both" else 1.0
+    start = LOWEST if whose == "both" else 1.0
     classes, instances = Naive(CLASSES, 1.0, 0.3, 0.02), Naive(SAMPLES, start, 1.5, 0.05)
     generator = torch.Generator().manual_seed(3)
     seen = set()
@@ -205,3 +205,13 @@ def test_hyperparameters() -> None:
     }
     both = data_parameters(parameters="both").hyperparameters()
     assert (both["class_lr"], both["class_weight_decay"]) == (0.1, 1e-4)
+    assert (both["instance_lr"], both["instance_weight_decay"]) == (0.8, 1e-8)
+
+
+def test_both_start_at_the_lowest_temperature_of_the_authors() -> None:
+    criterion = data_parameters(parameters="both")
+    instances = criterion.temperatures["instance"](torch.arange(SAMPLES))
+    assert instances.tolist() == pytest.approx([0.05] * SAMPLES)
+    # The first loss divides the logits by 1 + 0.05.
+    loss = criterion(torch.tensor([[2.1, 0.0, 0.0]]), torch.tensor([0]), torch.tensor([0]))
+    assert float(loss) == pytest.approx(math.log(1 + 2 * math.exp(-2)))

@@ -81,18 +81,18 @@ def test_the_score_is_the_mean_over_visits() -> None:
 
 
 def test_truncation_by_the_schedule() -> None:
-    # 24 epochs: the first decision after a third, 8 of them, then every twelfth, 2 of them.
+    # 24 epochs: the first decision at a third, in epoch 8, then every twelfth, 2 of them.
     criterion = gce(truncated=True)
     confident = 4.0 * torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # of every label
     kept = []
     for epoch in range(1, 15):
         criterion.set_epoch(epoch)
         kept.append(criterion.is_kept.tolist())
-        # Until epoch 9 p_y are PREDICTIONS; 0.5 is not above the threshold. Then all are high,
+        # Until epoch 8 p_y are PREDICTIONS; 0.5 is not above the threshold. Then all are high,
         # which the next decision takes up.
-        step(criterion, INPUTS if epoch < 9 else confident)
+        step(criterion, INPUTS if epoch < 8 else confident)
     everything, first_only = [True, True, True], [True, False, False]
-    assert kept == [everything] * 8 + [first_only] * 2 + [everything] * 4
+    assert kept == [everything] * 7 + [first_only] * 2 + [everything] * 5
 
 
 def test_what_is_left_out_has_a_constant_loss_and_no_gradient() -> None:
@@ -102,7 +102,7 @@ def test_what_is_left_out_has_a_constant_loss_and_no_gradient() -> None:
     torch.testing.assert_close(loss, EXPECTED.mean())
     torch.testing.assert_close(gradient, gradient_of_weighted_cross_entropy(POWERS))
 
-    criterion.set_epoch(9)
+    criterion.set_epoch(8)
     loss, gradient = step(criterion)
     expected = (float(EXPECTED[0]) + 2 * LOSS_AT_THRESHOLD) / 3
     assert float(loss) == pytest.approx(expected)
@@ -113,26 +113,26 @@ def test_what_is_left_out_has_a_constant_loss_and_no_gradient() -> None:
 
 def test_a_resumed_epoch_does_not_decide_again() -> None:
     criterion = gce(truncated=True)
-    criterion.set_epoch(8)
+    criterion.set_epoch(7)
     step(criterion)
-    criterion.set_epoch(9)
+    criterion.set_epoch(8)
     decided = criterion.is_kept.clone()
     step(criterion, -INPUTS)  # other answers: p_y of 0.12, 0.73 and 0.5
     resumed = gce(truncated=True)
     resumed.load_state_dict(criterion.state_dict())
-    resumed.set_epoch(9)
+    resumed.set_epoch(8)
     assert torch.equal(resumed.is_kept, decided)
-    resumed.set_epoch(11)
+    resumed.set_epoch(10)
     assert resumed.is_kept.tolist() == [False, True, False]
 
 
 def test_an_unseen_sample_is_kept_and_a_double_one_counts_with_its_lower_answer() -> None:
     criterion = gce(truncated=True)
-    criterion.set_epoch(8)
+    criterion.set_epoch(7)
     inputs = torch.tensor([[3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])
     criterion(inputs, TARGET[[0, 0, 1]], torch.tensor([0, 0, 1]))
     assert float(criterion.predictions[0]) == pytest.approx(1 / (1 + math.exp(3.0)))
-    criterion.set_epoch(9)
+    criterion.set_epoch(8)
     assert criterion.is_kept.tolist() == [False, True, True]
 
 
@@ -165,6 +165,6 @@ def test_hyperparameters() -> None:
         "exponent": 0.7,
         "truncated": True,
         "truncation_threshold": 0.5,
-        "first_truncated_epoch": 41,
+        "first_truncated_epoch": 40,
         "truncation_interval_epochs": 10,
     }

@@ -78,3 +78,13 @@ def test_it_learns_to_add() -> None:
 def test_classes_are_refused() -> None:
     with pytest.raises(ValueError, match="predicts a number"):
         DigitLSTM(TaskShape((20,), 10))
+
+
+def test_random_initial_states_differ_from_pass_to_pass() -> None:
+    torch.manual_seed(0)
+    model = DigitLSTM(TaskShape((3,), None, 10.0, 3.0), hidden_size=8, random_states=True)
+    digits = torch.tensor([[1, 2, 3], [4, 5, 10]])
+    model.eval()
+    assert not torch.equal(model(digits), model(digits))
+    model.random_states = False
+    assert torch.equal(model(digits), model(digits))

@@ -142,3 +142,13 @@ def test_names_on_the_hub_are_told_from_paths():
     assert not looks_like_a_path("microsoft/resnet-50")
     assert not looks_like_a_path("resnet-50")
     assert all(map(looks_like_a_path, ["./resnet", "/models/resnet", "~/resnet", "a/b/c"]))
+
+
+def test_raw_outputs_are_predictions_in_the_unit_of_the_target():
+    shape = TaskShape((3, 32, 32), None, target_mean=33.0, target_spread=20.0)
+    images = torch.randn(2, 3, 32, 32)
+    for standardized, scale, shift in ((True, 20.0, 33.0), (False, 1.0, 0.0)):
+        torch.manual_seed(0)
+        model = ResNet(shape, standardized=standardized).eval()
+        raw = model.network(images).logits.squeeze(1)
+        assert torch.allclose(model(images), raw * scale + shift)

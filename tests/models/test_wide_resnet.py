@@ -66,3 +66,19 @@ def test_a_depth_that_does_not_exist_is_refused(depth):
 def test_a_width_of_nothing_is_refused():
     with pytest.raises(ValueError, match="width of a wide_resnet must be at least 1, not 0"):
         WideResNet(TaskShape((3, 32, 32), 10), width=0)
+
+
+def test_the_released_form_by_hand():
+    torch.manual_seed(0)
+    model = WideResNet(TaskShape((3, 8, 8), 10), depth=10, width=1, form="released").eval()
+    first, *blocks, last, _ = model.features
+    assert all(layer.bias is not None for layer in model.modules() if isinstance(layer, nn.Conv2d))
+    assert (last.momentum, blocks[0].normalization1.momentum) == (0.9, 0.1)
+    block = blocks[1]
+    assert (block.convolution1.stride, block.convolution2.stride) == ((1, 1), (2, 2))
+    x = torch.randn(2, 16, 8, 8)
+    hidden = block.convolution1(block.normalization1(x).relu())
+    wanted = block.convolution2(block.normalization2(hidden).relu()) + block.projection(x)
+    assert torch.allclose(block(x), wanted, atol=1e-6)
+    spread = float(first.weight.detach().std())  # torch's default is uniform up to 1 / sqrt(inputs)
+    assert spread == pytest.approx(1 / math.sqrt(3 * 9) / math.sqrt(3), rel=0.1)

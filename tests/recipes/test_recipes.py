@@ -116,7 +116,7 @@ _CIFAR_EASY = (4, 0.25, 1.92, 81, 0)
 _CIFAR_NOISY = (3, 0.27, 0.54, 60, 0)
 _FACES_A = (3, 0.42, 1.40, 41, 0.09)
 _FACES_B = (2, 0.46, 1.25, 50, 0.01)
-_FACES = (0.0009, 0.585)
+_FACES_OUTER, _FACES_MIDDLE = (0.00081, 0.606), (0.00133, 0.566)
 Row = tuple[tuple[float, ...], tuple[float, float | None]]
 APPENDIX: dict[str, dict[tuple[str, ...], Row]] = {
     "mnist": {
@@ -139,16 +139,16 @@ APPENDIX: dict[str, dict[tuple[str, ...], Row]] = {
         ("noise.rate=0.6",): ((2, 0.37, 2.25, 75, 0), (8.17, 0.055)),
     },
     "utkface": {
-        ("loss=smooth_l1", "noise.rate=0"): (_FACES_A, _FACES),
-        ("loss=smooth_l1", "noise.rate=0.2"): (_FACES_B, _FACES),
-        ("loss=smooth_l1", "noise.rate=0.4"): (_FACES_B, _FACES),
-        ("loss=smooth_l1", "noise.rate=0.6"): ((4, 0.25, 1.92, 28, 3e-6), _FACES),
-        ("loss=smooth_l1", "noise.rate=0.8"): (_FACES_A, _FACES),
-        ("loss=mse", "noise.rate=0"): (_FACES_A, _FACES),
-        ("loss=mse", "noise.rate=0.2"): (_FACES_B, _FACES),
-        ("loss=mse", "noise.rate=0.4"): (_FACES_B, _FACES),
-        ("loss=mse", "noise.rate=0.6"): (_FACES_B, _FACES),
-        ("loss=mse", "noise.rate=0.8"): (_FACES_A, _FACES),
+        ("loss=smooth_l1", "noise.rate=0"): (_FACES_A, _FACES_OUTER),
+        ("loss=smooth_l1", "noise.rate=0.2"): (_FACES_B, _FACES_MIDDLE),
+        ("loss=smooth_l1", "noise.rate=0.4"): (_FACES_B, _FACES_MIDDLE),
+        ("loss=smooth_l1", "noise.rate=0.6"): ((4, 0.25, 1.92, 28, 3e-6), (0.00062, 0.561)),
+        ("loss=smooth_l1", "noise.rate=0.8"): (_FACES_A, _FACES_OUTER),
+        ("loss=mse", "noise.rate=0"): (_FACES_A, _FACES_OUTER),
+        ("loss=mse", "noise.rate=0.2"): (_FACES_B, _FACES_MIDDLE),
+        ("loss=mse", "noise.rate=0.4"): (_FACES_B, _FACES_MIDDLE),
+        ("loss=mse", "noise.rate=0.6"): (_FACES_B, _FACES_MIDDLE),
+        ("loss=mse", "noise.rate=0.8"): (_FACES_A, _FACES_OUTER),
     },
     "digitsum": {
         ("noise.rate=0",): ((3, 1.51, 3.17, 67, 9e-8), (19.5, 0.279)),
@@ -157,9 +157,9 @@ APPENDIX: dict[str, dict[tuple[str, ...], Row]] = {
         ("noise.rate=0.6",): ((3, 1.09, 1.37, 75, 0.145), (35.9, 0.665)),
     },
     "clothing1m": {(): ((3, 0.26, 0.68, 5, 0), (5.11, 0.459))},
-    "wikihow-goal": {(): ((3, 0.2, 1.2, 10, 1e-6), (100.0, None))},
-    "wikihow-step": {(): ((3, 0.2, 1.2, 10, 1e-6), (100.0, None))},
-    "wikihow-order": {(): ((3, 0.2, 1.2, 10, 1e-6), (100.0, None))},
+    "wikihow-goal": {(): ((3, 0.2, 1.2, 10, 1e-6), (100.0, 0.05))},
+    "wikihow-step": {(): ((3, 0.2, 1.2, 11, 1e-6), (50.0, 0.05))},
+    "wikihow-order": {(): ((3, 0.2, 1.2, 16, 1e-6), (100.0, 0.05))},
 }
 ROWS = [(name, *row) for name, rows in APPENDIX.items() for row in rows.items()]
 LACKING = [
@@ -186,8 +186,9 @@ def test_the_paper_s_hyperparameters(name: str, setting: tuple[str, ...], row: R
     options = dict(config.options)
     assert tuple(options.pop(key) for key in NAMES) == values
     threshold = options.pop("threshold")
-    if name == "digitsum":  # what the paper's table for it prints in bold
-        assert threshold == (0.5 if setting == ("noise.rate=0",) else "mean")
+    if name == "digitsum":  # in bold in the paper's table; at 40 % that of the released script
+        fixed = (("noise.rate=0",), ("noise.rate=0.4",))
+        assert threshold == (0.5 if setting in fixed else "mean")
     else:
         assert threshold == "ema"
     assert config.batch_size == batch_size(name)
@@ -259,11 +260,11 @@ def test_the_plain_loss_has_the_paper_s_settings_too(name: str) -> None:
         ("cifar10", 120, ("sgd", 0.1, 0.9, 5e-4), ("step", (80, 100))),
         ("cifar100", 120, ("sgd", 0.1, 0.9, 5e-4), ("step", (80, 100))),
         ("clothing1m", 10, ("sgd", 1e-3, 0.9, 1e-3), ("step", (5,))),
-        ("utkface", 100, ("sgd", 0.1, 0.9, 5e-4), ("constant", ())),
+        ("utkface", 100, ("sgd", 0.1, 0.9, 0.0), ("exponential", ())),
         ("digitsum", 100, ("adamw", 0.1, None, 0.0), ("constant", ())),
-        ("wikihow-goal", 17, ("adamw", 5e-5, None, 0.0), ("linear", ())),
-        ("wikihow-step", 21, ("adamw", 5e-5, None, 0.0), ("linear", ())),
-        ("wikihow-order", 31, ("adamw", 5e-5, None, 0.0), ("linear", ())),
+        ("wikihow-goal", 20, ("adamw", 5e-5, None, 0.0), ("linear", ())),
+        ("wikihow-step", 24, ("adamw", 5e-5, None, 0.0), ("linear", ())),
+        ("wikihow-order", 32, ("adamw", 5e-5, None, 0.0), ("linear", ())),
     ],
 )
 def test_the_paper_s_training(
@@ -277,7 +278,40 @@ def test_the_paper_s_training(
     assert config.optimizer.weight_decay == decay
     assert momentum is None or config.optimizer.momentum == momentum
     assert (config.schedule.kind, config.schedule.milestones) == schedule
-    assert config.schedule.factor == 0.1
+    factor = math.exp(-0.01) if schedule[0] == "exponential" else 0.1
+    assert config.schedule.factor == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mnist",
+        "cifar10",
+        "cifar100",
+        "utkface",
+        "digitsum",
+        "cifar10-small",
+        "cifar100-small",
+        "utkface-small",
+    ],
+)
+def test_the_paper_s_settings_permute_labels_unless_the_user_says_otherwise(name: str) -> None:
+    assert load_recipe(name).noise.kind == "symmetric"
+    assert load_recipe(name, ["hyperparameters=paper"]).noise.kind == "permuted"
+    ours = ["hyperparameters=paper", "noise.kind=symmetric"]
+    assert load_recipe(name, ours).noise.kind == "symmetric"
+
+
+def test_the_paper_s_settings_for_images_are_those_of_the_released_code() -> None:
+    faces = load_recipe("utkface", ["hyperparameters=paper"])
+    assert faces.data.options["crop"] == "scale"
+    assert faces.data.options["normalization"] == "imagenet"
+    assert load_recipe("utkface").data.options["crop"] == "shift"
+    for overrides in ([], ["hyperparameters=paper"]):  # the learning rates are for raw ages
+        assert load_recipe("utkface", overrides).model.options["standardized"] is False
+    cifar = load_recipe("cifar10", ["hyperparameters=paper"])
+    assert cifar.data.options["std"] == (0.2023, 0.1994, 0.2010)
+    assert cifar.model.options["form"] == "released"
 
 
 @pytest.mark.parametrize("task", ["goal", "step", "order"])
@@ -287,6 +321,9 @@ def test_wikihow_passes_over_its_questions_as_often_as_the_paper(task: str) -> N
     assert config.steps_per_epoch == 1000
     wanted = passes * questions / config.batch_size / 1000
     assert config.epochs == round(wanted)
+    paper = load_recipe(f"wikihow-{task}", ["hyperparameters=paper"])
+    assert paper.epochs_end_with_passes
+    assert paper.epochs == passes * math.ceil(questions / config.batch_size / 1000)
 
 
 # What a person says outranks cases and the paper.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from discrimloss.data.base import Split, TensorInputs
-from discrimloss.training.batches import epoch_batches, load_batches, own_slice
+from discrimloss.training.batches import PassParts, epoch_batches, load_batches, own_slice
 
 CPU = torch.device("cpu")
 
@@ -145,3 +146,26 @@ def test_what_is_in_memory_needs_no_workers() -> None:
     part = Split(SlowInputs(6, in_memory=True), torch.arange(6))
     (batch,) = load_batches(part, [torch.arange(6)], CPU, workers=2)
     assert batch.inputs[:, 1].tolist() == [-1] * 6
+
+
+def test_an_epoch_ends_where_its_pass_ends() -> None:
+    parts = PassParts(num_samples=10, batch_size=2, steps_per_epoch=2)
+    order = shuffled(10)
+    epochs = [parts.batches(order, epoch) for epoch in range(1, 7)]
+    assert [len(batches) for batches in epochs] == [2, 2, 1, 2, 2, 1]
+    for number, start in ((1, 0), (2, 3)):
+        seen = torch.cat([torch.cat(batches) for batches in epochs[start : start + 3]])
+        assert torch.equal(seen, order(number))
+
+
+@pytest.mark.parametrize(("num_samples", "batch_size"), [(10, 2), (9, 4), (1, 4), (7, 1)])
+def test_steps_of_short_epochs_count_like_others(num_samples: int, batch_size: int) -> None:
+    parts = PassParts(num_samples, batch_size, steps_per_epoch=2)
+    passed = []
+    for epoch in range(1, 2 * parts.epochs_per_pass + 1):
+        steps = len(parts.batches(shuffled(num_samples), epoch))
+        assert steps > 0
+        passed += [parts.passed(epoch, step) for step in range(steps)]
+    assert len(passed) == 2 * parts.steps_per_pass
+    gaps = [after - before for before, after in pairwise([*passed, 2 * parts.epochs_per_pass])]
+    assert gaps == pytest.approx([parts.epochs_per_pass / parts.steps_per_pass] * len(gaps))

@@ -86,3 +86,9 @@ def test_the_learning_rate_is_that_of_every_group() -> None:
     )
     set_learning_rate(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+
+
+def test_an_exponential_schedule_falls_after_each_epoch() -> None:
+    config = ScheduleConfig(kind="exponential", factor=0.5)
+    factors = [learning_rate_factor(config, passed, epochs=10) for passed in (0.0, 0.9, 1.0, 3.5)]
+    assert factors == [1.0, 1.0, 0.5, 0.125]

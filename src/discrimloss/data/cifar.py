@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -216,14 +216,24 @@ CIFAR100 = CifarRelease(
 
 @datasets.register("cifar10")
 @obtained(CIFAR10.download())
-def load_cifar10(directory: Path, *, augment: bool = True) -> TaskData:
+def load_cifar10(
+    directory: Path,
+    *,
+    augment: bool = True,
+    std: tuple[float, float, float] = CIFAR10.std,
+) -> TaskData:
     """50,000 + 10,000 photographs of 32 × 32 pixels in 10 classes.
 
     Args:
         directory: the data directory.
         augment: random crop with a border of 4 pixels and flip, for training.
+        std: what red, green and blue are divided by, where white is 1: by default the standard
+            deviation over all training pixels. Much published code, that of DiscrimLoss too, has
+            0.2023, 0.1994 and 0.2010, the mean of the images' standard deviations.
     """
-    return load_cifar(CIFAR10, directory, augment)
+    if min(std) <= 0.0:
+        raise OptionError(f"data.std must have three numbers above 0, not {list(std)}")
+    return load_cifar(replace(CIFAR10, std=std), directory, augment)
 
 
 @datasets.register("cifar100")

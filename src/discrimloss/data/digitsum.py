@@ -28,11 +28,16 @@ def load_digitsum(
     test_size: int = 200,
     min_length: int = 2,
     max_length: int = 20,
+    per_length: int | None = None,
 ) -> TaskData:
     """Sums of 2 to 20 digits: 1,000 training samples, and 200 + 200 of the full length.
 
     Nothing is read from `directory`. The training samples have all lengths equally often, in
     ascending order. No sequence occurs twice, neither within a split nor between splits.
+
+    The paper speaks of 1,000 training samples. Its released generator, and that of Cirik et al.,
+    makes about 1,000 for each length: ``per_length=1000`` gives 18,100, because there are only 100
+    sequences of length 2.
 
     Args:
         directory: not used.
@@ -42,6 +47,8 @@ def load_digitsum(
         test_size: test samples, of the greatest length.
         min_length: of the shortest training sequences.
         max_length: of the longest sequences.
+        per_length: training samples of each length, in place of `train_size`. Of a length with
+            fewer sequences all are taken.
     """
     if not 1 <= min_length <= max_length:
         raise DataError(
@@ -49,17 +56,22 @@ def load_digitsum(
         )
     if min(train_size, test_size) < 1 or validation_size < 0:
         raise DataError("digitsum needs at least one training and one test sample")
+    if per_length is not None and per_length < 1:
+        raise DataError(f"digitsum needs a per_length of at least 1, not {per_length}")
 
     generator = torch.Generator().manual_seed(split_seed)
-    lengths = even_lengths(train_size, min_length, max_length)
     held_out = validation_size + test_size
+    if per_length is None:
+        lengths = even_lengths(train_size, min_length, max_length)
+    else:
+        lengths = equal_lengths(per_length, min_length, max_length, held_out)
     blocks = []
     for length in range(min_length, max_length + 1):
         count = int((lengths == length).sum()) + (held_out if length == max_length else 0)
         blocks.append(padded(distinct_sequences(count, length, generator), max_length))
     sequences = torch.cat(blocks)
 
-    train, validation, test = torch.split(sequences, [train_size, validation_size, test_size])
+    train, validation, test = torch.split(sequences, [len(lengths), validation_size, test_size])
     return TaskData(
         train=_split(train),
         validation=_split(validation) if validation_size else None,
@@ -78,6 +90,20 @@ def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
     """
     steps = torch.arange(count) * (longest - shortest + 1)
     return shortest + torch.div(steps, count, rounding_mode="floor")
+
+
+def equal_lengths(each: int, shortest: int, longest: int, held_out: int) -> Tensor:
+    """Lengths in ascending order, each `each` times, or as often as there are sequences of it.
+
+    `held_out` sequences of the greatest length are left for other splits.
+
+    >>> torch.bincount(equal_lengths(50, 1, 3, held_out=0))[1:]
+    tensor([10, 50, 50])
+    """
+    lengths = torch.arange(shortest, longest + 1)
+    known = [NUM_DIGITS**length for length in lengths.tolist()]
+    known[-1] -= held_out
+    return lengths.repeat_interleave(torch.tensor([max(min(each, n), 0) for n in known]))
 
 
 def distinct_sequences(count: int, length: int, generator: torch.Generator) -> Tensor:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from discrimloss.data.base import DataError, Split, TaskData, datasets
+from discrimloss.data.base import DataError, Prepare, Split, TaskData, datasets
 from discrimloss.data.images import ImagePreparation, SharedRows, decode_all
 from discrimloss.data.published_files import ByHand, KnownFile, listed, no_data, obtained
+from discrimloss.data.scale_crop import ScaleCropPreparation
 from discrimloss.options import OptionError
 
 FOLDERS = ("UTKFace", "utkface", "UTKFace/UTKFace", ".")
@@ -19,7 +21,11 @@ NAME = re.compile(r"(?P<age>\d{1,3})_[01]_[0-4]_\d+(\.jpg\.chip)?\.jpg")
 """age, gender, race, date and time; the aligned and cropped faces have a ``chip`` in the name."""
 
 TEST_FRACTION = 0.1
-MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+NORMALIZATION = {
+    "centred": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+"""Mean and standard deviation of the channels."""
 NAMES_IN_A_NOTE = 5
 
 
@@ -34,7 +40,13 @@ BY_HAND = ByHand(
 @datasets.register("utkface")
 @obtained(BY_HAND)
 def load_utkface(
-    directory: Path, *, size: int = 128, split_seed: int = 0, augment: bool = True
+    directory: Path,
+    *,
+    size: int = 128,
+    split_seed: int = 0,
+    augment: bool = True,
+    crop: Literal["shift", "scale"] = "shift",
+    normalization: Literal["centred", "imagenet"] = "centred",
 ) -> TaskData:
     """23,708 faces from 1 to 116 years, to predict their age: 90 % for training, 10 % for testing.
 
@@ -46,8 +58,12 @@ def load_utkface(
         directory: the data directory.
         size: side that the faces are scaled to.
         split_seed: decides which faces are for testing.
-        augment: for training mirror half of the faces and shift each by up to a sixteenth of its
-            side. The paper does not describe its augmentation; neither changes the apparent age.
+        augment: for training mirror half of the faces and crop each.
+        crop: ``"shift"`` moves a face by up to a sixteenth of its side, which does not change the
+            apparent age; ``"scale"`` cuts out a window of random size, as the authors' released
+            code does (`ScaleCropPreparation`).
+        normalization: of the pixels: ``"centred"`` to -1 … 1, or ``"imagenet"``, which weights
+            pretrained on ImageNet expect.
     """
     if size < 1:
         raise OptionError(f"data.size must be at least 1, not {size}")
@@ -68,13 +84,21 @@ def load_utkface(
         train=everything.select(order[num_test:]),
         test=everything.select(order[:num_test]),
         num_classes=None,
-        prepare=ImagePreparation(MEAN, STD, padding=size // 16, flip=True, augment=augment),
+        prepare=_preparation(size, augment, crop, *NORMALIZATION[normalization]),
         input_shape=(3, size, size),
         notes=(
             *_note(malformed, "not named age_gender_race_date.jpg.chip.jpg"),
             *_note(unreadable, "not readable as an image"),
         ),
     )
+
+
+def _preparation(
+    size: int, augment: bool, crop: str, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Prepare:
+    if augment and crop == "scale":
+        return ScaleCropPreparation(mean, std)
+    return ImagePreparation(mean, std, padding=size // 16, flip=True, augment=augment)
 
 
 def find_faces(directory: Path) -> list[Path]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discrimloss.losses.active_passive_loss import ActivePassiveLoss as ActivePassiveLoss
     from discrimloss.losses.backward_correction import BackwardCorrection as BackwardCorrection
+    from discrimloss.losses.bootstrapping import Bootstrapping as Bootstrapping
+    from discrimloss.losses.cores import CORES as CORES
     from discrimloss.losses.cross_entropy import CrossEntropy as CrossEntropy
     from discrimloss.losses.curriculum_loss import CurriculumLoss as CurriculumLoss
     from discrimloss.losses.data_parameters import DataParameters as DataParameters
@@ -20,13 +23,25 @@ if TYPE_CHECKING:
     from discrimloss.losses.generalized_cross_entropy import (
         GeneralizedCrossEntropy as GeneralizedCrossEntropy,
     )
+    from discrimloss.losses.label_smoothing import LabelSmoothing as LabelSmoothing
     from discrimloss.losses.mentornet import MentorNet as MentorNet
+    from discrimloss.losses.peer_loss import PeerLoss as PeerLoss
+    from discrimloss.losses.self_adaptive_training import (
+        SelfAdaptiveTraining as SelfAdaptiveTraining,
+    )
+    from discrimloss.losses.self_paced import SelfPacedLearning as SelfPacedLearning
+    from discrimloss.losses.sparse_over_parameterization import (
+        SparseOverParameterization as SparseOverParameterization,
+    )
     from discrimloss.losses.stochastic_label_noise import (
         StochasticLabelNoise as StochasticLabelNoise,
     )
     from discrimloss.losses.superloss import SuperLoss as SuperLoss
     from discrimloss.losses.superloss_discrimloss import (
         SuperLossDiscrimLoss as SuperLossDiscrimLoss,
+    )
+    from discrimloss.losses.symmetric_cross_entropy import (
+        SymmetricCrossEntropy as SymmetricCrossEntropy,
     )
 
     __all__: list[str]

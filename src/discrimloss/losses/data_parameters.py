@@ -15,8 +15,10 @@ from discrimloss.losses.base import IndexedLoss, cross_entropy, loss_classes
 from discrimloss.state.gathering import gather_rows
 
 JOINT_INSTANCE_START = 0.001
-"""Start of the instance temperatures beside class temperatures of 1, so that the sum is near 1: the
-authors' published setting. The bounds hold from the first visit on."""
+"""Start of the instance temperatures beside class temperatures of 1, so that the sum is near 1, in
+the authors' commands. Their code clips it to the lowest temperature, 0.05, before it is used."""
+INSTANCE_STEPS = {"instance": (0.2, 0.0), "both": (0.8, 1e-8)}
+"""Learning rate and weight decay of the instance temperatures, in the authors' commands."""
 
 
 def temperature_gradients(logits: Tensor, target: Tensor, temperature: Tensor) -> Tensor:
@@ -102,10 +104,11 @@ class DataParameters(IndexedLoss):
         num_classes: number of classes; needed for the temperatures of classes.
         parameters: whose temperatures are learned. "instance", as in the paper's experiment with
             noisy labels (CIFAR-100, Table 2), because the noise is one of samples.
-        instance_lr: learning rate of the samples' temperatures. 0.2, the one the authors publish
-            with their code for that experiment, at every noise rate. The gradient is that of the
-            batch mean, so the step of a visit goes with 1 / batch size; theirs was 128.
-        instance_weight_decay: 0, from the same place.
+        instance_lr: learning rate of the samples' temperatures. None is 0.2, the one the authors
+            publish with their code (apple/ml-data-parameters) for that experiment, at every noise
+            rate, and 0.8 for "both". The gradient is that of the batch mean, so the step of a visit
+            goes with 1 / batch size; theirs was 128.
+        instance_weight_decay: None is 0, and 1e-8 for "both", from the same place.
         class_lr: learning rate of the classes' temperatures. 0.1, the authors' published setting
             for class parameters (clean ImageNet, 1000 classes). With few classes and noisy labels
             it is far too high: a class may heat up to the bound and be given up (digits, 40 %).
@@ -127,8 +130,8 @@ class DataParameters(IndexedLoss):
         num_classes: int | None = None,
         *,
         parameters: Literal["class", "instance", "both"] = "instance",
-        instance_lr: float = 0.2,
-        instance_weight_decay: float = 0.0,
+        instance_lr: float | None = None,
+        instance_weight_decay: float | None = None,
         class_lr: float = 0.1,
         class_weight_decay: float = 1e-4,
         momentum: float = 0.9,
@@ -140,6 +143,9 @@ class DataParameters(IndexedLoss):
         )
         if parameters not in ("class", "instance", "both"):
             raise ValueError(f"parameters must be class, instance or both, not {parameters!r}")
+        steps = INSTANCE_STEPS.get(parameters, (0.0, 0.0))
+        instance_lr = steps[0] if instance_lr is None else instance_lr
+        instance_weight_decay = steps[1] if instance_weight_decay is None else instance_weight_decay
         rates = (instance_lr, instance_weight_decay, class_lr, class_weight_decay)
         if not all(0.0 <= rate < math.inf for rate in rates):
             raise ValueError(
@@ -166,7 +172,7 @@ class DataParameters(IndexedLoss):
         if parameters != "class":
             if num_samples is None:
                 raise ValueError("temperatures of samples need num_samples")
-            start = JOINT_INSTANCE_START if parameters == "both" else 1.0
+            start = max(JOINT_INSTANCE_START, lowest) if parameters == "both" else 1.0
             self.temperatures["instance"] = Temperatures(
                 num_samples, start, instance_lr, instance_weight_decay, *shared
             )

@@ -52,8 +52,9 @@ class GeneralizedCrossEntropy(IndexedLoss):
         truncated: whether to use the truncated form. False: the paper has results for both, and
             this one has fewer options.
         truncation_threshold: ``k``, in (0, 1). 0.5, the paper's for all of its experiments.
-        first_truncation: the fraction of the run after which labels are first left out. 1/3: the
-            paper has epoch 40 of 120 for CIFAR-10, which we scale to the run.
+        first_truncation: the fraction of the run at which labels are first left out, before the
+            epoch at it. 1/3: epoch 40 of 120 for CIFAR-10, counted from 1, in the paper and in
+            AlanChou/Truncated-Loss (a public reimplementation), which we scale to the run.
         truncation_interval: the fraction of the run after which it is decided again. 1/12: every
             10 of those 120 epochs, scaled likewise, and at least one epoch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -96,7 +97,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
         if truncated:
             if num_samples is None or epochs is None:
                 raise ValueError("the truncated form needs num_samples and epochs")
-            self.first = 1 + max(1, round(first_truncation * epochs))
+            self.first = max(1, round(first_truncation * epochs))
             self.interval = max(1, round(truncation_interval * epochs))
             self.register_buffer("predictions", torch.ones(num_samples))
             self.register_buffer("is_kept", torch.ones(num_samples, dtype=torch.bool))

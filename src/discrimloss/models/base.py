@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from discrimloss.registry import Registry
@@ -34,3 +34,7 @@ class TaskShape:
     def num_outputs(self) -> int:
         """Number of outputs of a model per sample."""
         return 1 if self.num_classes is None else self.num_classes
+
+    def unscaled(self) -> TaskShape:
+        """The shape for a model whose raw output is the prediction of a regression."""
+        return replace(self, target_mean=0.0, target_spread=1.0)

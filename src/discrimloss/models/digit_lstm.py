@@ -25,6 +25,8 @@ class DigitLSTM(nn.Module):
         hidden_size: units of the LSTM.
         embedding_size: length of the vector of a symbol.
         standardized: whether the head starts from the targets' mean and spread.
+        random_states: whether every forward pass draws the initial states from a normal
+            distribution, in evaluation too, as the authors' released code does; else they are 0.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class DigitLSTM(nn.Module):
         hidden_size: int = 256,
         embedding_size: int = 256,
         standardized: bool = True,
+        random_states: bool = False,
     ) -> None:
         super().__init__()
         if shape.num_classes is not None:
@@ -41,12 +44,16 @@ class DigitLSTM(nn.Module):
         self.embedding = nn.Embedding(NUM_SYMBOLS, embedding_size, padding_idx=PADDING)
         self.lstm = nn.LSTM(embedding_size, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, 1)
-        unit = shape if standardized else TaskShape(shape.input_shape, None)
-        self.output = TaskOutput(unit)
+        self.random_states = random_states
+        self.output = TaskOutput(shape if standardized else shape.unscaled())
 
     def forward(self, digits: Tensor) -> Tensor:
         """The sums of sequences of shape (batch, length); shape (batch,)."""
-        states, _ = self.lstm(self.embedding(digits))
+        first = None
+        if self.random_states:
+            drawn = torch.randn(2, 1, len(digits), self.lstm.hidden_size, device=digits.device)
+            first = (drawn[0], drawn[1])
+        states, _ = self.lstm(self.embedding(digits), first)
         last = (digits != PADDING).sum(dim=1).sub(1).clamp(min=0)
         # Padding is on the right, so it cannot affect the state at the last digit.
         state = states[torch.arange(len(digits), device=digits.device), last]

@@ -37,10 +37,18 @@ class ResNet(nn.Module):
         pretrained: a directory or a name on the Hugging Face hub (``"microsoft/resnet-50"``) that
             has weights for 18 or 50 layers. The head is kept if it has as many outputs as the task,
             and is new otherwise.
+        standardized: whether a regression predicts in units of the targets' spread, from their
+            mean. Without it the output is the prediction, as in the authors' released code, whose
+            learning rates are for it.
     """
 
     def __init__(
-        self, shape: TaskShape, *, layers: Literal[18, 50] = 18, pretrained: str | None = None
+        self,
+        shape: TaskShape,
+        *,
+        layers: Literal[18, 50] = 18,
+        pretrained: str | None = None,
+        standardized: bool = True,
     ) -> None:
         super().__init__()
         image_size(shape, "resnet")
@@ -49,7 +57,7 @@ class ResNet(nn.Module):
             if pretrained is None
             else from_pretrained(shape, pretrained)
         )
-        self.output = TaskOutput(shape)
+        self.output = TaskOutput(shape if standardized else shape.unscaled())
         channels_last(self)
 
     def forward(self, images: Tensor) -> Tensor:

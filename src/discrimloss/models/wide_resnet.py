@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,32 +23,45 @@ class WideResNet(nn.Module):
         depth: number of convolutions, 6n + 4: 16, 22, 28, 40.
         width: factor on the number of channels.
         dropout: fraction of activations that is dropped between the convolutions of a block.
+        form: ``"published"``, or ``"released"`` for the network in the code that DiscrimLoss's
+            authors released: convolutions have biases and torch's initial weights, the second one
+            of a block has the stride, a projection starts from the input of the block, and the last
+            normalization has momentum 0.9.
     """
 
     def __init__(
-        self, shape: TaskShape, *, depth: int = 28, width: int = 10, dropout: float = 0.0
+        self,
+        shape: TaskShape,
+        *,
+        depth: int = 28,
+        width: int = 10,
+        dropout: float = 0.0,
+        form: Literal["published", "released"] = "published",
     ) -> None:
         super().__init__()
         image_channels, _, _ = image_size(shape, "wide_resnet")
         blocks = blocks_per_group(depth)
         if width < 1:
             raise ValueError(f"the width of a wide_resnet must be at least 1, not {width}")
-        channels = 16
-        layers: list[nn.Module] = [nn.Conv2d(image_channels, channels, 3, padding=1, bias=False)]
+        channels, released = 16, form == "released"
+        first = nn.Conv2d(image_channels, channels, 3, padding=1, bias=released)
+        layers: list[nn.Module] = [first]
         for group in range(3):
             for block in range(blocks):
                 wider = 16 * 2**group * width
                 stride = 2 if group > 0 and block == 0 else 1
-                layers.append(WideBlock(channels, wider, stride=stride, dropout=dropout))
+                layers.append(WideBlock(channels, wider, stride, dropout, released=released))
                 channels = wider
-        layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+        last = nn.BatchNorm2d(channels, momentum=0.9 if released else 0.1)
+        layers += [last, nn.ReLU(inplace=True)]
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(channels, shape.num_outputs)
         self.output = TaskOutput(shape)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.zeros_(self.head.bias)
+        if not released:
+            for module in self.modules():
+                if isinstance(module, nn.Conv2d):
+                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.zeros_(self.head.bias)
         channels_last(self)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -59,15 +74,19 @@ class WideResNet(nn.Module):
 class WideBlock(nn.Module):
     """Two 3x3 convolutions, each after a normalization and a ReLU, around a shortcut."""
 
-    def __init__(self, channels: int, wider: int, *, stride: int, dropout: float) -> None:
+    def __init__(
+        self, channels: int, wider: int, stride: int, dropout: float, *, released: bool
+    ) -> None:
         super().__init__()
+        self.released = released
+        strides = (1, stride) if released else (stride, 1)
         self.normalization1 = nn.BatchNorm2d(channels)
-        self.convolution1 = nn.Conv2d(channels, wider, 3, stride=stride, padding=1, bias=False)
+        self.convolution1 = nn.Conv2d(channels, wider, 3, strides[0], padding=1, bias=released)
         self.normalization2 = nn.BatchNorm2d(wider)
         self.dropout = nn.Dropout(dropout)
-        self.convolution2 = nn.Conv2d(wider, wider, 3, padding=1, bias=False)
+        self.convolution2 = nn.Conv2d(wider, wider, 3, strides[1], padding=1, bias=released)
         self.projection = (
-            nn.Conv2d(channels, wider, 1, stride=stride, bias=False)
+            nn.Conv2d(channels, wider, 1, stride=stride, bias=released)
             if channels != wider or stride != 1
             else None
         )
@@ -75,8 +94,10 @@ class WideBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, channels, height, width) to `wider` channels, smaller by the stride."""
         active = F.relu(self.normalization1(x), inplace=True)
-        # As in the publication, a projection starts from the normalized activations.
-        shortcut = x if self.projection is None else self.projection(active)
+        # In the publication a projection starts from the normalized activations.
+        shortcut = x
+        if self.projection is not None:
+            shortcut = self.projection(x if self.released else active)
         hidden = F.relu(self.normalization2(self.convolution1(active)), inplace=True)
         change: Tensor = self.convolution2(self.dropout(hidden))
         return shortcut + change

@@ -2,8 +2,8 @@
 
 A recipe opens with the command that runs it. It may have settings for some cases, ``[[case]]``,
 which apply where their ``when`` matches. It may have the rows of the paper's appendix,
-``[[paper]]``, which apply with ``hyperparameters = "paper"``; a small recipe names its full-sized
-sibling instead, ``paper_of``.
+``[[paper]]``, which apply with ``hyperparameters = "paper"``; a small recipe has those of its
+full-sized sibling, ``paper_of``, which apply under conditions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
         settings = apply_cases(_with_changes(settings, changes), cases)
         if settings.get("hyperparameters") == "paper" and not is_resolved:
             read_config(settings, recipe=path.stem)  # rows are matched by values of the right types
-            rows = rows or _rows_of(full_sized, settings)
+            rows = rows + _rows_of(full_sized, settings)
             settings = apply_paper_rows(settings, rows, changes)
         settings = _with_changes(settings, changes)  # they outrank cases and the paper
         return read_config(settings, recipe=path.stem)
@@ -113,8 +113,10 @@ def _rows_of(full_sized: Any, settings: Settings) -> list[Settings]:
     if full_sized is None:
         return []
     full = _read_toml(find_recipe(str(full_sized)))
-    rows = [row for row in _pop_rows(full, "paper") if "when" in row]
-    return stretched(rows, settings["epochs"], full["epochs"])
+    rows = _pop_rows(full, "paper")
+    theirs = merged(full, *(row for row in rows if "when" not in row))  # the paper's epochs
+    rows = [row for row in rows if "when" in row]
+    return stretched(rows, settings["epochs"], theirs["epochs"])
 
 
 def _require_paper_still_fits(settings: Settings, changes: Settings) -> None:

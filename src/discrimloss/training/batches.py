@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +34,46 @@ def epoch_batches(
     start = (epoch - 1) * steps_per_epoch * batch_size
     samples = _stretch_of_passes(order_of_pass, start, steps_per_epoch * batch_size)
     return list(torch.split(samples, batch_size))
+
+
+@dataclass(frozen=True)
+class PassParts:
+    """Passes over the data that are divided into epochs of at most so many steps.
+
+    Each pass begins an epoch, so that the last epoch of a pass may be shorter.
+
+    Args:
+        num_samples: of a pass.
+        batch_size: of a step.
+        steps_per_epoch: of an epoch that does not end a pass.
+    """
+
+    num_samples: int
+    batch_size: int
+    steps_per_epoch: int
+
+    @property
+    def steps_per_pass(self) -> int:
+        """Number of batches of a pass, of which the last may have a single sample more."""
+        return max(1, math.ceil((self.num_samples - (self.batch_size > 1)) / self.batch_size))
+
+    @property
+    def epochs_per_pass(self) -> int:
+        """Number of epochs of a pass."""
+        return math.ceil(self.steps_per_pass / self.steps_per_epoch)
+
+    def batches(self, order_of_pass: OrderOfPass, epoch: int) -> list[Tensor]:
+        """The sample indices of each batch of an epoch."""
+        number, part = divmod(epoch - 1, self.epochs_per_pass)
+        batches = epoch_batches(order_of_pass, number + 1, self.batch_size, None)
+        start = part * self.steps_per_epoch
+        return batches[start : start + self.steps_per_epoch]
+
+    def passed(self, epoch: int, step: int) -> float:
+        """Number of epochs that have passed, where all steps count the same."""
+        number, part = divmod(epoch - 1, self.epochs_per_pass)
+        steps = part * self.steps_per_epoch + step
+        return (number + steps / self.steps_per_pass) * self.epochs_per_pass
 
 
 def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> Tensor:

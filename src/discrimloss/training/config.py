@@ -82,11 +82,12 @@ class OptimizerConfig:
 class ScheduleConfig:
     """How the learning rate changes over the run."""
 
-    kind: Literal["constant", "step", "cosine", "linear"] = "constant"
+    kind: Literal["constant", "step", "cosine", "linear", "exponential"] = "constant"
     milestones: tuple[int, ...] = ()
     """For ``step``: after how many epochs the learning rate falls."""
     factor: float = 0.1
-    """For ``step``: the learning rate is multiplied by this after each milestone."""
+    """The learning rate is multiplied by this: for ``step`` after each milestone, for
+    ``exponential`` after each epoch."""
     warmup_epochs: float = 0.0
     """The learning rate rises from zero over so many epochs."""
 
@@ -136,6 +137,8 @@ class RunConfig:
     labels stay as noisy as they are: validation without clean labels."""
     steps_per_epoch: int | None = None
     """Counts this many steps as an epoch, instead of a pass over the data."""
+    epochs_end_with_passes: bool = False
+    """With `steps_per_epoch`: the end of a pass ends the epoch, however few steps it has had."""
     eval_batch_size: int = 1000
     device: str = "auto"
     """``auto``, ``cpu``, or a device of torch, e.g. ``cuda``."""
@@ -159,6 +162,8 @@ class RunConfig:
         for name in ("threads", "workers", "checkpoint_seconds", "traced_samples"):
             if not getattr(self, name) >= 0:
                 raise OptionError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if self.epochs_end_with_passes and self.steps_per_epoch is None:
+            raise OptionError("epochs_end_with_passes needs steps_per_epoch, the steps of an epoch")
         if not 0.0 <= self.noisy_validation < 1.0:
             raise OptionError(
                 "noisy_validation must be a fraction from 0 to below 1, "

@@ -15,7 +15,7 @@ from torch import Tensor
 from discrimloss.data.base import Prepare, Split
 from discrimloss.errors import DiscrimLossError
 from discrimloss.state.processes import Processes, process_count
-from discrimloss.training.batches import epoch_batches, load_batches, own_slice
+from discrimloss.training.batches import PassParts, epoch_batches, load_batches, own_slice
 from discrimloss.training.checkpoint import load_checkpoint, read_progress, save_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import evaluate, metric_name, score_sum
@@ -127,6 +127,9 @@ class TrainingLoop:
             self.traces = SampleTraces(len(splits.train), classes, place, device)
             self.recorders.append(self.traces)
         accelerator.register_for_checkpointing(*self.recorders)
+        self._parts: PassParts | None = None
+        if config.epochs_end_with_passes and config.steps_per_epoch is not None:
+            self._parts = PassParts(len(splits.train), config.batch_size, config.steps_per_epoch)
         self._is_regression = splits.train.target.is_floating_point()
         self._started = self._last_saved = time.perf_counter()
         self._seconds_before = 0.0
@@ -184,9 +187,12 @@ class TrainingLoop:
         epoch = progress.epoch
         self.method.train()
         self.method.begin_epoch(epoch)
-        everyones = epoch_batches(
-            self._order_of_pass, epoch, config.batch_size, config.steps_per_epoch
-        )
+        if self._parts is None:
+            everyones = epoch_batches(
+                self._order_of_pass, epoch, config.batch_size, config.steps_per_epoch
+            )
+        else:
+            everyones = self._parts.batches(self._order_of_pass, epoch)
         batches = own_slice(everyones, self.accelerator.process_index, process_count())
         remaining = batches[progress.step :]
         loader = load_batches(
@@ -212,6 +218,8 @@ class TrainingLoop:
     def _step(self, batch: Batch, steps: int) -> None:
         progress, config = self.progress, self.config
         passed = progress.epoch - 1 + progress.step / steps
+        if self._parts is not None:
+            passed = self._parts.passed(progress.epoch, progress.step)
         factor = learning_rate_factor(config.schedule, passed, config.epochs)
         set_learning_rate(self.optimizer, config.optimizer.learning_rate * factor)
         place = (progress.epoch, progress.step, self.accelerator.process_index)

@@ -41,6 +41,8 @@ def learning_rate_factor(config: ScheduleConfig, passed: float, epochs: int) -> 
         return passed / config.warmup_epochs
     if config.kind == "step":
         return config.factor ** sum(passed >= milestone for milestone in config.milestones)
+    if config.kind == "exponential":
+        return config.factor ** math.floor(passed - config.warmup_epochs)
     remaining = max(epochs - config.warmup_epochs, 1e-9)
     progress = (passed - config.warmup_epochs) / remaining
     if config.kind == "cosine":

@@ -62,6 +62,17 @@ def joined_processes() -> Iterator[None]:
             dist.destroy_process_group()
 
 
+@contextmanager
+def undivided() -> Iterator[None]:
+    """Do the work of the block in this process alone, although others have joined it."""
+    joined = _joined[:]
+    _joined.clear()
+    try:
+        yield
+    finally:
+        _joined.extend(joined)
+
+
 def process_number() -> int:
     """How many processes share the work."""
     return _joined[-1].count if _joined else 1

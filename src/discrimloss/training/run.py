@@ -20,6 +20,7 @@ from discrimloss.models.base import TaskShape, models
 from discrimloss.options import OptionError
 from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
+from discrimloss.training.denormals import flushed_denormals
 from discrimloss.training.evaluation import is_better, metric_name, score_metrics, verdict_metrics
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import hold_out, make_labels, truth_is_known
@@ -124,7 +125,9 @@ def train_run(
     with stop_on_signals() as stop:
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
-            saved = {"noisy_validation": 0.0, **directory.config()}  # older runs do not have it
+            # Older runs do not have these.
+            new = {"noisy_validation": 0.0, "epochs_end_with_passes": False}
+            saved = {**new, **directory.config()}
             require_same_settings(saved, config.as_dict())
             if directory.is_finished and judge is None:
                 return TrainedRun(directory.summary())
@@ -253,7 +256,8 @@ def _train(
     checkpoint = find_checkpoint(directory) if request.resume else None
     if checkpoint is not None:
         loop.resume(checkpoint)
-    history = loop.run()
+    with flushed_denormals():
+        history = loop.run()
     fit = loop.finish()
     verdicts = prepared.method.verdicts() if judge is None else judge(prepared.method)
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
@@ -275,6 +279,7 @@ def _circumstances(
     """Seed, hyperparameters, versions and device of a run, known before its first step."""
     return {
         "seed": request.config.seed,
+        "initial_weights": request.config.model.options.get("pretrained") or "random",
         "method_hyperparameters": prepared.method.hyperparameters(),
         "versions": versions(),
         "device": str(accelerator.device),

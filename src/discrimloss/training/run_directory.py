@@ -69,9 +69,15 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
         try:
-            summary: dict[str, Any] = json.loads((self / SUMMARY).read_text(encoding="utf-8"))
+            content = json.loads((self / SUMMARY).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DiscrimLossError(f"cannot read {self / SUMMARY}: {error}") from error
+        if not isinstance(content, dict):
+            raise DiscrimLossError(
+                f"{self / SUMMARY} is damaged, it is not what a run wrote: put the file back, or "
+                "train again with --overwrite"
+            )
+        summary: dict[str, Any] = content
         return summary
 
     def config(self) -> dict[str, Any]:

@@ -69,6 +69,10 @@ def assert_two_do_what_one_does(
     config = load_recipe("digits", [*SETTINGS, *settings])
     summary = run_training(RunRequest(config, Path(), tmp_path / "one"))
     alone = load_file(tmp_path / "one" / "checkpoint" / "model.safetensors")
+    # A loss in two bytes may be rounded up or down.
+    losses = {key: first.pop(key) for key in list(first) if key.endswith("latest_loss")}
+    losses_alone = {key: alone.pop(key) for key in losses}
+    torch.testing.assert_close(losses, losses_alone, rtol=1e-2, atol=1e-5, equal_nan=True)
     torch.testing.assert_close(first, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
 
     two = json.loads((runs_of_two / name / "summary.json").read_text())

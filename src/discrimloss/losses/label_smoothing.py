@@ -1,0 +1,52 @@
+"""Label smoothing: targets that leave a little to every class."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.nn import functional
+
+from discrimloss.functional import Reduction, at_least_float32
+from discrimloss.losses.base import cross_entropy, loss_classes
+from discrimloss.losses.label_probability import LabelProbabilityLoss
+
+
+@loss_classes.register("label_smoothing")
+class LabelSmoothing(LabelProbabilityLoss):
+    """Label smoothing: cross-entropy with targets (1 - r) y + r / C (Szegedy et al. 2016).
+
+    The network is never asked for certainty. Lukasik et al. (2020) show that this also helps
+    against wrong labels.
+
+    Args:
+        num_samples: size of the training set; needed for `sample_scores`.
+        smoothing: ``r``, from 0 to below 1. 0.1 as in both papers.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    """
+
+    needs_classes: ClassVar[str | None] = "spreads the target over classes"
+
+    def __init__(
+        self,
+        num_samples: int | None = None,
+        *,
+        smoothing: float = 0.1,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_samples, reduction=reduction)
+        if not 0.0 <= smoothing < 1.0:
+            raise ValueError(f"smoothing must be at least 0 and below 1, not {smoothing}")
+        self.smoothing = smoothing
+
+    def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """The cross-entropies with the smoothed targets."""
+        logits = at_least_float32(logits)
+        self.record(cross_entropy(logits, target), index)
+        return functional.cross_entropy(
+            logits, target, reduction="none", label_smoothing=self.smoothing
+        )
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """How much is spread over the classes."""
+        return {"smoothing": self.smoothing}

@@ -1,0 +1,132 @@
+"""Sparse over-parameterisation: a learned term for each sample that explains a wrong label."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from discrimloss.functional import Reduction, at_least_float32
+from discrimloss.losses.base import IndexedLoss, loss_classes
+from discrimloss.state.gathering import gather_rows
+
+START = 1e-8
+"""Of all entries of ``u`` and ``v``. The authors draw them with this standard deviation; they enter
+as squares, so the sign says nothing, and equal values make the draw unnecessary."""
+LOWEST = 1e-4
+"""Of a corrected probability, before and after normalisation, as in the authors' code."""
+
+
+def noise_terms(u: Tensor, v: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """``u^2 y`` and ``v^2 (1 - y)``, shape (batch, classes), clipped to [0, 1].
+
+    Args:
+        u: shape (batch,).
+        v: shape (batch, classes).
+        label: one-hot, shape (batch, classes).
+    """
+    added = (u.square()[:, None] * label).clamp(0.0, 1.0)
+    removed = (v.square() * (1.0 - label)).clamp(0.0, 1.0)
+    return added, removed
+
+
+def corrected_cross_entropy(
+    probabilities: Tensor, added: Tensor, removed: Tensor, label: Tensor
+) -> Tensor:
+    """``-log`` of the label's probability after the noise terms, normalised; shape (batch,)."""
+    corrected = (probabilities + added - removed.detach()).clamp(min=LOWEST)
+    corrected = functional.normalize(corrected, p=1.0, dim=1, eps=LOWEST).clamp(LOWEST, 1.0)
+    return -(label * corrected.log()).sum(1)
+
+
+def squared_error(predicted: Tensor, added: Tensor, removed: Tensor, label: Tensor) -> Tensor:
+    """Squared distance of the label from the one-hot prediction with the noise terms, (batch,)."""
+    return (predicted + added - removed - label).square().sum(1)
+
+
+@loss_classes.register("sop")
+class SparseOverParameterization(IndexedLoss):
+    """SOP: the prediction plus a learned sparse term u^2 - v^2 fits the label (Liu et al. 2022).
+
+    The cross-entropy is that of ``p + u^2 y - v^2 (1 - y)``, clipped and normalised. ``u`` is a
+    number for each sample and ``v`` one for each sample and class. Both start near 0 and grow only
+    where the network keeps contradicting the label, so that the network itself need not fit it.
+    They follow the gradient of the cross-entropy (``u``) and of the squared error between the label
+    and the one-hot prediction with both terms (``u`` and ``v``), as in the authors' code
+    (shengliu66/SOP). This is the paper's SOP; SOP+ adds a consistency and a balance term.
+
+    Where we depart: ``u`` and ``v`` start at 1e-8, where the code draws them with that standard
+    deviation.
+
+    Args:
+        num_samples: size of the training set.
+        num_classes: number of classes.
+        u_lr: learning rate of ``u``, 1 in the configuration of that repository (CIFAR-100), without
+            momentum. The gradient is that of the batch mean, so the step of a visit goes with
+            1 / batch size; theirs was 128.
+        v_lr: learning rate of ``v``; 10 there, and 100 for asymmetric noise.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. The terms follow the mean with any.
+    """
+
+    needs_classes: ClassVar[str | None] = "adds a noise term to class probabilities"
+
+    u: Tensor
+    v: Tensor
+    visited: Tensor
+
+    def __init__(
+        self,
+        num_samples: int,
+        num_classes: int,
+        *,
+        u_lr: float = 1.0,
+        v_lr: float = 10.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_samples, num_classes, reduction=reduction)
+        if not (0.0 <= u_lr < math.inf and 0.0 <= v_lr < math.inf):
+            raise ValueError(f"u_lr and v_lr must be finite and at least 0, not {u_lr}, {v_lr}")
+        self.u_lr, self.v_lr = u_lr, v_lr
+        self.register_buffer("u", torch.full((num_samples,), START))
+        self.register_buffer("v", torch.full((num_samples, num_classes), START))
+        self.register_buffer("visited", torch.zeros(num_samples, dtype=torch.bool))
+
+    def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
+        """The corrected cross-entropies and the squared errors; then the noise terms move."""
+        probabilities = functional.softmax(at_least_float32(logits), 1)
+        label = functional.one_hot(target, logits.shape[1]).to(probabilities.dtype)
+        losses = self._losses(probabilities, label, self.u[index], self.v[index])
+        self._descend(gather_rows(probabilities.detach()), gather_rows(label), gather_rows(index))
+        return losses
+
+    def _losses(self, probabilities: Tensor, label: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        terms = noise_terms(u.to(probabilities), v.to(probabilities), label)
+        classes = probabilities.shape[1]
+        predicted = functional.one_hot(probabilities.detach().argmax(1), classes)
+        errors = squared_error(predicted, *terms, label)
+        return corrected_cross_entropy(probabilities, *terms, label) + errors
+
+    def _descend(self, probabilities: Tensor, label: Tensor, index: Tensor) -> None:
+        """A step of ``u`` and ``v`` along the gradient of the mean loss of all processes."""
+        with torch.enable_grad():
+            u, v = self.u[index].requires_grad_(), self.v[index].requires_grad_()
+            loss = self._losses(probabilities, label, u, v).mean()
+            u_slope, v_slope = torch.autograd.grad(loss, (u, v))
+        self.u.index_add_(0, index, -self.u_lr * u_slope)
+        self.v.index_add_(0, index, -self.v_lr * v_slope)
+        self.visited[index] = True
+
+    def sample_scores(self) -> Tensor:
+        """``u^2``, at most 1: how much of the label the noise term explains."""
+        return self.u.square().clamp(max=1.0).masked_fill(~self.visited, torch.nan)
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Both learning rates."""
+        return {"u_lr": self.u_lr, "v_lr": self.v_lr}
+
+    def log_values(self) -> dict[str, float]:
+        """The mean of ``u^2``, at most 1: an estimate of the noise rate from below."""
+        return {"mean_noise_term": float(self.u.square().clamp(max=1.0).mean())}
