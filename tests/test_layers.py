@@ -28,7 +28,13 @@ LAYERS = (
 )
 """From the bottom up. The core is what lies beside the packages: functional, loss and so on."""
 
-AUDITING = (("sources",), ("out_of_fold", "report", "review"), ("auditing",))
+AUDITING = (
+    ("sources",),
+    ("health",),
+    ("evidence",),
+    ("out_of_fold", "report", "review"),
+    ("auditing",),
+)
 """Within `auditing`, from the bottom up; the last are the modules beside the packages."""
 
 FACADE = ("__init__.py", "_moved.py", "__main__.py")

@@ -2,18 +2,21 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from audit_fixtures import RESULT, MadeAudit, made_audit
+from audit_fixtures import RESULT, MadeAudit, made_audit, verdict_frame
 from command_line import refused, snapshot
 
-from discrimloss.auditing.apply import Automatic, find_changes
+from discrimloss.auditing.apply import Automatic, Change, find_changes, write_directory
 from discrimloss.auditing.directory import CHANGES
 from discrimloss.auditing.outputs import of_emptied_classes
 from discrimloss.auditing.review.decision_log import DecisionLog
 from discrimloss.auditing.review.decisions import Decisions
+from discrimloss.auditing.sources.base import SourceOptions
+from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.cli import main
 from discrimloss.judging.verdicts import EASY, INCORRECT, Verdicts
 
@@ -134,6 +137,17 @@ def test_nothing_to_apply(audit: MadeAudit, capsys: pytest.CaptureFixture[str]) 
     assert snapshot(audit.path) == before
 
 
+def test_a_cut_log_is_refused_in_one_sentence(
+    audit: MadeAudit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(audit)
+    log = audit.path / "decisions.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-2]))
+    for command in ("apply", "review"):
+        assert "decisions are missing" in refused(capsys, command, str(audit.path))
+    assert not (audit.path / "corrected").exists()
+
+
 def test_an_earlier_result_is_replaced_only_if_told(
     audit: MadeAudit, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,3 +254,40 @@ def test_no_class_is_emptied_without_a_review() -> None:
         assert [change.index for change in found] == [2]
     emptied = of_emptied_classes(verdicts.given_label, verdicts.code == INCORRECT)
     assert emptied.tolist() == [True, True, False, False]
+
+
+def written_changes(place: Path) -> dict[str, dict[str, str]]:
+    with (place / CHANGES).open(encoding="utf-8", newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize("id_column", [None, "name"])
+def test_the_new_id_is_that_of_an_audit_of_the_corrected_table(
+    tmp_path: Path, id_column: str | None
+) -> None:
+    texts = [f"text number {row}" for row in range(9)]
+    rows = [f"n{row},{text},{'ab'[row % 2]}" for row, text in enumerate(texts)]
+    rows[2] = "n2,text number 2,"  # no label: it is left out, and stays in the file
+    (tmp_path / "t.csv").write_text("\n".join(["name,text,label", *rows]) + "\n", encoding="utf-8")
+    options = SourceOptions(str(tmp_path / "t.csv"), "label", "text", id=id_column)
+    source = open_source(options)
+    assert len(source) == 8
+    verdicts = Verdicts.from_pandas(verdict_frame(source, ["b"] * 8, [0.5] * 8))
+    changes = [
+        Change(0, "dropped", None, "review", "noon"),
+        Change(1, "kept", "b", "review", "noon"),
+        Change(4, "dropped", None, "review", "noon"),
+        Change(6, "relabelled", "b", "review", "noon"),
+        Change(7, "kept", "a", "review", "noon"),
+    ]
+    write_directory(source, verdicts, changes, tmp_path / "fixed")
+    again = open_source(replace(options, path=str(tmp_path / "fixed" / "t.csv")))
+    new_texts = {name: again.view(index).text for index, name in enumerate(again.ids)}
+    logged = written_changes(tmp_path / "fixed")
+    assert len(logged) == 5
+    for index, change in ((change.index, change) for change in changes):
+        new_id = logged[source.ids[index]]["id_after"]
+        if change.change == "dropped":
+            assert new_id == ""
+        else:
+            assert new_texts[new_id] == source.view(index).text

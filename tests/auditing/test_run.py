@@ -38,6 +38,7 @@ COLUMNS = (
     "average_loss",
     "weight",
     "index",
+    "why",
 )
 
 pytestmark = pytest.mark.usefixtures("quick_verdicts")
@@ -69,6 +70,8 @@ def test_the_files(audit: AuditDirectory) -> None:
     assert {path.name for path in audit.path.iterdir()} >= {
         "audit.json",
         "cleaned.csv",
+        "evidence.parquet",
+        "health.csv",
         "left_out.csv",
         "report.html",
         "runs",
@@ -79,13 +82,13 @@ def test_the_files(audit: AuditDirectory) -> None:
     frame = frame_of(audit)
     assert sorted(frame["index"]) == list(range(SAMPLES))
     kept = pd.read_parquet(audit / "verdicts.parquet")
-    assert tuple(kept.columns) == COLUMNS[:-1]
+    assert tuple(kept.columns) == (*COLUMNS[:-2], "why")
     assert Verdicts.from_parquet(audit / "verdicts.parquet").noise_rate == pytest.approx(
         audit.summary()["noise_estimated"]
     )
     as_text = pd.read_csv(audit / "verdicts.csv", dtype={"id": str})
     assert tuple(as_text.columns) == COLUMNS
-    for column in COLUMNS:
+    for column in COLUMNS[:-1]:
         if frame[column].dtype.kind == "f":
             np.testing.assert_allclose(as_text[column], frame[column], rtol=1e-4, atol=1e-6)
         else:
@@ -273,7 +276,36 @@ def test_a_start_that_fails_leaves_nothing(
     printed = refused(capsys, "audit", str(source), *columns, "--encoder", "nope:encoder")
     assert "--encoder cannot be used" in printed
     assert not out.exists()
+    out.mkdir()  # an empty directory of the user stays, and is not blocked
+    refused(capsys, "audit", str(source), *columns, "--encoder", "nope:encoder")
     assert main(["audit", str(source), *columns, "--epochs", "2"]) == 0
+    capsys.readouterr()
+    before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    wrong = ("--encoder", "nope:encoder", "--overwrite")
+    assert "--encoder cannot be used" in refused(capsys, "audit", str(source), *columns, *wrong)
+    after = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    assert after == before
+
+
+def test_the_columns_are_named_on_the_terminal_in_summary_and_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    kind = np.where(rng.random(80) < 0.5, "a", "b")
+    size = (kind == "a") + rng.normal(size=80)
+    table = pd.DataFrame({"nr": range(80), "size": size, "code": kind == "a", "kind": kind})
+    table.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
+    out = tmp_path / "out"
+    assert main(["audit", str(tmp_path / "t.csv"), "--label", "kind", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "Learned from: size (numbers)" in printed
+    assert "WARNING: the column 'code' gives the label away" in printed
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["learned_from"] == [{"name": "size", "read_as": "numbers"}]
+    assert "'code'" in summary["warnings"][0]
+    page = (out / "report.html").read_text()
+    assert "size (numbers)" in page
+    assert '<p class="note warning">the column &#39;code&#39; gives the label away' in page
 
 
 # Small and odd data.

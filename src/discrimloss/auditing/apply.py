@@ -41,6 +41,8 @@ CHANGE_COLUMNS = (
     "verdict",
     "p_incorrect",
     "id_after",
+    "reviewer",
+    "disagreement",
 )
 
 
@@ -54,6 +56,10 @@ class Change:
     after: Label | None
     decided_by: str
     decided_at: str
+    reviewer: str = ""
+    """Who decided, where several reviewers did."""
+    disagreement: str = ""
+    """What each reviewer decided, if they disagree; the last decision counts."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class Applied:
     """Labels that are called incorrect and stay as they are, because nothing was decided."""
     note: str | None
     """What the user should know of the corrected data."""
+    disagreements: int = 0
+    """Samples on which reviewers decided differently."""
     log: Path | None = None
     """The list of all changes; None where the data was written to a file of its own."""
 
@@ -196,6 +204,7 @@ def _applied(
         counts[KEPT],
         sum(index not in settled for index in incorrect),
         source.note_on_corrected(),
+        sum(bool(change.disagreement) for change in changes),
         log,
     )
 
@@ -206,13 +215,23 @@ def _reviewed(decisions: Decisions, verdicts: Verdicts, is_regression: bool) -> 
         given = label = plain_label(verdicts.given_label, index)
         if event.action == RELABEL:
             label = _label(event.label, is_regression)
+        who = (event.time, event.reviewer or "", _disagreement(decisions, index))
         if event.action == DROP:
-            changes.append(Change(index, DROPPED, None, BY_REVIEW, event.time))
+            changes.append(Change(index, DROPPED, None, BY_REVIEW, *who))
         elif event.action == KEEP or (event.action == RELABEL and label == given):
-            changes.append(Change(index, KEPT, given, BY_REVIEW, event.time))
+            changes.append(Change(index, KEPT, given, BY_REVIEW, *who))
         elif event.action != SKIP:
-            changes.append(Change(index, RELABELLED, label, BY_REVIEW, event.time))
+            changes.append(Change(index, RELABELLED, label, BY_REVIEW, *who))
     return changes
+
+
+def _disagreement(decisions: Decisions, index: int) -> str:
+    if not decisions.disagrees(index):
+        return ""
+    return "; ".join(
+        f"{name or 'no name'}: {event.action}" + ("" if event.label is None else f" {event.label}")
+        for name, event in decisions.opinions(index).items()
+    )
 
 
 def _label(label: Label | None, is_regression: bool) -> Label:
@@ -288,6 +307,8 @@ def _write_log(
                     LABELS[verdicts.code[index]],
                     None if p != p else p,
                     "" if change.change == DROPPED else new_ids.get(index, name),
+                    change.reviewer,
+                    change.disagreement,
                 ]
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ def audit(
     id: str | None = None,
     regression: bool | None = None,
     encoder: str | None = None,
+    columns: Sequence[str] | None = None,
+    query: str | None = None,
     model: Any = "auto",
     runs: int = 1,
     epochs: int | None = None,
@@ -45,14 +48,18 @@ def audit(
             ``Dataset`` of inputs and labels; or the path of a folder of images, a table, a file of
             features or a saved dataset.
         label: the column with the labels.
-        text: the column with texts to learn from.
+        text: the column with texts to learn from. By default columns of texts are found.
         image: the column with images, or with their paths.
-        id: the column with the ids of the samples. By default they are positions, or paths.
+        id: the column with the ids of the samples. By default a column that is called ``id`` or
+            similar and identifies the rows, else their positions, or paths.
         regression: whether labels are regression targets. By default it is detected.
         encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, a name on
             the hub, or a file with the weights of an EfficientNet-Lite. By default, and with
             ``"auto"``, texts use the word vectors of wordllama if it is installed; ``"none"`` uses
             none.
+        columns: the columns of a table to learn from. By default all but those that identify rows
+            or give the label away; the result's notes and summary say which, and how each is read.
+        query: of a database, a table or a query; of a workbook, a sheet.
         model: ``"auto"`` for the best models for the kind of data; ``"network"`` for a network
             trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, which is
             cross-validated on texts, on a data frame of the columns, or on the features.
@@ -84,15 +91,25 @@ def audit(
     """
     from discrimloss.auditing.run import AuditSettings, run_audit
     from discrimloss.auditing.sources.base import SourceOptions
-    from discrimloss.auditing.sources.open_source import in_python, open_data
+    from discrimloss.auditing.sources.open_source import absolute, in_python, open_data
 
     settings = AuditSettings(runs, epochs, seed, threads, model)
     if resume and overwrite:
         raise ValueError("resume goes on and overwrite starts anew: give one of them")
     if out is None and (resume or overwrite):
         raise ValueError("resume and overwrite need out, the directory of the audit")
-    path = str(Path(data).expanduser().absolute()) if isinstance(data, (str, Path)) else ""
-    options = SourceOptions(path, label, text, image, id, regression, encoder)
+    path = absolute(data) if isinstance(data, (str, Path)) else ""
+    options = SourceOptions(
+        path,
+        label,
+        text,
+        image,
+        id,
+        regression,
+        encoder,
+        None if columns is None else tuple(columns),
+        query,
+    )
     try:
         return run_audit(
             lambda cache: open_data(data, options, cache),

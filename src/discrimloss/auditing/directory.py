@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from discrimloss.auditing.evidence.why import Evidence
+from discrimloss.auditing.health.data_health import DataHealth
+from discrimloss.auditing.review.saved_part import SavedPart
 from discrimloss.auditing.review.session import DECISIONS
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
@@ -32,11 +35,15 @@ VERDICTS = "verdicts.parquet"
 VERDICTS_CSV = "verdicts.csv"
 CLEANED = "cleaned.csv"
 LEFT_OUT = "left_out.csv"
+HEALTH = "health.csv"
+EVIDENCE = "evidence.parquet"
 REPORT = "report.html"
 RUNS = "runs"
 CACHE = "cache"
 CORRECTED = "corrected"
 CHANGES = "changes.csv"
+REQUIRED = {AUDIT: ("source", "fingerprint")}
+"""Keys that a file of an audit must have."""
 
 
 class AuditDirectory:
@@ -90,7 +97,7 @@ class AuditDirectory:
         Raises:
             SourceError: it was in memory, cannot be opened, or has changed.
         """
-        options = SourceOptions(**self.settings()["source"])
+        options = SourceOptions.saved(self.settings()["source"])
         if not options.path:
             raise SourceError(
                 f"the audit in {self.path} is of data in memory: pass the data, "
@@ -117,9 +124,22 @@ class AuditDirectory:
         path = self / VERDICTS
         try:
             return Verdicts.from_parquet(path)
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]
+        except Exception as error:  # what a damaged file makes pyarrow and pandas do
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise DiscrimLossError(f"cannot read {path} ({reason}): audit it again") from error
+
+    def health(self) -> DataHealth | None:
+        """What is wrong with the data besides its labels; None in audits of earlier versions."""
+        entries = self.summary().get("health")
+        path = self / HEALTH
+        if entries is None or not path.is_file():
+            return None
+        return DataHealth.read(entries, path.read_text(encoding="utf-8"))
+
+    def evidence(self) -> Evidence:
+        """Why samples are suspicious; empty in audits of earlier versions."""
+        path = self / EVIDENCE
+        return Evidence.from_parquet(path) if path.is_file() else Evidence()
 
     def runs(self) -> list[Path]:
         """The directories of the training runs, in order."""
@@ -129,10 +149,17 @@ class AuditDirectory:
 
     def _read_json(self, name: str) -> dict[str, Any]:
         try:
-            content: dict[str, Any] = json.loads((self / name).read_text(encoding="utf-8"))
+            content = json.loads((self / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DiscrimLossError(f"cannot read {self / name}: {error}") from error
-        return content
+            raise DiscrimLossError(
+                f"cannot read {self / name} ({error}): put the file back, or audit again"
+            ) from error
+        if not isinstance(content, dict) or not set(REQUIRED.get(name, ())) <= set(content):
+            raise DiscrimLossError(
+                f"{self / name} is damaged, it is not what an audit wrote: put the file back, or "
+                "audit again"
+            )
+        return dict(content)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -175,7 +202,7 @@ class AuditDirectory:
             DiscrimLossError: an audit cannot start, or go on, here.
         """
         self._check(settings, resume, overwrite)
-        is_new = not self.path.exists()
+        is_new, held_audit = not self.path.exists(), self.holds_audit
         refusal = f"another audit is at work in {self.path}: wait for it, or name another directory"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -183,11 +210,14 @@ class AuditDirectory:
                 self._check(settings, resume, overwrite)  # again: another audit may have ended
                 yield
         except BaseException as error:
-            # A refusal before the first run leaves nothing. After Ctrl-C or a full disk, --resume
-            # goes on with the features that are computed.
-            is_refused = isinstance(error, DiscrimLossError) and not (self / RUNS).exists()
-            if is_new and (is_refused or not self.holds_audit):
+            # A failure before the first run leaves nothing that is in the way of the next audit.
+            # After Ctrl-C or a full disk, --resume goes on with the features that are computed.
+            may_resume = not isinstance(error, Exception) or isinstance(error, OSError)
+            has_failed = not may_resume and not (self / RUNS).exists()
+            if is_new and (has_failed or not self.holds_audit):
                 shutil.rmtree(self.path, ignore_errors=True)
+            elif has_failed and not held_audit:
+                (self / AUDIT).unlink(missing_ok=True)
             raise
 
     def _check(self, settings: dict[str, Any], resume: bool, overwrite: bool) -> None:
@@ -243,10 +273,11 @@ class AuditDirectory:
         """Remove the files of an earlier audit, and nothing else; features are kept."""
         # The summary goes first and the settings last: if this is interrupted, the rest looks like
         # an unfinished audit.
-        outputs = (SUMMARY, VERDICTS, VERDICTS_CSV, CLEANED, LEFT_OUT, REPORT, CHANGES, DECISIONS)
+        outputs = (SUMMARY, VERDICTS, VERDICTS_CSV, CLEANED, LEFT_OUT, HEALTH, EVIDENCE, REPORT)
         for folder in (RUNS, CORRECTED):
             shutil.rmtree(self / folder, ignore_errors=True)
-        for name in (*outputs, AUDIT):
+        saved = SavedPart(self / DECISIONS).path.name
+        for name in (*outputs, CHANGES, DECISIONS, saved, AUDIT):
             (self / name).unlink(missing_ok=True)
 
 

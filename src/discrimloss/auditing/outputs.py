@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,17 @@ import numpy.typing as npt
 
 from discrimloss.auditing.directory import (
     CLEANED,
+    EVIDENCE,
+    HEALTH,
     LEFT_OUT,
     VERDICTS,
     VERDICTS_CSV,
     AuditDirectory,
 )
+from discrimloss.auditing.evidence.why import Evidence
+from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.sources.base import AuditSource
-from discrimloss.judging.verdicts import INCORRECT, LABELS, UNSEEN, Verdicts
+from discrimloss.judging.verdicts import INCORRECT, LABELS, UNSEEN, Verdicts, import_pandas
 
 WORST_SHOWN = 5
 
@@ -38,6 +43,8 @@ def summarize(source: AuditSource, verdicts: Verdicts) -> dict[str, Any]:
         "worst": worst_rows(verdicts, WORST_SHOWN),
         "left_out": len(source.left_out),
         "left_out_why": source.left_out_why,
+        "learned_from": [asdict(column) for column in source.contents.learned_from],
+        "warnings": list(source.warnings),
         "notes": list(verdicts.notes),
     }
 
@@ -82,10 +89,19 @@ def plain_label(labels: Any, index: int) -> Any:
     return None if label != label else label
 
 
-def write_outputs(directory: AuditDirectory, source: AuditSource, verdicts: Verdicts) -> None:
-    """Write the verdicts, the list of samples to keep and that of samples left out."""
-    verdicts.to_parquet(directory / VERDICTS)
-    verdicts.to_csv(directory / VERDICTS_CSV)
+def write_outputs(
+    directory: AuditDirectory,
+    source: AuditSource,
+    verdicts: Verdicts,
+    health: DataHealth | None,
+    evidence: Evidence,
+) -> None:
+    """Write the verdicts and why, the health of the data, and what to keep and what is left out."""
+    why = as_texts(evidence.sentences(len(verdicts)))
+    verdicts.to_parquet(directory / VERDICTS, why=why)
+    verdicts.to_csv(directory / VERDICTS_CSV, why=why)
+    evidence.to_parquet(directory / EVIDENCE)
+    directory.write(HEALTH, (health or DataHealth()).to_csv())
     is_kept = verdicts.code != INCORRECT
     if not source.is_regression:
         is_kept |= of_emptied_classes(verdicts.given_label, ~is_kept)
@@ -94,6 +110,11 @@ def write_outputs(directory: AuditDirectory, source: AuditSource, verdicts: Verd
     directory.write(CLEANED, _as_csv(("id", "label"), rows))
     left_out = ((entry.id, entry.reason) for entry in source.left_out)
     directory.write(LEFT_OUT, _as_csv(("id", "reason"), left_out))
+
+
+def as_texts(texts: Sequence[str | None]) -> Any:
+    """A column of texts, null where there is none."""
+    return import_pandas().array(texts, dtype="string")
 
 
 def of_emptied_classes(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas
 
     from discrimloss.auditing.directory import AuditDirectory
+    from discrimloss.auditing.evidence.why import Evidence, Why
+    from discrimloss.auditing.health.data_health import DataHealth
     from discrimloss.auditing.report.contents import ReportContents, ReportRun
     from discrimloss.auditing.review.session import ReviewSession
     from discrimloss.auditing.sources.base import AuditSource
@@ -34,6 +36,8 @@ class AuditResult:
         source: what was audited; None opens it from `directory` when it is needed.
         directory: of the audit; None if it is kept in memory.
         runs: training runs that are kept in memory.
+        health: what is wrong with the data besides its labels; None reads it from `directory`.
+        evidence: why samples are suspicious; None reads it from `directory`.
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class AuditResult:
         source: AuditSource | None = None,
         directory: Path | None = None,
         runs: Sequence[ReportRun] = (),
+        health: DataHealth | None = None,
+        evidence: Evidence | None = None,
     ) -> None:
         self.verdicts = verdicts
         self.summary = summary
@@ -52,6 +58,7 @@ class AuditResult:
         self._record = record
         self._given_source = source
         self._runs = tuple(runs)
+        self._given_health, self._given_evidence = health, evidence
 
     @classmethod
     def load(cls, directory: str | Path, data: Any = None) -> AuditResult:
@@ -74,7 +81,7 @@ class AuditResult:
         from discrimloss.auditing.sources.base import SourceOptions
         from discrimloss.auditing.sources.open_source import open_data
 
-        return cls.read(audit, open_data(data, SourceOptions(**audit.settings()["source"])))
+        return cls.read(audit, open_data(data, SourceOptions.saved(audit.settings()["source"])))
 
     @classmethod
     def read(cls, audit: AuditDirectory, source: AuditSource | None = None) -> AuditResult:
@@ -113,6 +120,61 @@ class AuditResult:
         return tuple(self._record.get("class_names", ()))
 
     @cached_property
+    def health(self) -> DataHealth:
+        """What is wrong with the data besides its labels, with the samples behind each problem.
+
+        Raises:
+            DiscrimLossError: the audit is of a version that did not look for it.
+        """
+        from discrimloss.auditing.directory import AuditDirectory
+
+        found = self._given_health
+        if found is None and self.directory is not None:
+            found = AuditDirectory(self.directory).health()
+        if found is None:
+            raise DiscrimLossError(
+                "this audit did not look at the health of the data: audit it again"
+            )
+        return found
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Why samples are suspicious, by their position in `verdicts`; see `why`."""
+        from discrimloss.auditing.directory import AuditDirectory
+        from discrimloss.auditing.evidence.why import Evidence
+
+        if self._given_evidence is not None:
+            return self._given_evidence
+        return Evidence() if self.directory is None else AuditDirectory(self.directory).evidence()
+
+    def why(self, id: Any) -> Why:
+        """Why a sample was flagged: similar samples, words or columns, and how sure that is.
+
+        Args:
+            id: of the sample, as in the column ``id``; a number stands for its text.
+
+        Raises:
+            KeyError: there is no such sample.
+        """
+        from discrimloss.auditing.evidence.why import Why
+        from discrimloss.judging.verdicts import LABELS
+
+        verdicts = self.verdicts
+        assert verdicts.ids is not None
+        if str(id) not in self._position_of_id:
+            raise KeyError(f"there is no sample with the id {id!r} in this audit")
+        index = self._position_of_id[str(id)]
+        found = self.evidence.why(index, verdicts.ids, verdicts.given_label)
+        if found is not None:
+            return found
+        verdict = LABELS[verdicts.code[index]]
+        return Why(str(id), (f"This sample is not suspicious: its verdict is {verdict}.",))
+
+    @cached_property
+    def _position_of_id(self) -> dict[str, int]:
+        return {str(name): place for place, name in enumerate(self.verdicts.ids or ())}
+
+    @cached_property
     def source(self) -> AuditSource:
         """What was audited.
 
@@ -133,9 +195,12 @@ class AuditResult:
         """The verdicts as a data frame, worst first.
 
         Its index is the position in `verdicts`, where rows that were left out do not count. The
-        column ``id`` names the row of the data.
+        column ``id`` names the row of the data. The column ``why`` says why a sample is suspicious.
         """
-        frame = self.verdicts.to_pandas()
+        from discrimloss.auditing.outputs import as_texts
+
+        why = as_texts(self.evidence.sentences(len(self)))
+        frame = self.verdicts.to_pandas().assign(why=why)
         worst_first: pandas.DataFrame = frame.iloc[self.verdicts.order]
         return worst_first
 
@@ -162,7 +227,7 @@ class AuditResult:
         Args:
             gallery: whether to show samples; if the source cannot be opened, the report says so.
         """
-        from discrimloss.auditing.directory import AuditDirectory
+        from discrimloss.auditing.directory import CACHE, AuditDirectory
         from discrimloss.auditing.report.read_audit import audit_contents
         from discrimloss.auditing.report.read_run import read_run
         from discrimloss.auditing.sources.base import SourceError
@@ -177,11 +242,32 @@ class AuditResult:
         if self.directory is not None and not runs:
             runs = tuple(read_run(run) for run in AuditDirectory(self.directory).runs())
         path = str(self._record["source"]["path"])
-        return audit_contents(self.verdicts, self.summary, runs, source, path=path, note=note)
+        return audit_contents(
+            self.verdicts,
+            self.summary,
+            runs,
+            source,
+            path=path,
+            note=note,
+            health=self.health if "health" in self.summary else None,
+            evidence=self.evidence,
+            directory=self.directory,
+            cache=None if self.directory is None else self.directory / CACHE,
+            review_address=self._review_address(),
+        )
+
+    def _review_address(self) -> str:
+        """Where the review page is while it is served, without its token; empty if nowhere."""
+        from discrimloss.auditing.review.usual_port import review_address
+
+        can_be_opened = self.directory is not None and self._record["source"]["path"]
+        return review_address(self.directory) if self.directory and can_be_opened else ""
 
     # -- review -----------------------------------------------------------------------------------
 
-    def review(self, port: int | None = None, *, open_browser: bool = True) -> None:
+    def review(
+        self, port: int | None = None, *, host: str = "127.0.0.1", open_browser: bool = True
+    ) -> None:
         """Serve a page to go through the suspicious samples, until Ctrl-C.
 
         Decisions are saved at once: in the directory of the audit or, without one, in a temporary
@@ -189,6 +275,8 @@ class AuditResult:
 
         Args:
             port: where to listen on this machine; None takes that of the last time, or any.
+            host: the address to listen at. By default only this machine reaches the page;
+                ``"0.0.0.0"`` lets other machines in, with the token that is in the address.
             open_browser: whether to open the page in a browser.
 
         Raises:
@@ -196,7 +284,7 @@ class AuditResult:
         """
         from discrimloss.auditing.review.serving import serve_review
 
-        serve_review(self.review_session(), port, open_browser)
+        serve_review(self.review_session(), port, open_browser, host)
 
     def review_session(self) -> ReviewSession:
         """The review without its page; close it at the end.
@@ -204,19 +292,29 @@ class AuditResult:
         Raises:
             DiscrimLossError: the source has changed, or another process reviews this audit.
         """
+        from discrimloss.auditing.directory import CACHE
         from discrimloss.auditing.review.serving import last_address
         from discrimloss.auditing.review.session import ReviewSession
         from discrimloss.files.locks import LockedError
 
-        commands = {}
+        commands: dict[str, Any] = {}
+        if self.directory is not None:
+            commands["cache"] = self.directory / CACHE
         if self.directory is not None and self._record["source"]["path"]:
             place = str(self.directory)
-            commands = {
+            commands |= {
                 "review_command": shlex.join(["discrimloss", "review", place]),
                 "apply_command": shlex.join(["discrimloss", "apply", place]),
             }
         try:
-            return ReviewSession(self.verdicts, self.source, self.review_place, **commands)
+            return ReviewSession(
+                self.verdicts,
+                self.source,
+                self.review_place,
+                self.evidence,
+                self.health if "health" in self.summary else None,
+                **commands,
+            )
         except LockedError as error:
             address = last_address(self.review_place)
             where = f" (it is at {address.url})" if address else ""
@@ -263,60 +361,20 @@ class AuditResult:
             DiscrimLossError: nothing is decided, the source has changed, or the result cannot be
                 written. Then nothing is.
         """
-        from discrimloss.auditing.apply import (
-            Automatic,
-            corrections_of,
-            find_changes,
-            write_directory,
-            write_file,
-        )
-        from discrimloss.auditing.directory import CORRECTED
-        from discrimloss.auditing.review.decisions import (
-            Decisions,
-            read_decisions,
-            require_same_samples,
-        )
-        from discrimloss.auditing.review.session import DECISIONS
+        from discrimloss.auditing.apply import Automatic
+        from discrimloss.auditing.corrected import corrected_data
 
         automatic = Automatic(accept_suggestions, drop_incorrect)
-        source, decisions = self.source, Decisions()
-        if self.directory is not None or "review_place" in self.__dict__:
-            log = self.review_place / DECISIONS
-            decisions, _ = read_decisions(log)
-            require_same_samples(decisions, source.ids, log)
-        changes = find_changes(self.verdicts, decisions, automatic, source.is_regression)
-        if not changes and not automatic.does_something:
-            raise DiscrimLossError(self._nothing_decided())
-        is_in_memory = not source.options.path
-        if path is None and is_in_memory:
-            return source.corrected(corrections_of(changes))
-        if path is None:
-            if self.directory is None:
-                raise DiscrimLossError(
-                    f"name a place for the corrected data of {source.options.path}: "
-                    "result.apply('PATH')"
-                )
-            path = self.directory / CORRECTED
-        place = Path(path)
-        has_ending = place.suffix and (
-            is_in_memory or place.suffix.lower() == Path(source.options.path).suffix.lower()
-        )
-        if has_ending:
-            return write_file(source, self.verdicts, changes, place, overwrite=overwrite)
-        return write_directory(
-            source, self.verdicts, changes, place, self.directory, overwrite=overwrite
-        )
+        return corrected_data(self, None if path is None else Path(path), automatic, overwrite)
 
-    def _nothing_decided(self) -> str:
-        if self.directory is None:
-            return (
-                "nothing is decided: review the samples first, result.review(), or accept "
-                "suggestions, result.apply(accept_suggestions=0.9)"
-            )
-        return (
-            f"nothing is decided in {self.directory}: review it first, `discrimloss review "
-            f"{self.directory}`, or take suggestions with --accept-suggestions 0.9"
-        )
+    @property
+    def decision_log(self) -> Path | None:
+        """The file with the decisions of the review; None where there was no review."""
+        from discrimloss.auditing.review.session import DECISIONS
+
+        if self.directory is None and "review_place" not in self.__dict__:
+            return None
+        return self.review_place / DECISIONS
 
     # -- save -------------------------------------------------------------------------------------
 
@@ -330,16 +388,17 @@ class AuditResult:
         """
         from discrimloss.auditing.directory import REPORT, SUMMARY, AuditDirectory
         from discrimloss.auditing.outputs import write_outputs
-        from discrimloss.auditing.review.session import DECISIONS
+        from discrimloss.auditing.review.decisions import read_decisions
 
         audit = AuditDirectory(Path(directory))
         with audit.opened({"asked": self._record["source"]}):
             audit.write_settings(self._record)
-            write_outputs(audit, self.source, self.verdicts)
-            if self.directory is not None or "review_place" in self.__dict__:
-                log = self.review_place / DECISIONS
-                if log.is_file():
-                    shutil.copyfile(log, audit / DECISIONS)
+            health = self.health if "health" in self.summary else None
+            write_outputs(audit, self.source, self.verdicts, health, self.evidence)
+            log = self.decision_log
+            if log is not None and log.is_file():
+                _, length = read_decisions(log)  # refuses a damaged one
+                (audit / log.name).write_bytes(log.read_bytes()[:length])
             self.report(audit / REPORT)
             audit.write_json(SUMMARY, self.summary)  # last: it marks the audit as finished
         return audit.path

@@ -9,18 +9,23 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from discrimloss.auditing.directory import CACHE, REPORT, SUMMARY, AuditDirectory
+from discrimloss.auditing.evidence.why import Evidence
+from discrimloss.auditing.health.data_health import DataHealth
+from discrimloss.auditing.inspection import inspect_samples
 from discrimloss.auditing.out_of_fold.choose import (
     Choice,
     choose_candidates,
+    compared_inputs,
     estimator_candidate,
     is_cheap,
 )
@@ -41,13 +46,15 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     require_room,
 )
+from discrimloss.errors import is_first_process
 from discrimloss.judging.combine import combine_verdicts
 from discrimloss.judging.verdicts import Verdicts
-from discrimloss.training.processes import is_divided, of_first, require_equal
+from discrimloss.training.processes import is_divided, of_first, require_equal, undivided
 from discrimloss.training.records import versions
 
 if TYPE_CHECKING:
     from discrimloss.auditing.network import NetworkRuns
+    from discrimloss.auditing.report.contents import ReportRun
     from discrimloss.data.base import TaskData
 
 HIGHEST_SEED = 2**31 - 1
@@ -128,10 +135,11 @@ def run_audit(
             if of_first(lambda: resume and directory.is_finished):
                 in_memory = None if options.path else open_source(None)
                 return AuditResult.read(directory, in_memory)
-            source = open_source(directory / CACHE)
-            if overwrite:  # after the source has been read: a refused one costs no earlier audit
+            audit = _Audit(open_source(directory / CACHE), options, settings, directory, observe)
+            if overwrite:
+                audit.prepare()  # first: a refused source or encoder costs no earlier audit
                 directory.clear()
-            return _Audit(source, options, settings, directory, observe).run()
+            return audit.run()
 
 
 def assist_audit(open_source: OpenSource, options: SourceOptions, settings: AuditSettings) -> None:
@@ -173,25 +181,45 @@ class _Audit:
         self._models = "network trained with DiscrimLoss"
         """Where the verdicts of the first run come from, for the summary."""
         self._choice: Choice | None = None
+        self._is_prepared = False
+        self._started = time.perf_counter()
+        self._log_probabilities: Tensor | None = None
+        """Out-of-fold predictions of classes, of the first run."""
 
-    def run(self) -> AuditResult:
-        """Train and judge; write everything if there is a directory."""
-        started = time.perf_counter()
+    def prepare(self) -> None:
+        """Do what may refuse the source, its encoder or the model. Writes nothing but a cache.
+
+        Calling it again does nothing.
+        """
+        if self._is_prepared:
+            return
         self._require_same_samples()
         if is_divided() and self._trains_network:
             raise SourceError(ONE_PROCESS)
+        if self._trains_network:
+            _ = self._task
+        elif self._regression_task is None:
+            with limited_threads(len(self.source), self.settings.threads):
+                self._choice = self._chosen()
+        self._is_prepared = True
+
+    def run(self) -> AuditResult:
+        """Train and judge; write everything if there is a directory."""
         record = self._record()
         if self.directory is not None:
             self.directory.write_settings(record)
+        self.prepare()
         found = [self._judge(number) for number in range(1, self.settings.runs + 1)]
         verdicts = _named(combine_verdicts(found), self.source)
         if self._choice is not None:
             verdicts = replace(verdicts, notes=(*verdicts.notes, *self._choice.notes))
+        health, evidence = self._inspected(verdicts)
         summary = {
             **summarize(self.source, verdicts),
+            "health": health.to_summary(),
             "model": self._models,
             "runs": self.settings.runs,
-            "seconds": round(time.perf_counter() - started, 1),
+            "seconds": round(time.perf_counter() - self._started, 1),
             "command": self.command,
             "versions": versions(),
         }
@@ -203,12 +231,30 @@ class _Audit:
             source=self.source,
             directory=None if directory is None else directory.path,
             runs=self._network.in_memory if self._trains_network else (),
+            health=health,
+            evidence=evidence,
         )
         if directory is not None:
-            write_outputs(directory, self.source, verdicts)
-            result.report(directory / REPORT)
+            with undivided():  # only the first process has a directory
+                write_outputs(directory, self.source, verdicts, health, evidence)
+                result.report(directory / REPORT)
             directory.write_json(SUMMARY, summary)  # last: it marks the audit as finished
         return result
+
+    def _inspected(self, verdicts: Verdicts) -> tuple[DataHealth, Evidence]:
+        """The health of the data and the evidence for verdicts; the first process finds them."""
+        runs: Sequence[ReportRun | Path] = ()
+        if self._choice is not None:
+            inputs = self._choice.inputs
+        else:
+            task = self._task if self._trains_network or self._regression_task else None
+            inputs = compared_inputs(self.source, None if task is None else task.train.inputs)
+        if self._trains_network:
+            runs = self._network.runs
+        if not is_first_process():
+            return DataHealth(), Evidence()
+        with limited_threads(len(self.source), self.settings.threads):
+            return inspect_samples(self.source, inputs, verdicts, self._log_probabilities, runs)
 
     def _require_same_samples(self) -> None:
         """Refuse to work with processes that read other data, such as an older copy."""
@@ -252,8 +298,7 @@ class _Audit:
             )
             self._models = models if number == 1 else self._models
             return verdicts
-        if self._choice is None:
-            self._choice = self._chosen()
+        assert self._choice is not None
         found = out_of_fold_classes(
             self._choice.candidates,
             self.source.target,
@@ -261,7 +306,9 @@ class _Audit:
             seed=settings.seed + number - 1,
             on_step=self._on_step(number),
         )
-        self._models = _described(found) if number == 1 else self._models
+        if number == 1:
+            self._models = _described(found)
+            self._log_probabilities = found.log_probabilities
         return class_verdicts(found, self.source.target, self.source.class_names)
 
     @cached_property
@@ -296,7 +343,8 @@ class _Audit:
     def _chosen(self) -> Choice:
         require_room(len(self.source), len(self.source.class_names))
         if not isinstance(self.settings.model, str):
-            return Choice([estimator_candidate(self.source, self.settings.model)])
+            own = estimator_candidate(self.source, self.settings.model)
+            return Choice([own], compared_inputs(self.source, None))
         return choose_candidates(self.source, self._cache())
 
     def _on_step(self, number: int) -> Callable[[int, int], None] | None:
@@ -325,7 +373,8 @@ def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:
         names = np.array(source.class_names, dtype=object)
         labels = {"given_label": names[given], "suggested_label": names[suggested]}
     left_out = left_out_notes(source.left_out_why, source.store.unit)
-    notes = tuple(dict.fromkeys((*left_out, *source.notes, *verdicts.notes)))
+    notes = (*source.warnings, *left_out, *source.notes, *verdicts.notes)
+    notes = tuple(dict.fromkeys(notes))
     return replace(verdicts, ids=source.ids, notes=notes, **labels)
 
 
@@ -355,12 +404,14 @@ def command_line(
         return ""
     words = ["discrimloss", "audit", options.path]
     words += [] if directory is None else ["--out", str(directory.path)]
-    given = ("label", "text", "image", "id", "encoder")
+    given = ("label", "text", "image", "id", "encoder", "query")
     for name, value in (
         *((name, getattr(options, name)) for name in given),
         ("epochs", settings.epochs),
     ):
         words += [] if value is None else [f"--{name}", str(value)]
+    for name in options.columns or ():
+        words += ["--columns", name]
     if options.regression is not None:
         words.append("--regression" if options.regression else "--no-regression")
     words += ["--model", NETWORK] if settings.model == NETWORK else []

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from discrimloss.auditing.outputs import worst_rows
+from discrimloss.auditing.report.wording import percent, percent_range
 from discrimloss.judging.verdicts import LABELS, UNSEEN
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def result_text(result: AuditResult) -> str:
         if row["verdict"] == "incorrect":
             labels = f"{_shown(row['given_label'])} -> {_shown(row['suggested_label'])}"
             lines.append(f"  {_shown(row['id'])}: {labels} (p {row['p_incorrect']:.3f})")
+    for entry in result.summary.get("health", ()):
+        lines.append(f"  {entry['title']}: {entry['samples']:,}")
     lines += [f"  note: {note}" for note in result.notes]
     if result.directory is not None:
         lines.append(f"  in {result.directory}")
@@ -68,11 +71,10 @@ def _headline(result: AuditResult) -> str:
     found = ", ".join(f"{counts[name]:,} {name}" for name in reversed(LABELS[:UNSEEN]))
     if result.noise_rate is None:
         return f"the fraction of wrong labels is not known; {found}"
-    rate = f"about {100 * result.noise_rate:.1f} % wrong labels"
-    if result.noise_interval is not None:
-        low, high = result.noise_interval
-        rate += f" ({100 * low:.1f} to {100 * high:.1f} %)"
-    return f"{rate}; {found}"
+    rate = percent(result.noise_rate)
+    interval = result.noise_interval
+    within = f" ({percent_range(interval)})" if interval is not None else ""
+    return f"about {rate} wrong labels{within}; {found}"
 
 
 def _shown(value: Any) -> str:

@@ -75,6 +75,11 @@ def _print(applied: Applied) -> None:
             f"{applied.undecided} more are called incorrect and not decided on: they stay as they "
             "were."
         )
+    if applied.disagreements:
+        typer.echo(
+            f"Reviewers disagree on {applied.disagreements}: the last decision counts, see the "
+            "column disagreement of changes.csv."
+        )
     for path in applied.written:
         typer.echo(f"Corrected data: {path}")
     if applied.note:

@@ -14,11 +14,11 @@ from discrimloss.errors import DiscrimLossError, is_first_process, needs_extra
 @needs_extra("audit", "an audit")
 def audit(
     source: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of images, a table (CSV, Parquet, JSONL), features (.npz, .npy), or a "
-            "dataset saved to disk.",
+            help="A folder of images, a table (CSV, Excel, Parquet, Feather, JSON, SQLite, the URL "
+            "of a database), features (.npz, .npy), or a dataset saved to disk.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results go.")],
@@ -26,13 +26,29 @@ def audit(
         str | None, typer.Option(metavar="COLUMN", help="Which column, array or file: the labels.")
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Which column: the texts.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Which column: the texts. [default: detected]"),
     ] = None,
     image: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Which column: the paths of images.")
     ] = None,
     id: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Which column: the samples' ids.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column of a table to learn from; may be given several times. [default: all "
+            "but those that identify rows or give the label away]",
+        ),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME_OR_SQL",
+            help="Of a database, a table or a query (SELECT ...); of a workbook, a sheet.",
+        ),
     ] = None,
     regression: Annotated[
         bool | None,
@@ -90,7 +106,7 @@ def audit(
     from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.run import AuditSettings, assist_audit, command_line, run_audit
     from discrimloss.auditing.sources.base import SourceOptions
-    from discrimloss.auditing.sources.open_source import open_source
+    from discrimloss.auditing.sources.open_source import absolute, open_source
     from discrimloss.cli.displays import print_audit
     from discrimloss.training.processes import joined_processes
 
@@ -100,7 +116,17 @@ def audit(
         settings = AuditSettings(runs, epochs, seed, threads, model)
     except ValueError as error:
         raise DiscrimLossError(f"--{error}") from error
-    options = SourceOptions(str(source.absolute()), label, text, image, id, regression, encoder)
+    options = SourceOptions(
+        absolute(source),
+        label,
+        text,
+        image,
+        id,
+        regression,
+        encoder,
+        tuple(columns) if columns else None,
+        query,
+    )
     go_on = f"go on with: {command_line(options, settings, AuditDirectory(out))} --resume"
     with if_stopped(lambda stopped: f"{stopped}; {go_on}"), joined_processes():
         if not is_first_process():

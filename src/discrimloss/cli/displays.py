@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SMOOTHING_SECONDS = 5.0
 LONGEST_CELL = 40
+COLUMNS_SHOWN = 20
+IDS_SHOWN = 3
 
 
 class TerminalBar:
@@ -265,51 +267,73 @@ def _trial_cells(outcome: Outcome, trial: FrozenTrial) -> tuple[str, str, str]:
 
 def print_audit(summary: dict[str, Any], out: Path) -> None:
     """Print what was found, the most suspicious samples, and what to do next."""
-    from discrimloss.auditing.directory import CLEANED, LEFT_OUT, REPORT, VERDICTS_CSV
+    from discrimloss.auditing.directory import (
+        CLEANED,
+        HEALTH,
+        LEFT_OUT,
+        REPORT,
+        VERDICTS_CSV,
+    )
+    from discrimloss.auditing.health.data_health import HEALTHY
+    from discrimloss.auditing.report.wording import counted_percent, duration, rate_text
 
     console = Console(highlight=False)
     verdicts, samples = summary["verdicts"], summary["samples"]
+    undecided = verdicts.get("undecided", 0)
+    noise = rate_text(summary["noise_estimated"], summary.get("noise_interval"))
     values = Table(title="Audit", title_style="bold", show_header=False)
     values.add_column("")
     values.add_column("", justify="right", no_wrap=True)
     for words, value in (
         ("samples", f"{samples:,}"),
-        ("wrong labels, estimated", _percent(summary)),
-        ("called incorrect", _counted(verdicts["incorrect"], samples)),
-        ("undecided, wrong or hard", _counted(verdicts.get("undecided", 0), samples)),
-        ("called hard", _counted(verdicts["hard"], samples)),
-        ("seconds", f"{summary['seconds']:.0f}"),
+        ("wrong labels, estimated", _plain(noise)),
+        ("called incorrect", _plain(counted_percent(verdicts["incorrect"], samples))),
+        ("undecided, wrong or hard", _plain(counted_percent(undecided, samples))),
+        ("called hard", _plain(counted_percent(verdicts["hard"], samples))),
+        ("time", duration(float(summary["seconds"]))),
     ):
         values.add_row(words, value)
     console.print(values)
     if "model" in summary:
         console.print(f"Predicted by: {summary['model']}", markup=False, soft_wrap=True)
+    if summary.get("learned_from"):
+        learned_from = _learned_from(summary["learned_from"])
+        console.print(f"Learned from: {learned_from}", markup=False, soft_wrap=True)
     if summary["worst"]:
         console.print(_worst_table(summary["worst"]))
+    warnings = summary.get("warnings", [])
+    for warning in warnings:
+        console.print(f"WARNING: {warning}", markup=False, soft_wrap=True, style="bold red")
+    if summary.get("health"):
+        console.print(_health_table(summary["health"]))
+    elif "health" in summary:
+        console.print(f"Health of the data: {HEALTHY}", markup=False)
     for note in summary["notes"]:
-        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+        if note not in warnings:
+            console.print(f"Note: {note}", markup=False, soft_wrap=True)
     place = shlex.quote(str(out))
     for line in (
         f"Look at it:   {out / REPORT}",
         f"All samples:  {out / VERDICTS_CSV} (worst first)",
         f"Rows to keep: {out / CLEANED}",
         *([f"Left out:     {out / LEFT_OUT}"] if summary["left_out"] else []),
+        *([f"Problems:     {out / HEALTH} (their samples)"] if summary.get("health") else []),
         f"Next: discrimloss review {place}   goes through the suspicious samples, then",
         f"      discrimloss apply {place}    writes the corrected data.",
     ):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _percent(summary: dict[str, Any]) -> str:
-    rate, interval = summary["noise_estimated"], summary.get("noise_interval")
-    if rate is None:
-        return "not known"
-    low_high = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if interval else ""
-    return f"{100 * rate:.1f}{low_high} %"
+def _learned_from(columns: list[dict[str, str]]) -> str:
+    """The columns that were learned from, and how each was read."""
+    shown = [f"{column['name']} ({column['read_as']})" for column in columns[:COLUMNS_SHOWN]]
+    more = len(columns) - COLUMNS_SHOWN
+    return "; ".join([*shown, *([f"{more:,} more, see summary.json"] if more > 0 else [])])
 
 
-def _counted(number: int, samples: int) -> str:
-    return f"{number:,} ({100 * number / max(samples, 1):.1f} %)"
+def _plain(text: str) -> str:
+    """Without the no-break spaces that a page needs: some terminals have none."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _worst_table(worst: list[dict[str, Any]]) -> Table:
@@ -320,6 +344,20 @@ def _worst_table(worst: list[dict[str, Any]]) -> Table:
     for row in worst:
         cells = (_shown(row[name]) for name in ("id", "given_label", "suggested_label"))
         table.add_row(*cells, f"{row['p_incorrect']:.3f}")
+    return table
+
+
+def _health_table(entries: list[dict[str, Any]]) -> Table:
+    table = Table(title="Health of the data", title_style="bold")
+    table.add_column("problem")
+    table.add_column("samples", justify="right", no_wrap=True)
+    table.add_column("what was found", overflow="fold")
+    for entry in entries:
+        named = ", ".join(entry["ids"][:IDS_SHOWN])
+        ids = f" Samples {named}{' …' if entry['samples'] > IDS_SHOWN else '.'}" if named else ""
+        table.add_row(
+            Text(entry["title"]), f"{entry['samples']:,}", Text(f"{entry['detail']}{ids}")
+        )
     return table
 
 

@@ -23,15 +23,25 @@ def review(
             min=0, max=65535, metavar="N", help="Where to listen. [default: as last time]"
         ),
     ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Listen at this address of the machine, so that others can review too; 0.0.0.0 "
+            "for all of them. [default: this machine only]",
+            show_default=False,
+        ),
+    ] = "127.0.0.1",
     open_browser: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
 ) -> None:
     """Look at the suspicious samples one by one: keep, relabel, drop or skip each.
 
-    The page is on this machine only. Every decision is saved at once, in DIR/decisions.jsonl; stop
-    with Ctrl-C and come back at any time. `discrimloss apply DIR` writes the corrected data.
+    The page is on this machine only, unless --host lets other machines in. Every decision is saved
+    at once, in DIR/decisions.jsonl; stop with Ctrl-C and come back at any time. `discrimloss apply
+    DIR` writes the corrected data.
     """
     from discrimloss.auditing.result import AuditResult
 
-    AuditResult.load(directory).review(port, open_browser=open_browser)
+    AuditResult.load(directory).review(port, host=host, open_browser=open_browser)

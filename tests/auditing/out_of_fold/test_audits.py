@@ -13,7 +13,8 @@ import pytest
 from discrimloss import AuditResult, DiscrimLossError, audit
 from discrimloss.auditing.out_of_fold import choose, regression
 from discrimloss.auditing.sources import word_vectors
-from discrimloss.auditing.sources.columns import ordinal_values, plan_columns
+from discrimloss.auditing.sources.column_features import ordinal_values
+from discrimloss.auditing.sources.columns import plan_columns
 from discrimloss.cli import main
 
 WORDS = {"sea": "boat wave fish salt sail", "sky": "cloud wing star wind bird"}
@@ -91,7 +92,7 @@ def test_runs_have_other_folds_and_are_combined() -> None:
 
 def test_trees_get_numbers_and_positions_of_categories() -> None:
     frame = pd.DataFrame({"number": [1.5, np.inf, 3.0], "word": ["b", None, "a"]})
-    values = ordinal_values(frame, plan_columns(frame))
+    values = ordinal_values(frame, plan_columns(frame).used)
     np.testing.assert_array_equal(values, np.array([[1.5, 1.0], [np.nan, np.nan], [3.0, 0.0]]))
 
 

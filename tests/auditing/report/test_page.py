@@ -76,7 +76,7 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
         if name in ("src", "href", "srcset", "action", "poster", "data")
     ]
     assert loaded
-    assert all(str(value).startswith("data:") for value in loaded)
+    assert all(str(value).startswith(("data:", "#")) for value in loaded)
     assert not re.search(
         r"@import|url\((?!['\"]?data:)", re.findall(r"<style>.*?</style>", page, re.S)[0]
     )
@@ -182,6 +182,28 @@ def test_the_gallery_holds_the_worst_and_the_hardest() -> None:
     assert [entry.id for entry in gallery.hardest] == hard["id"][:5].tolist()
     ranked = choose_gallery(samples.assign(rank=range(len(samples))), None, 5)
     assert [entry.id for entry in ranked.worst] == incorrect["id"][:5].tolist()
+
+
+def test_samples_to_look_at_are_there_without_an_incorrect_label() -> None:
+    samples = made_run().samples
+    assert samples is not None
+    quiet = samples.assign(verdict="easy", p_incorrect=samples["p_incorrect"] / 10)
+    gallery = choose_gallery(quiet, None, 5)
+    assert len(gallery.worst) == 5
+    assert not gallery.has_incorrect
+    assert gallery.hardest == ()
+    assert gallery.worst[0].p_incorrect == quiet["p_incorrect"].max()
+
+
+def test_hard_samples_are_shown_with_how_many_are_wrong() -> None:
+    samples = made_run().samples
+    assert samples is not None
+    doubtful = samples.assign(verdict="undecided", p_incorrect=0.4)
+    gallery = choose_gallery(doubtful, None, 10)
+    assert gallery.expected_wrong == "About 4 of these 10 are wrong by their probabilities."
+    assert not {one.id for one in gallery.worst} & {one.id for one in gallery.hardest}
+    words = " ".join(Elements(page_of(with_gallery(replace(made_run(), samples=doubtful)))).texts)
+    assert "do not drop" not in words
 
 
 def test_views_are_cut_down_to_a_bounded_size() -> None:

@@ -11,7 +11,10 @@ from report_runs import NASTY, made_run, nasty_view, picture_view
 
 from discrimloss.auditing.report.contents import ReportContents
 from discrimloss.auditing.report.gallery import choose_gallery
+from discrimloss.auditing.report.map_of_data import DataMap
 from discrimloss.auditing.report.page import write_report
+from discrimloss.auditing.report.sample_table import make_table
+from discrimloss.auditing.sources.base import SampleView
 
 PLOTS = """
 const drawn = '.mark-line path, .mark-area path, .mark-rect path, .mark-symbol path';
@@ -30,8 +33,28 @@ const areas = document.querySelectorAll('.plot .mark-area path');
 return Array.from(areas, area => area.getAttribute('d'));
 """
 LEGEND = """
-const labels = document.querySelector('.plot').querySelectorAll('.role-legend-label text');
+const losses = document.querySelector('[data-figure$=losses]');
+const labels = losses.querySelectorAll('.role-legend-label text');
 return Array.from(labels, label => label.textContent.split(' (')[0]);
+"""
+
+
+OPEN_DETAILS = """
+const done = arguments[1], found = document.querySelector(arguments[0]);
+found.addEventListener('toggle', () => done()); found.open = true;
+"""
+CUT_OFF = """
+// Labels of axes that leave their chart, or are shortened to nearly nothing.
+return Array.from(document.querySelectorAll('.plot svg')).flatMap(svg => {
+  const box = svg.getBoundingClientRect();
+  const texts = svg.querySelectorAll('.role-axis-label text, .role-axis-title text');
+  return Array.from(texts).filter(text => {
+    const own = text.getBoundingClientRect();
+    const outside = own.left < box.left - 1 || own.right > box.right + 1
+      || own.bottom > box.bottom + 1;
+    return own.width > 0 && (outside || text.textContent.replace('…', '').length === 0);
+  }).map(text => text.textContent);
+});
 """
 
 
@@ -75,7 +98,10 @@ def test_a_page_in_a_browser(tmp_path: Path) -> None:
             set_dark(driver, dark)
             driver.get(one.as_uri())
             assert len(driver.find_elements("css selector", "figure")) == 8
+            wait_for_plots(driver, 2)  # those about the data; the others open on demand
+            driver.execute_async_script(OPEN_DETAILS, "details.learned")
             wait_for_plots(driver, 8)
+            assert driver.execute_script(CUT_OFF) == []
             assert fits(driver)
             assert driver.execute_script("return window.hacked") is None
             assert complaints(driver) == []
@@ -101,10 +127,81 @@ def test_a_page_in_a_browser(tmp_path: Path) -> None:
 
         driver.get(several.as_uri())
         wait_for_plots(driver, 1)  # the others are folded away
-        driver.execute_async_script(
-            "const done = arguments[0], run = document.querySelector('details.run');"
-            "run.addEventListener('toggle', () => done()); run.open = true;"
-        )
+        driver.execute_async_script(OPEN_DETAILS, "details.run")
+        wait_for_plots(driver, 3)
+        driver.execute_async_script(OPEN_DETAILS, "details.learned")
         wait_for_plots(driver, 9)
         assert fits(driver)
+        assert complaints(driver) == []
+
+
+ROWS = "return Array.from(document.querySelectorAll('#table tbody tr'), row => row.innerText)"
+TYPE = """
+const field = document.getElementById('table-filters').elements[arguments[0]];
+field.value = arguments[1]; field.dispatchEvent(new Event('input', {bubbles: true}));
+"""
+POINT = """
+const map = JSON.parse(document.getElementById('map-data').textContent);
+const canvas = document.querySelector('#map canvas'), box = canvas.getBoundingClientRect();
+const row = map.id.indexOf(arguments[0]);
+const at = {clientX: box.left + 8 + map.x[row] / 1000 * (box.width - 16),
+            clientY: box.top + 8 + (1 - map.y[row] / 1000) * (box.height - 16), bubbles: true};
+canvas.dispatchEvent(new PointerEvent('pointermove', {...at, pointerType: 'mouse'}));
+return document.querySelector('.map-sample').innerText;
+"""
+
+
+def write_audit_page(path: Path) -> Any:
+    """A page with a table and a map; its samples are far apart, and have names that do harm."""
+    run = made_run(60, epochs=1, truth=False, class_names=(NASTY, "b", "c", "d"))
+    samples = run.samples
+    assert samples is not None
+    places = {"index": list(range(60)), "x": [n % 10 * 100 for n in range(60)]}
+    places |= {"y": [n // 10 * 150 for n in range(60)], "id": samples["id"].tolist()}
+    labels = {name: samples[name].tolist() for name in ("given", "suggested", "verdict")}
+    colours = {"classes": [[NASTY, "#c9356f"], ["b", "#2e86c8"]], "verdicts": [["easy", "#2e86c8"]]}
+    columns = {**places, **labels, **colours, "p": [500] * 60, "text": [NASTY] * 60}
+    table = make_table(samples, lambda row: SampleView(text=f"text {row} {NASTY} {'long ' * 60}"))
+    run = replace(run, table=table, map=DataMap(columns, 60, 60), traces=None)
+    address = "http://127.0.0.1:20000/"
+    contents = ReportContents("Audit", (run,), is_audit=True, directory="x", review_address=address)
+    write_report(contents, path)
+    return samples, table
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # selenium's own connection
+def test_the_table_and_the_map_in_a_browser(tmp_path: Path) -> None:
+    samples, table = write_audit_page(tmp_path / "audit.html")
+    with open_browser() as driver:
+        driver.get((tmp_path / "audit.html").as_uri())
+        worst = table.columns["id"]
+        rows = driver.execute_script(ROWS)
+        assert len(rows) == 25
+        assert worst[0] in rows[0]
+        link = driver.find_element("css selector", "#table tbody a").get_attribute("href")
+        assert link == f"http://127.0.0.1:20000/#verdict=all&sample={table.columns['index'][0]}"
+        driver.execute_script("document.querySelector('[data-step=\"1\"]').click()")
+        assert worst[25] in driver.execute_script(ROWS)[0]
+        driver.execute_script(TYPE, "verdict", "easy")
+        easy = int((samples["verdict"] == "easy").sum())
+        assert len(driver.execute_script(ROWS)) == min(25, easy)
+        driver.execute_script(TYPE, "verdict", "")
+        driver.execute_script(TYPE, "search", "text 17 LONG")
+        assert [("sample-17" in row) for row in driver.execute_script(ROWS)] == [True]
+        text = driver.find_element("css selector", "#table .text")
+        folded = text.size["height"]
+        driver.find_element("css selector", "#table .link").click()
+        assert text.size["height"] > folded
+        driver.execute_script(TYPE, "search", "nowhere")
+        assert driver.execute_script(ROWS) == ["No sample fits."]
+        driver.execute_script(TYPE, "search", "")
+        driver.execute_script("document.querySelector('th[data-key=id] button').click()")
+        assert "sample-0" in driver.execute_script(ROWS)[0]
+        assert "sample-42" in driver.execute_script(POINT, "sample-42")
+        driver.execute_script("document.querySelector('[data-colour=verdict]').click()")
+        legend = driver.find_element("css selector", ".map-legend")
+        assert legend.text.strip() == "easy"
+        resize(driver, 390)
+        assert fits(driver)
+        assert driver.execute_script("return window.hacked") is None
         assert complaints(driver) == []

@@ -120,6 +120,56 @@ def test_a_line_torn_by_a_crash_is_mended(path: Path, torn: bytes) -> None:
     assert current_of(path) == {1: "keep", 3: "keep"}
 
 
+def lines_of(path: Path, number: int) -> list[bytes]:
+    with DecisionLog(path) as log:
+        for index in range(number):
+            decide(log, f"e{index}", index)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("left", [0, 2, 3])
+def test_a_log_that_lost_whole_lines_is_refused(path: Path, left: int) -> None:
+    kept = lines_of(path, 4)[:left]
+    path.write_bytes(b"".join(kept))
+    for read in (read_decisions, DecisionLog):
+        with pytest.raises(DiscrimLossError, match=r"bytes, but [\d,]+ were saved"):
+            read(path)
+    assert path.read_bytes() == b"".join(kept)
+    path.with_suffix(".saved").unlink()  # as the sentence says
+    assert len(current_of(path)) == left
+    DecisionLog(path).close()
+    assert len(current_of(path)) == left
+
+
+def test_a_log_that_was_changed_or_cut_within_a_line_is_refused(path: Path) -> None:
+    whole = b"".join(lines_of(path, 3))
+    for damaged in (
+        whole.replace(b"keep", b"drop", 1),
+        whole.replace(b"keep", b"keeq", 1),
+        whole[: whole.index(b"\n") + 1] + whole,
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(DiscrimLossError, match="is not what was saved"):
+            read_decisions(path)
+    path.write_bytes(whole[:-9])
+    with pytest.raises(DiscrimLossError, match="decisions are missing"):
+        DecisionLog(path)
+    path.with_suffix(".saved").unlink()
+    for read in (read_decisions, DecisionLog):  # also without the record, as in 0.1
+        with pytest.raises(DiscrimLossError, match=r"last line of .* is cut off"):
+            read(path)
+    path.write_bytes(whole)
+    assert len(current_of(path)) == 3
+
+
+def test_a_log_that_was_moved_away_begins_anew(path: Path) -> None:
+    lines_of(path, 3)
+    path.rename(path.with_name("old"))
+    with DecisionLog(path) as log:
+        decide(log, "e9", 9)
+    assert current_of(path) == {9: "keep"}
+
+
 @pytest.mark.parametrize(
     "line",
     [

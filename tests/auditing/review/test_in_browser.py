@@ -3,85 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from audit_fixtures import RESULT, MadeAudit, made_audit
 from browser import open_browser
+from review_page import Page, served
 
-from discrimloss.auditing.review.server import ReviewServer
-from discrimloss.auditing.review.serving import serve_at
 from discrimloss.cli import main
 
-if TYPE_CHECKING:
-    from selenium.webdriver import Chrome
-
 EVIL = "<img src=x onerror=\"document.title='broken into'\">"
-PATIENCE = 20  # seconds until a wait is given up
-
-
-@contextmanager
-def served(audit: MadeAudit) -> Iterator[ReviewServer]:
-    session = audit.session()
-    try:
-        with serve_at(session, None) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-            thread.start()
-            yield server
-            server.shutdown()
-            thread.join()
-    finally:
-        session.close()
-
-
-class Page:
-    """A tab of the browser, and what a person does and sees there."""
-
-    def __init__(self, browser: Chrome) -> None:
-        self.browser = browser
-
-    def press(self, *keys: str) -> None:
-        from selenium.webdriver import ActionChains
-
-        ActionChains(self.browser).send_keys(*keys).perform()
-
-    def text(self, id: str) -> str:
-        value: str = self.browser.execute_script(
-            "return document.getElementById(arguments[0])?.textContent ?? ''", id
-        )
-        return value
-
-    def is_shown(self, id: str) -> bool:
-        return self.browser.find_element("id", id).is_displayed()
-
-    def choose(self, id: str, text: str) -> None:
-        from selenium.webdriver.support.select import Select
-
-        Select(self.browser.find_element("id", id)).select_by_visible_text(text)
-
-    def until(self, holds: Callable[[], bool], what: str) -> None:
-        from selenium.webdriver.support.wait import WebDriverWait
-
-        WebDriverWait(self.browser, PATIENCE, 0.05).until(
-            lambda _: holds(), f"{what}; the notice is {self.text('notice')!r}"
-        )
-
-    def until_shown(self, sample: int) -> None:
-        """The sample is there, and can be decided on."""
-        keep = self.browser.find_element("id", "keep")
-        name = f"sample-{sample:03d}"
-        self.until(lambda: self.text("sample-id") == name and keep.is_enabled(), f"no {name}")
-
-    def until_says(self, id: str, part: str) -> None:
-        self.until(lambda: part in self.text(id), f"{id} does not say {part!r}")
-
-    def complaints(self) -> list[Any]:
-        logged: list[Any] = self.browser.get_log("browser")
-        return logged
 
 
 def decisions(audit: MadeAudit) -> list[tuple[str, int, str | None]]:
@@ -119,7 +50,7 @@ def test_from_the_first_look_to_the_result_on_disk(
         page.choose("filter-class", "any")
         page.until_shown(1)
         assert page.text("suggested") == EVIL
-        page.press("2")  # what is suggested comes first, then the other class
+        page.press("2")  # cat: the keys follow the order of the classes, for every sample
         page.until_shown(2)
         assert page.text("given") == EVIL
         assert not browser.find_elements("css selector", "main img")

@@ -1,61 +1,16 @@
 """The server of the review page, over real connections: what it answers, and whom."""
 
-import http.client
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from audit_fixtures import MadeAudit, made_audit
+from review_page import Client
 
-from discrimloss.auditing.review.server import LARGEST_BODY, PAGE_FILES, TOKEN_HEADER, ReviewServer
+from discrimloss.auditing.review.server import LARGEST_BODY, PAGE_FILES, TOKEN_HEADER
 from discrimloss.auditing.review.serving import ADDRESS, last_address, serve_at
-
-
-class Client:
-    """Sends what a browser would, or what it never would."""
-
-    def __init__(self, server: ReviewServer) -> None:
-        self.server = server
-        self.host = f"127.0.0.1:{server.server_port}"
-
-    def ask(
-        self,
-        path: str,
-        method: str = "GET",
-        body: bytes | None = None,
-        headers: dict[str, str | None] | None = None,
-    ) -> tuple[int, bytes, http.client.HTTPMessage]:
-        """The status, the body and the headers. A header that is None is not sent."""
-        sent = {"Host": self.host, TOKEN_HEADER: self.server.token} | (headers or {})
-        if body is not None:
-            sent = {"Content-Length": str(len(body)), "Content-Type": "application/json"} | sent
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=20)
-        try:
-            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-            for name, value in sent.items():
-                if value is not None:
-                    connection.putheader(name, value)
-            connection.endheaders(body)
-            response = connection.getresponse()
-            return response.status, response.read(), response.headers
-        finally:
-            connection.close()
-
-    def json(self, path: str, **how: Any) -> Any:
-        status, body, _ = self.ask(path, **how)
-        assert status == 200, body
-        return json.loads(body)
-
-    def refused(self, path: str, **how: Any) -> tuple[int, str]:
-        status, body, headers = self.ask(path, **how)
-        assert headers["Content-Type"] == "application/json"
-        return status, json.loads(body)["error"]
-
-    def decide(self, **decision: Any) -> Any:
-        return self.json("/api/decisions", method="POST", body=json.dumps(decision).encode())
 
 
 @pytest.fixture

@@ -8,7 +8,13 @@ import torch
 from command_line import snapshot
 from tiny_images import COLOURS, picture, png
 
-from discrimloss.auditing.sources.base import AuditSource, Corrections, SourceError, SourceOptions
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Corrections,
+    LearnedColumn,
+    SourceError,
+    SourceOptions,
+)
 from discrimloss.auditing.sources.open_source import open_source
 
 NAMES = ["blue", "red"]
@@ -104,10 +110,8 @@ def test_texts(tmp_path: Path) -> None:
     columns = {"text": TEXTS, "label": ["good", "bad", "good", "bad", "bad"]}
     source = opened(saved(tmp_path / "set", columns))
     assert (source.kind, source.class_names) == ("text", ("bad", "good"))
-    assert source.notes[:2] == (
-        "the labels are the column 'label'",
-        "the texts are the column 'text'",
-    )
+    assert source.notes[0] == "the labels are the column 'label'"
+    assert source.contents.learned_from == (LearnedColumn("text", "texts"),)
     assert [(one.id, one.reason) for one in source.left_out] == [("4", "no text")]
     assert source.view(1).text == "what a sad film"
     assert source.fingerprint() == opened(tmp_path / "set").fingerprint()

@@ -9,9 +9,9 @@ from tiny_transformers import bert, tiny_vit_config
 from transformers import BertModel, CLIPConfig, CLIPModel, ResNetConfig, ResNetModel, ViTModel
 
 from discrimloss.auditing.settings import audit_model
-from discrimloss.auditing.sources import images as image_sources
+from discrimloss.auditing.sources import image_encoder as image_sources
 from discrimloss.auditing.sources.base import SourceError, SourceOptions
-from discrimloss.auditing.sources.images import ImageEncoder, LiteEncoder
+from discrimloss.auditing.sources.image_encoder import ImageEncoder, LiteEncoder
 from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.models.efficientnet_lite import EfficientNetLite
 

@@ -18,12 +18,8 @@ from discrimloss.auditing.sources.base import (
     SourceError,
     SourceOptions,
 )
-from discrimloss.auditing.sources.columns import (
-    LARGEST,
-    plan_columns,
-    scaled_numbers,
-    table_features,
-)
+from discrimloss.auditing.sources.column_features import LARGEST, scaled_numbers, table_features
+from discrimloss.auditing.sources.columns import plan_columns
 from discrimloss.auditing.sources.open_source import open_source
 
 SUFFIXES = [".csv", ".parquet", ".jsonl"]
@@ -43,10 +39,11 @@ def saved(folder: Path, frame: pandas.DataFrame, suffix: str = ".csv") -> str:
 def flowers(num_rows: int = 60) -> pandas.DataFrame:
     generator = np.random.default_rng(1)
     kind = generator.integers(0, 3, num_rows)
+    length = np.where(generator.random(num_rows) < 0.1, 1, kind) + 0.3
     return pandas.DataFrame(
         {
             "key": [f"f{number}" for number in range(num_rows)],
-            "length": np.where(generator.random(num_rows) < 0.2, np.nan, kind + 0.3),
+            "length": np.where(generator.random(num_rows) < 0.2, np.nan, length),
             "colour": generator.choice(["red", "blue", "white"], num_rows),
             "label": np.array(["iris", "None", "rose"])[kind],
         }
@@ -133,7 +130,7 @@ def test_whole_numbers_are_classes_and_others_are_regressed_on(tmp_path):
         ({}, {"label": "labels"}, "did you mean 'label'"),
         ({}, {"label": "label", "id": "name"}, "no column 'name' \\(--id\\)"),
         ({}, {"label": "key", "id": "key"}, "name the same column"),
-        ({}, {"id": "colour"}, "rows 1 and 2 of table.csv .* same id 'white'"),
+        ({}, {"id": "colour"}, "rows 2 and 3 of table.csv .* same id 'blue'"),
         ({"key": [None] + ["x"] * 59}, {"id": "key"}, "row 0 of table.csv .* has nothing"),
         ({"label": "one"}, {}, "all labels are 'one'"),
         ({"label": None}, {}, "all 60 labels are missing"),
@@ -184,23 +181,22 @@ def test_columns_are_told_apart():
         "city": "category",
         "embedding": "vector",
         "small": "number",
-        "copy": "number",
     }
     notes = "\n".join(plan.notes)
     for name, reason in {
         "row": "numbers the rows",
-        "name": "--text 'name'",
+        "name": "identifies rows",
         "same": "all its values",
         "empty": "it is empty",
         "object": "objects",
-        "copy": "determines the label",
+        "copy": "gives the label away",
     }.items():
         assert f"'{name}'" in notes
         assert reason in notes
     assert len(plan.notes) == 6
-    features = table_features(frame, plan)
-    # money, 4 dates, one truth value, 64 categories of 90 cities, 4 of the embedding, small, copy
-    assert features.shape == (number, 1 + 4 + 1 + 64 + 4 + 1 + 1)
+    features = table_features(frame, plan.used)
+    # money, 4 dates, one truth value, 64 categories of 90 cities, 4 of the embedding, small
+    assert features.shape == (number, 1 + 4 + 1 + 64 + 4 + 1)
     assert np.isfinite(features).all()
     for date in features[:, 1:4].T:
         assert (np.diff(date) > 0).all()
@@ -224,8 +220,12 @@ def test_a_column_of_mostly_one_number_still_says_something():
 def test_a_number_that_determines_a_number_is_noticed():
     values = np.random.default_rng(0).normal(size=50)
     frame = pandas.DataFrame({"a": 3 * values + 1, "b": values**3})
-    plan = plan_columns(frame, values.astype(np.float32))
-    assert [("'a'" in note, "'b'" in note) for note in plan.notes] == [(True, False)]
+    plan = plan_columns(frame.assign(c=np.roll(values, 1)), values.astype(np.float32))
+    assert [column.name for column in plan.used] == ["c"]
+    assert ["'a'" in plan.warnings[0], "'b'" in plan.warnings[1]] == [True, True]
+    alone = plan_columns(frame[["a"]], values.astype(np.float32))
+    assert [column.name for column in alone.used] == ["a"]
+    assert "it is learned from" in alone.warnings[0]
 
 
 def test_a_class_that_the_column_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -53,7 +53,10 @@ class ChartView:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its title and caption. One that cannot be drawn has no views, and says why."""
+    """A chart with its title and caption. One that cannot be drawn has no views, and says why.
+
+    `part` is ``"data"`` or ``"training"``: what the chart explains.
+    """
 
     key: str
     title: str
@@ -61,6 +64,7 @@ class Chart:
     views: tuple[ChartView, ...] = ()
     left_out: str = ""
     wide: bool = False
+    part: str = "training"
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,8 @@ def bars_view(rows: list[Spec], names: Sequence[str], x: str, marks: bool = Fals
         "field": "place",
         "type": "ordinal",
         "title": None,
-        "axis": {"labelExpr": f"{json.dumps(list(names))}[datum.value]", "grid": False},
+        "axis": {"labelExpr": f"{json.dumps(list(names))}[datum.value]", "grid": False}
+        | {"labelLimit": 200},
     }
     hover = tooltip(("name", "", ""), ("value", x, ".4~g"), ("count", "samples", ","))
     incorrect, wrong = colour_of("incorrect"), colour_of("truly wrong")

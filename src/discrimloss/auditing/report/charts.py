@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ from discrimloss.auditing.report.trace_charts import (
 MOST_CLASSES = 25
 """With more classes, the confusion is a list of the most frequent pairs."""
 MOST_BARS = 25
+FEWEST_WRONG = 0.0005
+"""A lower estimated fraction of wrong labels is not drawn."""
 METRICS = {"accuracy": ("Accuracy", "%"), "mae": ("Mean absolute error", "MAE")}
 
 
@@ -47,8 +50,8 @@ def run_charts(run: ReportRun) -> list[Chart]:
         weight_fluctuation(run),
         curves(run),
         data_map(run),
-        given_and_suggested(run),
-        class_noise(run),
+        replace(given_and_suggested(run), part="data"),
+        replace(class_noise(run), part="data"),
     ]
 
 
@@ -211,6 +214,8 @@ def class_noise(run: ReportRun) -> Chart:
     groups = statistics.class_noise(run.samples, run.is_regression)
     if not groups:
         return Chart(key, title, left_out="Left out: no sample was seen in training.")
+    if max(group.estimated for group in groups) < FEWEST_WRONG:
+        return Chart(key, title, left_out="Left out: hardly any label is wrong.")
     shown = groups[:MOST_BARS]
     what = "range" if run.is_regression else "given class"
     caption = (

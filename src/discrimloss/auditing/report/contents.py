@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.report.gallery import Gallery
 
 if TYPE_CHECKING:
     import pandas
 
+    from discrimloss.auditing.report.map_of_data import DataMap
+    from discrimloss.auditing.report.sample_table import SampleTable
     from discrimloss.training.sample_traces import Traces
 
 Rows = npt.NDArray[np.int64]
@@ -43,7 +46,10 @@ class ReportRun:
         is_finished: whether the run has ended.
         settings: every setting by its dotted name, e.g. ``noise.rate``.
         gallery: samples to look at.
+        table: all suspicious samples.
+        map: where samples lie among the others.
         notes: what the reader should know.
+        health: what is wrong with the data besides its labels; None where nobody looked.
     """
 
     name: str
@@ -58,7 +64,10 @@ class ReportRun:
     is_finished: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
     gallery: Gallery | None = None
+    table: SampleTable | None = None
+    map: DataMap | None = None
     notes: tuple[str, ...] = ()
+    health: DataHealth | None = None
 
     @property
     def metric(self) -> str:
@@ -96,9 +105,13 @@ class ReportContents:
             stands for the others: they are the same but for the seed.
         subtitle: one line below the heading.
         is_audit: whether runs share their verdicts.
+        directory: of the audit, for commands; empty where there is none.
+        review_address: where the review page of this audit is; empty where there is none.
     """
 
     title: str
     runs: tuple[ReportRun, ...]
     subtitle: str = ""
     is_audit: bool = False
+    directory: str = ""
+    review_address: str = ""

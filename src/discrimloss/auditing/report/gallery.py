@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from discrimloss.auditing.evidence.why import Evidence
+from discrimloss.auditing.report.passage import passage
 from discrimloss.auditing.sources.base import SampleView
 
 if TYPE_CHECKING:
     import pandas
 
+Rows = npt.NDArray[np.int64]
 View = Callable[[int], SampleView]
 """Shows a sample, given its row."""
 
@@ -22,6 +26,9 @@ GALLERY_SIZE = 24
 """Samples on each side of a gallery."""
 SIDE = 160
 """The longer side of a picture in pixels: larger pictures are scaled down."""
+SIMILAR_SIDE = 56
+"""The same of pictures of similar samples."""
+SIMILAR_LENGTH = 90
 TEXT_LENGTH = 600
 FIELDS = 6
 FIELD_LENGTH = 60
@@ -38,6 +45,21 @@ class GalleryEntry:
     p_incorrect: float
     average_loss: float
     view: SampleView
+    why: tuple[str, ...] = ()
+    """The evidence, as sentences."""
+    similar: tuple[SimilarEntry, ...] = ()
+    """The samples most like it."""
+
+
+@dataclass(frozen=True)
+class SimilarEntry:
+    """A sample beside the one that it resembles."""
+
+    id: str
+    label: str
+    picture: str = ""
+    """A data URL."""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,45 +67,81 @@ class Gallery:
     """Samples to look at."""
 
     worst: tuple[GalleryEntry, ...]
-    """The samples that are most likely incorrect, worst first."""
+    """The samples whose labels are most likely wrong, worst first, whatever their verdict."""
     hardest: tuple[GalleryEntry, ...]
-    """The samples that count as correct and were the hardest to learn, hardest first."""
+    """Other samples that are hard or undecided, hardest first."""
     note: str = ""
     """What the reader should know, such as how to get pictures."""
 
+    @property
+    def has_incorrect(self) -> bool:
+        """Whether one of the samples is called incorrect."""
+        return any(entry.verdict == "incorrect" for entry in self.worst)
+
+    @property
+    def expected_wrong(self) -> str:
+        """How many of the hardest samples are probably wrong, as a sentence."""
+        wrong = sum(entry.p_incorrect for entry in self.hardest)
+        if wrong < 0.5:
+            return ""
+        return f"About {wrong:.0f} of these {len(self.hardest)} are wrong by their probabilities."
+
 
 def choose_gallery(
-    samples: pandas.DataFrame, view: View | None, size: int = GALLERY_SIZE, note: str = ""
+    samples: pandas.DataFrame,
+    view: View | None,
+    size: int = GALLERY_SIZE,
+    note: str = "",
+    evidence: Evidence | None = None,
 ) -> Gallery:
-    """The worst samples, and the hardest of those that count as correct.
+    """The most suspicious samples, and the hardest of the others.
+
+    Samples to look at are there even if no label is called incorrect.
 
     Args:
         samples: as in `ReportRun`.
         view: shows a sample, given its row; None to show its values only.
         size: the number of samples on each side.
         note: what the reader should know of the gallery.
+        evidence: why samples are suspicious, by row.
     """
     verdict = samples["verdict"].to_numpy().astype(str)
     loss = samples["average_loss"].to_numpy(dtype=np.float64)
-    probability = samples["p_incorrect"].to_numpy(dtype=np.float64)
-    incorrect = np.flatnonzero(verdict == "incorrect")
-    if "rank" in samples:
-        rank = samples["rank"].to_numpy()[incorrect]
-        worst = incorrect[np.argsort(rank, kind="stable")]
-    else:
-        worst = incorrect[np.lexsort((-loss[incorrect], -probability[incorrect]))]
-    correct = np.flatnonzero(np.isin(verdict, ("hard", "undecided", "easy")))
-    hardest = correct[np.lexsort((-loss[correct], verdict[correct] == "easy"))]
+    worst = worst_first(samples)[:size]
+    others = np.flatnonzero(np.isin(verdict, ("hard", "undecided")))
+    others = others[~np.isin(others, worst)]
+    hardest = others[np.argsort(-loss[others], kind="stable")]
     return Gallery(
-        tuple(_entry(samples, int(row), view) for row in worst[:size]),
-        tuple(_entry(samples, int(row), view) for row in hardest[:size]),
+        tuple(_entry(samples, int(row), view, evidence) for row in worst),
+        tuple(_entry(samples, int(row), view, evidence) for row in hardest[:size]),
         note,
     )
 
 
-def _entry(samples: pandas.DataFrame, row: int, view: View | None) -> GalleryEntry:
+def worst_first(samples: pandas.DataFrame) -> Rows:
+    """The rows of all samples that were seen, the most suspicious first: incorrect ones, others.
+
+    Args:
+        samples: as in `ReportRun`.
+    """
+    verdict = samples["verdict"].to_numpy().astype(str)
+    seen = np.flatnonzero(verdict != "unseen")
+    is_kept = verdict[seen] != "incorrect"
+    if "rank" in samples:
+        order = np.lexsort((samples["rank"].to_numpy()[seen], is_kept))
+    else:
+        loss = samples["average_loss"].to_numpy(dtype=np.float64)[seen]
+        probability = samples["p_incorrect"].to_numpy(dtype=np.float64)[seen]
+        order = np.lexsort((-loss, -probability, is_kept))
+    return np.asarray(seen[order], dtype=np.int64)
+
+
+def _entry(
+    samples: pandas.DataFrame, row: int, view: View | None, evidence: Evidence | None
+) -> GalleryEntry:
     sample = samples.iloc[row]
     suggested = sample["suggested"]
+    explained = None if evidence is None else evidence.get(row)
     return GalleryEntry(
         id=str(sample["id"]),
         given=label_text(sample["given"]),
@@ -92,6 +150,22 @@ def _entry(samples: pandas.DataFrame, row: int, view: View | None) -> GalleryEnt
         p_incorrect=float(sample["p_incorrect"]),
         average_loss=float(sample["average_loss"]),
         view=SampleView() if view is None else view(row),
+        why=() if explained is None else explained.sentences,
+        similar=()
+        if explained is None
+        else tuple(_similar(samples, other, view) for other in explained.similar),
+    )
+
+
+def _similar(samples: pandas.DataFrame, row: int, view: View | None) -> SimilarEntry:
+    sample = samples.iloc[row]
+    shown = SampleView() if view is None else view(row)
+    picture = None if shown.image is None else small_picture(shown.image, SIMILAR_SIDE)
+    return SimilarEntry(
+        str(sample["id"]),
+        label_text(sample["given"]),
+        "" if picture is None else picture[0],
+        "" if shown.text is None else shortened(" ".join(shown.text.split()), SIMILAR_LENGTH),
     )
 
 
@@ -136,13 +210,19 @@ def thumbnail(view: SampleView) -> Thumbnail:
         remarks.append(f"and {len(view.fields) - FIELDS} more fields")
     picture, is_tiny = "", False
     if view.image is not None:
-        found = _small_picture(view.image)
+        found = small_picture(view.image)
         if found is None:
             remarks.append("the picture cannot be shown")
         else:
             picture, is_tiny = found
-    text = "" if view.text is None else shortened(view.text, TEXT_LENGTH)
+    text = "" if view.text is None else shortened(passage(view.text), TEXT_LENGTH)
     return Thumbnail(picture, is_tiny, text, fields, "; ".join(remarks))
+
+
+def one_line(shown: Thumbnail, id: str, length: int = 90) -> str:
+    """What a sample is, on one line: its text, its fields, or its id."""
+    fields = "" if shown.picture else ", ".join(f"{name} {value}" for name, value in shown.fields)
+    return shortened(" ".join((shown.text or fields or id).split()), length)
 
 
 def shortened(text: str, length: int) -> str:
@@ -150,17 +230,17 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _small_picture(content: bytes) -> tuple[str, bool] | None:
+def small_picture(content: bytes, side: int = SIDE) -> tuple[str, bool] | None:
     """A data URL, and whether the picture is so small that it is to be magnified."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(content)) as opened:
-            opened.draft("RGB", (2 * SIDE, 2 * SIDE))  # large photographs decode faster so
+            opened.draft("RGB", (2 * side, 2 * side))  # large photographs decode faster so
             has_alpha = "A" in opened.mode or "transparency" in opened.info
             image = opened.convert("RGBA" if has_alpha else "RGB")
         is_tiny = max(image.size) <= 64
-        image.thumbnail((SIDE, SIDE))
+        image.thumbnail((side, side))
         written = io.BytesIO()
         kind = "png" if is_tiny or image.mode == "RGBA" else "jpeg"
         image.save(written, kind, **({"quality": 85} if kind == "jpeg" else {"optimize": True}))

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from discrimloss._version import __version__
+from discrimloss.auditing.health.data_health import HEALTHY
+from discrimloss.auditing.report.answer import Answer, find_answer, noise_of
 from discrimloss.auditing.report.chart import Chart
 from discrimloss.auditing.report.charts import run_charts
 from discrimloss.auditing.report.comparison import (
@@ -26,14 +28,17 @@ from discrimloss.auditing.report.gallery import (
     GalleryEntry,
     Thumbnail,
     format_number,
+    one_line,
     shortened,
     thumbnail,
 )
+from discrimloss.auditing.report.wording import UNIT, counted, duration, percent, percent_range
 from discrimloss.files.atomic_write import atomic_write
 
 ID_LENGTH = 120
 LABEL_LENGTH = 60
-UNIT = "\N{NO-BREAK SPACE}%"
+IDS_SHOWN = 50
+"""Samples of each problem in the health of the data."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Section:
 
     anchor: str
     run: ReportRun
+    answer: Answer | None
     headlines: list[Headline]
     charts: list[Chart]
     worst: list[tuple[GalleryEntry, Thumbnail]]
@@ -82,7 +88,8 @@ def render(contents: ReportContents) -> str:
     environment.filters["percent"] = percent
     environment.filters["number"] = format_number
     environment.filters["shortened"] = shortened
-    sections = [_section(f"run{number}", run) for number, run in enumerate(contents.runs)]
+    environment.filters["one_line"] = one_line
+    sections = [_section(f"run{number}", run, contents) for number, run in enumerate(contents.runs)]
     is_comparison = len(sections) > 1 and not contents.is_audit
     compared: Chart | None = None
     table: ComparisonTable | None = None
@@ -97,23 +104,38 @@ def render(contents: ReportContents) -> str:
     }
     if compared is not None and compared.views:
         figures["all-comparison"] = _figure(compared)
+    main = None if is_comparison else sections[0]
     return environment.get_template("report.html").render(
         contents=contents,
-        main=None if is_comparison else sections[0],
+        main=main,
         folded=sections if is_comparison else sections[1:],
         compared=compared,
         table=table,
         version=__version__,
         id_length=ID_LENGTH,
         label_length=LABEL_LENGTH,
+        ids_shown=IDS_SHOWN,
+        healthy=HEALTHY,
         figures=Markup(safe_json(figures)),
+        samples_json=Markup(_columns_json(main, "table", contents)),
+        map_json=Markup(_columns_json(main, "map", contents)),
         vega=Markup(vega_script()),
     )
 
 
+def _columns_json(main: Section | None, name: str, contents: ReportContents) -> str:
+    """The columns of the table or the map, with the address of the review page."""
+    found = None if main is None else getattr(main.run, name)
+    if main is None or found is None:
+        return ""
+    about = {"is_regression": main.run.is_regression, "review": contents.review_address}
+    return safe_json(found.columns | about)
+
+
 def safe_json(value: Any) -> str:
     """JSON that may stand inside a script element, whatever texts are in it."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -147,13 +169,14 @@ def _figure(chart: Chart) -> list[dict[str, Any]]:
     return [{"spec": view.spec, "positions": view.positions} for view in chart.views]
 
 
-def _section(anchor: str, run: ReportRun) -> Section:
+def _section(anchor: str, run: ReportRun, contents: ReportContents) -> Section:
     gallery = run.gallery
     worst = gallery.worst if gallery is not None else ()
     hardest = gallery.hardest if gallery is not None else ()
     return Section(
         anchor,
         run,
+        find_answer(run, contents),
         headlines(run),
         run_charts(run),
         [(entry, thumbnail(entry.view)) for entry in worst],
@@ -171,6 +194,9 @@ def _facts(run: ReportRun) -> list[tuple[str, str]]:
         "recipe": settings.get("recipe") or summary.get("recipe"),
         "data": settings.get("data.name"),
         "model": settings.get("model.name"),
+        "learned from": "; ".join(
+            f"{column['name']} ({column['read_as']})" for column in summary.get("learned_from", ())
+        ),
         "seed": settings.get("seed", summary.get("seed")),
         "device": summary.get("device"),
         "time": None if summary.get("seconds") is None else duration(float(summary["seconds"])),
@@ -184,7 +210,7 @@ def headlines(run: ReportRun) -> list[Headline]:
     """The most important numbers of a run."""
     found = []
     if run.num_samples is not None:
-        classes = "" if run.is_regression else _counted(len(run.class_names), "class", "classes")
+        classes = counted(len(run.class_names), "class", "classes") if run.class_names else ""
         found.append(Headline("samples", f"{run.num_samples:,}", classes))
     if run.samples is not None:
         found += _verdict_headlines(run)
@@ -194,7 +220,9 @@ def headlines(run: ReportRun) -> list[Headline]:
     wanted = run.settings.get("epochs") or run.summary.get("epochs") or ended
     seconds = run.summary.get("seconds") or (run.history[-1].get("seconds") if ended else None)
     detail = "" if seconds is None else f"in {duration(float(seconds))}"
-    if run.is_finished:
+    if run.is_finished and not (ended or wanted):  # an audit without a network
+        found += [] if seconds is None else [Headline("time", duration(float(seconds)))]
+    elif run.is_finished:
         found.append(Headline("epochs", f"{ended or wanted:,}", detail))
     else:
         found.append(Headline("epochs so far", f"{ended:,} of {wanted:,}", detail))
@@ -217,19 +245,14 @@ def _verdict_headlines(run: ReportRun) -> list[Headline]:
 
 
 def _noise_headline(run: ReportRun) -> Headline:
-    """The noise rate of the summary, or else the mean probability of the seen samples."""
     assert run.samples is not None
-    if "noise_estimated" in run.summary:
-        rate = run.summary["noise_estimated"]
-    else:
-        seen = run.samples[run.samples["verdict"].astype(str) != "unseen"]
-        rate = seen["p_incorrect"].mean()
+    rate, interval = noise_of(run)
     detail = ""
     if "is_wrong" in run.samples:
         detail = f"truly {percent(float(run.samples['is_wrong'].mean()))}"
-    elif interval := run.summary.get("noise_interval"):
-        detail = f"{percent(interval[0])} to {percent(interval[1])}"
-    value = "not known" if rate is None else percent(float(rate))
+    elif interval:
+        detail = percent_range(interval)
+    value = "not known" if rate is None else percent(rate)
     return Headline("wrong labels, estimated", value, detail)
 
 
@@ -249,20 +272,3 @@ def _detection_headlines(summary: dict[str, Any]) -> list[Headline]:
     auroc = f"AUROC {summary['auroc']:.3f}" if summary.get("auroc") is not None else ""
     numbers = f"{percent(summary['precision'])} / {percent(summary['recall'])}"
     return [Headline("precision / recall", numbers, auroc)]
-
-
-def percent(fraction: float) -> str:
-    """``12.3 %``; ``0 %`` and ``100 %`` without a decimal."""
-    digits = 1 if 0.0 < fraction < 1.0 else 0
-    return f"{100 * fraction:.{digits}f}{UNIT}"
-
-
-def duration(seconds: float) -> str:
-    """``11 s``, ``4 min``, ``2.5 h``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}" if number else ""

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discrimloss.auditing.evidence.why import Evidence
+from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.report.contents import ReportContents, ReportRun
 from discrimloss.auditing.report.gallery import GALLERY_SIZE, choose_gallery
+from discrimloss.auditing.report.map_of_data import make_map
+from discrimloss.auditing.report.sample_table import make_table
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import Verdicts
@@ -27,6 +31,11 @@ def audit_contents(
     *,
     path: str,
     note: str = "",
+    health: DataHealth | None = None,
+    evidence: Evidence | None = None,
+    directory: Path | None = None,
+    cache: Path | None = None,
+    review_address: str = "",
 ) -> ReportContents:
     """A report on an audit: its verdicts, and the runs they come from.
 
@@ -37,12 +46,20 @@ def audit_contents(
         source: what was audited, to show samples; None if it cannot be opened.
         path: of the source; empty for data in memory.
         note: what the user should know of the gallery.
+        health: what is wrong with the data besides its labels.
+        evidence: why samples are suspicious.
+        directory: of the audit, or None.
+        cache: the directory with what the audit computed, or None.
+        review_address: where the review page of this audit is, or nothing.
     """
     samples = report_samples(verdicts)
     is_regression = samples["given"].dtype.kind in "fiu" if source is None else source.is_regression
     class_names = () if is_regression else _class_names(samples, source, runs)
     view = None if source is None else source.view
-    gallery = choose_gallery(samples, view, GALLERY_SIZE, note)
+    gallery = choose_gallery(samples, view, GALLERY_SIZE, note, evidence)
+    is_text = source is not None and source.kind == "text"
+    table = make_table(samples, view, is_text=is_text)
+    data_map = None if source is None else make_map(samples, source, cache)
     reported: list[ReportRun] = []
     for run in runs or [ReportRun("audit", {}, [], None)]:
         if run.traces is not None and run.num_samples != len(samples):
@@ -58,12 +75,22 @@ def audit_contents(
                 class_names=class_names,
                 is_regression=is_regression,
                 gallery=gallery if not reported else None,
+                table=table if not reported else None,
+                map=data_map if not reported else None,
                 notes=verdicts.notes if not reported else (),
+                health=health if not reported else None,
                 summary={**run.summary, **({} if reported else _of_audit(summary))},
             )
         )
     name = f"Audit of {Path(path).name}" if path else "Audit of data in memory"
-    return ReportContents(name, tuple(reported), path, is_audit=True)
+    return ReportContents(
+        name,
+        tuple(reported),
+        path,
+        is_audit=True,
+        directory="" if directory is None else str(directory),
+        review_address=review_address,
+    )
 
 
 def report_samples(verdicts: Verdicts) -> pandas.DataFrame:
@@ -88,5 +115,8 @@ def _class_names(
 
 def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:
     """The entries of the audit's summary that replace those of its first run."""
-    names = ("seconds", "command", "noise_estimated", "noise_interval", "verdicts")
+    names = (
+        *("seconds", "command", "noise_estimated", "noise_interval", "verdicts"),
+        *("learned_from", "warnings"),
+    )
     return {name: summary[name] for name in names if name in summary}

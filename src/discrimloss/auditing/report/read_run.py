@@ -11,6 +11,7 @@ import numpy as np
 
 from discrimloss.auditing.report.contents import ReportRun, Rows
 from discrimloss.auditing.report.gallery import View, choose_gallery
+from discrimloss.auditing.report.sample_table import make_table
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import import_pandas
 from discrimloss.training.run_directory import (
@@ -106,10 +107,11 @@ def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
 
 
 def with_gallery(run: ReportRun, view: View | None, size: int, note: str = "") -> ReportRun:
-    """Add samples to look at, if the run has verdicts."""
+    """Add samples to look at, and a table of all suspicious ones, if the run has verdicts."""
     if run.samples is None:
         return run
-    return replace(run, gallery=choose_gallery(run.samples, view, size, note))
+    gallery = choose_gallery(run.samples, view, size, note)
+    return replace(run, gallery=gallery, table=make_table(run.samples, view))
 
 
 def _environment(run: RunDirectory) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import RLock
@@ -13,6 +14,7 @@ from typing import IO, Any
 from typing_extensions import Self
 
 from discrimloss.auditing.review.decisions import UNDO, Event, read_decisions
+from discrimloss.auditing.review.saved_part import SavedPart
 from discrimloss.auditing.sources.base import Label
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.locks import exclusive_lock
@@ -44,6 +46,8 @@ class DecisionLog:
                 stack.enter_context(exclusive_lock(path.with_suffix(".lock"), refusal))
                 self.decisions, length = read_decisions(path)
                 self._file = self._open_at(length)
+                self._saved = SavedPart(path)
+                self._saved.begin(path.read_bytes())
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()
                 raise DiscrimLossError(
@@ -61,47 +65,74 @@ class DecisionLog:
         return file
 
     def decide(
-        self, name: str, tab: str, action: str, index: int, sample_id: str, label: Label | None
+        self,
+        name: str,
+        tab: str,
+        action: str,
+        index: int,
+        sample_id: str,
+        label: Label | None,
+        reviewer: str | None = None,
     ) -> Event:
         """Save a decision, unless the event of that name is saved already."""
-        with self.mutex:
-            known = self.decisions.find(name)
-            if known is not None:
-                return known
-            event = Event(name, tab, action, index, sample_id, self._now(), label)
-            self._append(event)
-            return event
+        made = Event(name, tab, action, index, sample_id, "", label, reviewer=reviewer)
+        return self.decide_all(made)[0]
 
-    def undo(self, name: str, tab: str) -> Event | None:
+    def decide_all(self, *made: Event) -> list[Event]:
+        """Save decisions at once, unless the first is saved already; returns what is saved.
+
+        Args:
+            made: events of one tab, whose time is set here. The first one gives several their name.
+        """
+        with self.mutex:
+            known = self.decisions.find(made[0].event)
+            if known is not None:
+                return self.decisions.of_group(known)
+            group = made[0].event if len(made) > 1 else None
+            now = self._now()
+            events = [replace(event, time=now, group=group) for event in made]
+            self._append(*events)
+            return events
+
+    def undo(self, name: str, tab: str, reviewer: str | None = None) -> Event | None:
         """Take back the last decision of a tab, unless the undo of that name is saved already.
 
+        A decision on several samples at once is taken back on all of them.
+
         Returns:
-            The undo; None if the tab has no decision left to take back.
+            The undo, or the first of several; None if the tab has no decision left to take back.
         """
         with self.mutex:
             known = self.decisions.find(name)
             if known is not None:
                 return known
-            last = self.decisions.last_of_tab(tab)
-            if last is None:
+            undone = self.decisions.last_of_tab(tab)
+            if not undone:
                 return None
-            event = Event(name, tab, UNDO, last.index, last.id, self._now(), undoes=last.event)
-            self._append(event)
-            return event
+            names = numbered_names(name, len(undone))
+            return self.decide_all(
+                *(
+                    Event(each, tab, UNDO, event.index, event.id, "", None, event.event, reviewer)
+                    for each, event in zip(names, undone, strict=True)
+                )
+            )[0]
 
-    def _append(self, event: Event) -> None:
+    def _append(self, *events: Event) -> None:
+        """Save events, all of them or none."""
         if self._file.closed:
             raise DiscrimLossError("this review has ended: start it again")
         length = self._file.seek(0, os.SEEK_END)
-        line = event.as_line()
+        lines = b"".join(event.as_line() for event in events)
         try:
-            if self._file.write(line) != len(line):
+            if self._file.write(lines) != len(lines):
                 raise OSError("only a part of it fitted on the disk")
             os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(length)  # to a shorter file: this needs no room
             raise DiscrimLossError(f"cannot write to {self.path} ({error}): make room") from error
-        self.decisions.add(event)
+        self._saved.add(lines)
+        for event in events:
+            self.decisions.add(event)
 
     def close(self) -> None:
         """Release the lock, after a decision that is being saved."""
@@ -114,6 +145,11 @@ class DecisionLog:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def numbered_names(name: str, number: int) -> list[str]:
+    """Names of events that are made at once: the given name, then others that begin with it."""
+    return [name, *(f"{name}-{place}" for place in range(1, number))]
 
 
 def _sync_entry(path: Path) -> None:

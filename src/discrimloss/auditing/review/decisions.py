@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from discrimloss.auditing.review.saved_part import SavedPart
 from discrimloss.auditing.sources.base import Label
 from discrimloss.errors import DiscrimLossError
 
@@ -25,6 +26,7 @@ DECIDED = (KEEP, RELABEL, DROP)
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The pattern of the names of events and tabs."""
+LONGEST_REVIEWER = 40
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,10 @@ class Event:
     """The new label, if it is a `RELABEL`."""
     undoes: str | None = None
     """The event that is taken back, if it is an `UNDO`."""
+    reviewer: str | None = None
+    """Who decided, if the page asked for a name."""
+    group: str | None = None
+    """The name of the first event, if several samples were decided on at once."""
 
     def as_line(self) -> bytes:
         """The event as a line of the log."""
@@ -82,6 +88,16 @@ def _check(event: Event) -> None:
         raise ValueError("a relabel, and nothing else, has a label")
     if isinstance(event.undoes, str) != (event.action == UNDO):
         raise ValueError("an undo, and nothing else, undoes an event")
+    if event.reviewer is not None and not is_reviewer(event.reviewer):
+        raise ValueError("its reviewer has no name")
+    if event.group is not None and not isinstance(event.group, str):
+        raise ValueError("its group has no name")
+
+
+def is_reviewer(name: Any) -> bool:
+    """Whether this can be the name of a reviewer: printable, short, without space around it."""
+    is_text = isinstance(name, str) and 0 < len(name) <= LONGEST_REVIEWER
+    return is_text and name.isprintable() and name == name.strip()
 
 
 class Decisions:
@@ -96,6 +112,7 @@ class Decisions:
         self._by_name: dict[str, Event] = {}
         self._of_sample: dict[int, list[Event]] = {}
         self._of_tab: dict[str, list[Event]] = {}
+        self._of_group: dict[str, list[Event]] = {}
         for event in events:
             self.add(event)
 
@@ -118,10 +135,39 @@ class Decisions:
         every = {index: self.current(index) for index in sorted(self._of_sample)}
         return {index: event for index, event in every.items() if event is not None}
 
-    def last_of_tab(self, tab: str) -> Event | None:
-        """The event that an undo in this tab would take back."""
+    def opinions(self, index: int) -> dict[str, Event]:
+        """The last decision of each reviewer on a sample, by name; a nameless one has none.
+
+        A `REOPEN` takes back the decisions of all.
+        """
+        found: dict[str, Event] = {}
+        for event in self._of_sample.get(index, ()):
+            if event.action == REOPEN:
+                found.clear()
+            else:
+                found[event.reviewer or ""] = event
+        return found
+
+    def disagrees(self, index: int) -> bool:
+        """Whether reviewers decided differently on a sample. To skip it is no decision."""
+        decided = self.opinions(index).values()
+        return len({(e.action, e.label) for e in decided if e.action in DECIDED}) > 1
+
+    def undecided_by(self, reviewer: str) -> list[int]:
+        """Samples on which others decided, and this reviewer did not."""
+        decided = ((index, self.opinions(index)) for index in self.all_current())
+        return [index for index, opinions in decided if reviewer not in opinions]
+
+    def of_group(self, event: Event) -> list[Event]:
+        """All events that were made at once with this one; usually it alone."""
+        return [event] if event.group is None else self._of_group[event.group]
+
+    def last_of_tab(self, tab: str) -> list[Event]:
+        """The events that an undo in this tab would take back: the last one, with its group."""
         events = self._of_tab.get(tab)
-        return events[-1] if events else None
+        if not events:
+            return []
+        return [event for event in self.of_group(events[-1]) if event in events]
 
     def add(self, event: Event) -> None:
         """Add an event, or raise a `ValueError` if it contradicts the others."""
@@ -136,6 +182,8 @@ class Decisions:
         else:
             self._of_tab.setdefault(event.tab, []).append(event)
             self._of_sample.setdefault(event.index, []).append(event)
+        if event.group is not None:
+            self._of_group.setdefault(event.group, []).append(event)
         self._by_name[event.event] = event
         self.events.append(event)
 
@@ -144,11 +192,14 @@ def read_decisions(path: Path) -> tuple[Decisions, int]:
     """Read a log; returns its decisions and the number of bytes that hold them.
 
     Bytes after the last line break are a line that was being written when the machine stopped. No
-    page was told that it was saved, so it is ignored.
+    page showed it as saved, so it is ignored.
 
     Raises:
-        DiscrimLossError: the file cannot be read, or a complete line is not an event.
+        DiscrimLossError: the file cannot be read, decisions that were saved are missing, or a
+            complete line is not an event.
     """
+    saved = SavedPart(path)
+    known = saved.read()
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -156,6 +207,7 @@ def read_decisions(path: Path) -> tuple[Decisions, int]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise DiscrimLossError(f"cannot read {path} ({reason})") from error
+    saved.require_whole(content, known)
     length = content.rfind(b"\n") + 1
     decisions = Decisions()
     for number, line in enumerate(content[:length].split(b"\n")[:-1], 1):

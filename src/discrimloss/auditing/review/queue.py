@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.review.decisions import DECIDED, SKIP, Event
 from discrimloss.auditing.sources.base import AuditSource, Label
 from discrimloss.errors import DiscrimLossError
@@ -16,7 +18,8 @@ from discrimloss.judging.verdicts import LABELS, Verdicts
 
 OPEN, IS_DECIDED, IS_SKIPPED = range(3)
 STATES = ("open", "decided", "skipped")
-NUMBER_OF_CHOICES = 10  # as many as there are digit keys
+DIGIT_KEYS = "1234567890"
+NUMBER_OF_CHOICES = len(DIGIT_KEYS)
 NO_LABEL = -1
 
 
@@ -27,6 +30,8 @@ class Filter:
     verdict: str | None = None
     given: Label | None = None
     state: str | None = None
+    problem: str | None = None
+    """A problem of the health of the data."""
 
 
 class ReviewQueue:
@@ -37,12 +42,15 @@ class ReviewQueue:
     Args:
         verdicts: of the audit.
         source: what was audited.
+        health: what is wrong with the data besides its labels.
 
     Raises:
         DiscrimLossError: the verdicts do not belong to the source.
     """
 
-    def __init__(self, verdicts: Verdicts, source: AuditSource) -> None:
+    def __init__(
+        self, verdicts: Verdicts, source: AuditSource, health: DataHealth | None = None
+    ) -> None:
         if len(verdicts) != len(source):
             raise DiscrimLossError(
                 f"the verdicts of this audit are not those of the {len(source)} samples of its "
@@ -59,7 +67,16 @@ class ReviewQueue:
         self._given = self._label_column(verdicts.given_label)
         self._suggested = self._label_column(verdicts.suggested_label)
         self.state = np.full(len(self.index), OPEN, np.int8)
+        self.disagrees = np.zeros(len(self.index), bool)
+        """Whether reviewers decided differently, by rank."""
         self._choices: dict[int, list[int]] = {}
+        self.health = health or DataHealth()
+        self._of_problem: dict[str, npt.NDArray[np.bool_]] = {}
+        """By problem: which ranks have it."""
+        for entry in self.health:
+            is_behind = np.zeros(len(self.index), bool)
+            is_behind[self.rank_of[entry.row_index()]] = True
+            self._of_problem[entry.problem] = is_behind
 
     def _label_column(self, labels: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         """Labels by rank: positions in `class_names`, or regression targets."""
@@ -90,17 +107,21 @@ class ReviewQueue:
 
     def ranks(self, wanted: Filter) -> npt.NDArray[np.intp]:
         """The ranks of the samples that pass a filter, in order."""
-        passes = self._passes(wanted.verdict, wanted.given)
+        passes = self._passes(wanted.verdict, wanted.given, wanted.problem)
         if wanted.state is not None:
             passes &= self.state == STATES.index(wanted.state)
         return np.flatnonzero(passes)
 
-    def _passes(self, verdict: str | None, given: Label | None = None) -> npt.NDArray[np.bool_]:
+    def _passes(
+        self, verdict: str | None, given: Label | None = None, problem: str | None = None
+    ) -> npt.NDArray[np.bool_]:
         passes = np.ones(len(self), bool)
         if verdict is not None:
             passes &= self._code == LABELS.index(verdict)
         if given is not None:
             passes &= self._given == self._coded(given)
+        if problem is not None:
+            passes &= self._of_problem[problem]
         return passes
 
     def _coded(self, label: Label) -> int | float:
@@ -109,10 +130,21 @@ class ReviewQueue:
             return float(label)
         return self.class_names.index(str(label)) if label in self.class_names else NO_LABEL - 1
 
-    def state_counts(self, verdict: str | None, given: Label | None = None) -> dict[str, int]:
-        """How many samples of a verdict and a class are open, decided and skipped."""
-        counts = np.bincount(self.state[self._passes(verdict, given)], minlength=len(STATES))
+    def state_counts(
+        self, verdict: str | None, given: Label | None = None, problem: str | None = None
+    ) -> dict[str, int]:
+        """How many samples of a verdict, a class and a problem are open, decided and skipped."""
+        passes = self._passes(verdict, given, problem)
+        counts = np.bincount(self.state[passes], minlength=len(STATES))
         return {state: int(count) for state, count in zip(STATES, counts, strict=True)}
+
+    def problem_counts(self) -> list[dict[str, Any]]:
+        """The problems of the data, with how many samples each has."""
+        return [
+            {"problem": entry.problem, "title": entry.title, "samples": int(count)}
+            for entry in self.health
+            if (count := self._of_problem[entry.problem].sum())
+        ]
 
     def class_counts(self, verdict: str | None) -> list[int]:
         """How many samples of a verdict each given class has."""
@@ -122,22 +154,30 @@ class ReviewQueue:
         counts = np.bincount(given[given != NO_LABEL], minlength=len(self.class_names))
         return [int(count) for count in counts]
 
-    def choices(self, rank: int) -> list[str]:
-        """The classes that a sample most likely belongs to, without the given one.
+    def label_codes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Given and suggested classes by rank, as positions in `class_names`; -1 where unknown."""
+        return self._given.astype(np.int64), self._suggested.astype(np.int64)
 
-        First the suggested class, then classes that are suggested for other samples of the given
-        class, then classes that are suggested anywhere, then the rest in their order.
+    def choices(self, rank: int) -> Sequence[str | None]:
+        """The classes of the digit keys 1 to 9 and 0; None for a key without a class.
+
+        Up to ten classes have a key each, which is the same for every sample. Of more classes,
+        those have a key that are most likely instead of the given one: the keys are the same for
+        all samples of a given class. Classes that are digits are on their own keys.
         """
         if self.is_regression:
             return []
-        given, suggested = int(self._given[rank]), int(self._suggested[rank])
+        if set(self.class_names) <= set(DIGIT_KEYS):
+            return [key if key in self.class_names else None for key in DIGIT_KEYS]
+        if len(self.class_names) <= NUMBER_OF_CHOICES:
+            return list(self.class_names)
+        given = int(self._given[rank])
         if given not in self._choices:
             self._choices[given] = self._likely_instead_of(given)
-        first = [] if suggested in (NO_LABEL, given) else [suggested]
-        rest = [code for code in self._choices[given] if code != suggested]
-        return [self.class_names[code] for code in (first + rest)[:NUMBER_OF_CHOICES]]
+        return [self.class_names[code] for code in self._choices[given]]
 
     def _likely_instead_of(self, given: int) -> list[int]:
+        """Classes suggested for samples of the given class, then those suggested anywhere."""
         weight = np.nan_to_num(self.verdicts.p_incorrect[self.index])
         number = len(self.class_names)
         is_known = self._suggested != NO_LABEL
@@ -145,7 +185,7 @@ class ReviewQueue:
         of_class = np.bincount(self._suggested[here], weight[here], minlength=number)
         of_all = np.bincount(self._suggested[is_known], weight[is_known], minlength=number)
         order = np.lexsort((np.arange(number), -of_all, -of_class))
-        return [int(code) for code in order if code != given][: NUMBER_OF_CHOICES + 1]
+        return [int(code) for code in order if code != given][:NUMBER_OF_CHOICES]
 
     def row(self, rank: int, event: Event | None) -> dict[str, Any]:
         """A sample as JSON holds it.
@@ -170,6 +210,10 @@ class ReviewQueue:
             "decision": decision_row(event),
         }
 
+    def given_label(self, index: int) -> Label | None:
+        """The label of a sample in the data."""
+        return self._label(self._given[self.rank_of[index]])
+
     def _label(self, value: Any) -> Label | None:
         if self.is_regression:
             return float(value) if math.isfinite(value) else None
@@ -186,6 +230,7 @@ def decision_row(event: Event | None) -> dict[str, Any] | None:
         "action": event.action,
         "label": event.label,
         "time": event.time,
+        "reviewer": event.reviewer,
     }
 
 

@@ -1,9 +1,10 @@
-"""The server of the review page: for this machine only, and only with the token.
+"""The server of the review page: by default for this machine only, and only with the token.
 
 A browser runs pages of many sites, and each of them may send requests to this machine. So every
 request must have this host's own address in its `Host` header (a foreign name that resolves to this
-machine is refused) and carry the token. A decision must carry the token in a header, which no other
-site can set. A request never contains a path of a file: samples are requested by number.
+machine is refused, see `hosts`) and carry the token. A decision must carry the token in a header,
+which no other site can set. A request never contains a path of a file: samples are requested by
+number.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from discrimloss.auditing.review.hosts import Listening
+from discrimloss.auditing.review.new_labels import RequestError
+from discrimloss.auditing.review.orders import WORST
 from discrimloss.auditing.review.queue import Filter
-from discrimloss.auditing.review.session import RequestError, ReviewSession
+from discrimloss.auditing.review.session import ReviewSession
 from discrimloss.errors import DiscrimLossError
 
-HOST = "127.0.0.1"
 TOKEN_HEADER = "X-Review-Token"
 LARGEST_BODY = 64 * 1024
 PAGE_ROWS = 50
@@ -37,7 +40,11 @@ PAGE_FILES = {
     "/drawing.js": ("drawing.js", SCRIPT),
     "/filters.js": ("filters.js", SCRIPT),
     "/picker.js": ("picker.js", SCRIPT),
+    "/choices.js": ("choices.js", SCRIPT),
+    "/groups.js": ("groups.js", SCRIPT),
+    "/reviewers.js": ("reviewers.js", SCRIPT),
     "/review.css": ("review.css", "text/css; charset=utf-8"),
+    "/phone.css": ("phone.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 PAGE_POLICY = (
@@ -70,25 +77,35 @@ class ReviewServer(ThreadingHTTPServer):
         session: the review.
         port: where to listen; 0 takes any free port.
         token: every request must carry it.
+        listening: at which address; by default only this machine reaches it.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or the address is not one of this machine.
     """
 
     # Elsewhere than on POSIX, this would let two servers have one port.
     allow_reuse_address = sys.platform != "win32"
     daemon_threads = True
 
-    def __init__(self, session: ReviewSession, port: int, token: str) -> None:
+    def __init__(
+        self,
+        session: ReviewSession,
+        port: int,
+        token: str,
+        listening: Listening = Listening(),  # noqa: B008 (it cannot be changed)
+    ) -> None:
         self.session = session
         self.token = token
+        self.listening = listening
         self.is_closed = False
-        super().__init__((HOST, port), _Handler)
+        self.address_family = listening.family
+        session.is_shared = not listening.is_loopback
+        super().__init__((listening.host, port), _Handler)
 
     def server_bind(self) -> None:
         """Bind without a name lookup."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = HOST, self.server_address[1]
+        self.server_name, self.server_port = self.listening.host, self.server_address[1]
 
     def server_close(self) -> None:
         """Stop listening, and answer no more requests over open connections."""
@@ -96,14 +113,9 @@ class ReviewServer(ThreadingHTTPServer):
         super().server_close()
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """Valid values of the `Host` header."""
-        return (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
-
-    @property
     def url(self) -> str:
         """What to open in a browser."""
-        return f"http://{HOST}:{self.server_port}/?token={self.token}"
+        return self.listening.url(self.server_port, self.token)
 
     @property
     def cookie_name(self) -> str:
@@ -185,19 +197,27 @@ class _Handler(BaseHTTPRequestHandler):
     # -- access -----------------------------------------------------------------------------------
 
     def _check_host(self) -> None:
-        if self.headers.get("Host", "").lower() not in self.server.hosts:
-            raise RequestError("this server answers on this machine only, by its own address", 403)
+        if not self.server.listening.accepts(self.headers.get("Host", ""), self.server.server_port):
+            raise RequestError("this server answers to its own address only", 403)
 
     def _check_token(self) -> None:
         header = self.headers.get(TOKEN_HEADER)
         if self.command != "GET":  # a cookie alone may have been sent by any page
             origin = self.headers.get("Origin")
-            if origin not in (None, *(f"http://{host}" for host in self.server.hosts)):
+            if origin is not None and not self._is_own(origin):
                 raise RequestError("this request comes from another site", 403)
             offered = header
         else:
             offered = header or self._cookie()
         self._compare(offered or "")
+
+    def _is_own(self, origin: str) -> bool:
+        """Whether a page of this server sent the request, under the name that was asked for."""
+        scheme, _, host = origin.lower().partition("://")
+        server = self.server
+        if server.listening.is_loopback:  # 127.0.0.1 and localhost are the same
+            return scheme == "http" and server.listening.accepts(host, server.server_port)
+        return scheme == "http" and host == self.headers.get("Host", "").lower()
 
     def _compare(self, offered: str) -> None:
         if not hmac.compare_digest(offered.encode(), self.server.token.encode()):
@@ -241,7 +261,12 @@ class _Handler(BaseHTTPRequestHandler):
         given: str | float | None = query.get("class")
         if given is not None and session.source.is_regression:
             raise RequestError("a regression has no classes")
-        wanted = Filter(_unless_all(query, "verdict"), given, _unless_all(query, "decision"))
+        wanted = Filter(
+            _unless_all(query, "verdict"),
+            given,
+            _unless_all(query, "decision"),
+            _unless_all(query, "problem"),
+        )
         near, offset = _whole_number(query, "near"), _whole_number(query, "offset")
         limit = _whole_number(query, "limit")
         return session.samples(
@@ -249,6 +274,8 @@ class _Handler(BaseHTTPRequestHandler):
             0 if near is None and offset is None else offset,
             near,
             PAGE_ROWS if limit is None else limit,
+            query.get("order", WORST),
+            query.get("reviewer", ""),
         )
 
     def _read_body(self) -> Any:

@@ -6,6 +6,7 @@ This module knows nothing of HTTP; its answers are what JSON can hold.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -14,35 +15,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from discrimloss.auditing.review.decision_log import DecisionLog
+from discrimloss.auditing.evidence.why import Evidence
+from discrimloss.auditing.health.data_health import DataHealth
+from discrimloss.auditing.review.decision_log import DecisionLog, numbered_names
 from discrimloss.auditing.review.decisions import (
     ACTIONS,
+    KEEP,
+    LONGEST_REVIEWER,
     NAME,
     RELABEL,
     UNDO,
     Event,
-    regression_label,
+    is_reviewer,
     require_same_samples,
 )
+from discrimloss.auditing.review.groups import group_of
+from discrimloss.auditing.review.new_labels import RequestError, new_label
+from discrimloss.auditing.review.orders import LARGEST_GROUP, WORST, Order, ReviewOrders
 from discrimloss.auditing.review.queue import OPEN, STATES, Filter, ReviewQueue, decision_row
-from discrimloss.auditing.sources.base import AuditSource, Label, SourceError
+from discrimloss.auditing.sources.base import AuditSource, SourceError
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import LABELS, Verdicts
 
 DECISIONS = "decisions.jsonl"
-LONGEST_LABEL = 200
-NOT_IN_FOLDER_NAMES = set('/\\:*?"<>|')
 LONGEST_TEXT = 200_000
+LONGEST_BEGINNING = 120
 MOST_ROWS = 200
 MOST_CHANGES = 500
-
-
-class RequestError(DiscrimLossError):
-    """A request that cannot be answered: an HTTP status and one sentence."""
-
-    def __init__(self, sentence: str, status: int = 400) -> None:
-        super().__init__(sentence)
-        self.status = status
+LONGEST_GROUP_NAME = 56
+"""Of its event: the others get a number after it."""
+ACCEPT = "accept"
+"""Of a group: relabel each sample to its own suggestion."""
+DISAGREED, BY_OTHERS = "disagreed", "others"
+"""More states to filter by, where several reviewers decide."""
 
 
 class ReviewSession:
@@ -52,8 +57,11 @@ class ReviewSession:
         verdicts: of the audit.
         source: what was audited.
         directory: where decisions are kept.
+        evidence: why samples are suspicious.
+        health: what is wrong with the data besides its labels.
         review_command: starts this review again.
         apply_command: writes the corrected data.
+        cache: the directory in which the audit kept pixels or features.
 
     Raises:
         LockedError: another process reviews it.
@@ -65,20 +73,28 @@ class ReviewSession:
         verdicts: Verdicts,
         source: AuditSource,
         directory: Path,
+        evidence: Evidence | None = None,
+        health: DataHealth | None = None,
         review_command: str = "result.review()",
         apply_command: str = "result.apply()",
+        cache: Path | None = None,
     ) -> None:
         self.source, self.directory = source, directory
         self.review_command, self.apply_command = review_command, apply_command
-        self.queue = ReviewQueue(verdicts, source)
+        self.is_shared = False
+        """Whether other machines can reach the page: then every decision has a reviewer's name."""
+        self.queue = ReviewQueue(verdicts, source, health)
+        duplicates = None if health is None else health.duplicate_groups(len(verdicts))
+        self.orders = ReviewOrders(self.queue, source, duplicates, cache)
+        self.evidence = evidence or Evidence()
         self.log = DecisionLog(directory / DECISIONS)
         try:
             require_same_samples(self.log.decisions, source.ids, self.log.path)
         except DiscrimLossError:
             self.log.close()
             raise
-        for index, event in self.log.decisions.all_current().items():
-            self.queue.set_state(index, event)
+        for index in self.log.decisions.all_current():
+            self._note_decision(index)
         self._reading = Lock()  # sources need not be safe for many threads
 
     def close(self) -> None:
@@ -101,18 +117,27 @@ class ReviewSession:
             "audit": self.fingerprint,
             "kind": self.source.kind,
             "is_regression": self.source.is_regression,
+            "is_shared": self.is_shared,
+            "orders": self.orders.names,
             "class_names": list(self.source.class_names),
             "class_counts": {
                 verdict: queue.class_counts(None if verdict == "all" else verdict)
                 for verdict in ("all", *LABELS)
             },
+            "problem_counts": queue.problem_counts(),
             "verdict_counts": {**queue.verdicts.counts, "all": len(queue)},
             "review_command": self.review_command,
             "apply_command": self.apply_command,
         }
 
     def samples(
-        self, wanted: Filter, offset: int | None, near: int | None, limit: int
+        self,
+        wanted: Filter,
+        offset: int | None,
+        near: int | None,
+        limit: int,
+        order: str = WORST,
+        reviewer: str = "",
     ) -> dict[str, Any]:
         """Some of the samples that pass a filter.
 
@@ -121,51 +146,86 @@ class ReviewSession:
             offset: position of the first one; None puts `near` in the middle.
             near: index of a sample, which need not pass the filter itself.
             limit: how many at most.
+            order: one of `ReviewOrders.names`.
+            reviewer: who wants to see them.
         """
         if not 1 <= limit <= MOST_ROWS:
             raise RequestError(f"limit must be from 1 to {MOST_ROWS}")
         if offset is not None and offset < 0:
             raise RequestError("offset must be 0 or more")
+        if order not in self.orders.names:
+            raise RequestError(f"order must be one of {', '.join(self.orders.names)}")
         if near is not None:
             self._require_sample(near)
         self._check_filter(wanted)
+        arranged = self._arranged(order)
         with self.log.mutex:
-            ranks = self.queue.ranks(wanted)
-            rank = 0 if near is None else int(self.queue.rank_of[near])
-            position = int(np.searchsorted(ranks, rank))
+            places = np.sort(arranged.place[self._passing(wanted, reviewer)])
+            place = 0 if near is None else int(arranged.place[self.queue.rank_of[near]])
+            position = int(np.searchsorted(places, place))
             start = max(position - limit // 2, 0) if offset is None else offset
-            chosen = [int(rank) for rank in ranks[start : start + limit]]
-            return {
+            following = self._next(places, arranged, wanted, None if near is None else place)
+            answer = {
                 "version": self.log.decisions.version,
-                "total": len(ranks),
+                "total": len(places),
                 "offset": start,
+                "place": place,
                 "position": position,
-                "contains": position < len(ranks) and int(ranks[position]) == rank,
-                "next": self._next(ranks, wanted, near),
-                "rows": [self._row(rank) for rank in chosen],
-                "progress": self.queue.state_counts(wanted.verdict, wanted.given),
+                "contains": position < len(places) and int(places[position]) == place,
+                "next": following,
+                "rows": [self._placed(int(p), arranged) for p in places[start : start + limit]],
+                "progress": self.queue.state_counts(wanted.verdict, wanted.given, wanted.problem),
             }
+        if near is not None and order != WORST:
+            rank = int(self.queue.rank_of[near])
+            with self._reading, self.log.mutex:
+                answer["group"] = group_of(self, arranged, order, wanted, rank)
+        return answer
 
-    def _next(self, ranks: npt.NDArray[np.intp], wanted: Filter, near: int | None) -> int | None:
+    def _arranged(self, order: str) -> Order:
+        if order == WORST:
+            return self.orders.get(order)
+        with self._reading:  # the first time, contents are compared
+            return self.orders.get(order)
+
+    def _passing(self, wanted: Filter, reviewer: str) -> npt.NDArray[np.intp]:
+        """The ranks of samples that pass a filter, also by what several reviewers decided."""
+        if wanted.state not in (DISAGREED, BY_OTHERS):
+            return self.queue.ranks(wanted)
+        ranks = self.queue.ranks(replace(wanted, state=None))
+        is_wanted = self.queue.disagrees.copy()
+        if wanted.state == BY_OTHERS:
+            is_wanted[:] = False
+            is_wanted[self.queue.rank_of[self.log.decisions.undecided_by(reviewer)]] = True
+        return np.array([rank for rank in ranks if is_wanted[rank]], dtype=np.intp)
+
+    def _placed(self, place: int, arranged: Order) -> dict[str, Any]:
+        rank = int(arranged.rank[place])
+        return self.row(rank) | {"place": place, "group": int(arranged.group[rank])}
+
+    def _next(
+        self, places: npt.NDArray[Any], arranged: Order, wanted: Filter, place: int | None
+    ) -> int | None:
         """The next open sample or, in a view of decided samples, the next one.
 
         After the last one comes the first, because a reviewer may have passed over it.
         """
         if wanted.state in (None, STATES[OPEN]):
-            ranks = ranks[self.queue.state[ranks] == OPEN]
-        rank = -1 if near is None else int(self.queue.rank_of[near])
-        ranks = ranks[ranks != rank]
-        if not len(ranks):
+            places = places[self.queue.state[arranged.rank[places]] == OPEN]
+        after = -1 if place is None else place
+        places = places[places != after]
+        if not len(places):
             return None
-        following = ranks[np.searchsorted(ranks, rank) % len(ranks)]
-        return int(self.queue.index[following])
+        following = places[np.searchsorted(places, after) % len(places)]
+        return int(self.queue.index[arranged.rank[following]])
 
     def sample(self, index: int) -> dict[str, Any]:
         """One sample, without its picture."""
         self._require_sample(index)
         rank = int(self.queue.rank_of[index])
         with self.log.mutex:
-            answer = self._row(rank)
+            answer = self.row(rank)
+        answer |= self._why(index)
         try:
             with self._reading:
                 view = self.source.view(index)
@@ -179,6 +239,36 @@ class ReviewSession:
             "text_left_out": 0 if text is None else len(view.text or "") - len(text),
             "fields": [[name, value[:LONGEST_TEXT]] for name, value in view.fields],
         }
+
+    def _why(self, index: int) -> dict[str, Any]:
+        """The evidence on a sample, the samples most like it, and its problems."""
+        queue = self.queue
+        found = self.evidence.why(index, queue.ids, queue.verdicts.given_label)
+        similar = () if found is None else found.similar
+        return {
+            "why": [] if found is None else list(found.sentences),
+            "similar": [
+                {
+                    "index": other.index,
+                    "id": other.id,
+                    "label": queue.given_label(other.index),
+                    "text": self._beginning(other.index),
+                }
+                for other in similar
+            ],
+            "problems": [
+                {"title": title, "remark": remark}
+                for title, remark in queue.health.problems_of(index)
+            ],
+        }
+
+    def _beginning(self, index: int) -> str | None:
+        """The first words of a text; None of other samples."""
+        if self.source.kind != "text":
+            return None
+        with self._reading:
+            text = self.source.view(index).text or ""
+        return " ".join(text[: 2 * LONGEST_BEGINNING].split())[:LONGEST_BEGINNING]
 
     def image(self, index: int, is_small: bool = False) -> tuple[bytes, str]:
         """The picture of a sample and its media type."""
@@ -200,17 +290,19 @@ class ReviewSession:
                 since = 0  # the page has seen another log
             events = decisions.events[since:]
             indices = sorted({event.index for event in events})
+            current = decisions.all_current()
             return {
                 "version": decisions.version,
-                "actions": Counter(event.action for event in decisions.all_current().values()),
+                "actions": Counter(event.action for event in current.values()),
+                "reviewers": Counter(
+                    event.reviewer for event in current.values() if event.reviewer
+                ),
+                "disagreements": int(self.queue.disagrees.sum()),
                 "is_complete": len(indices) <= MOST_CHANGES,
                 "changes": [
-                    {
-                        "index": index,
-                        "state": STATES[self.queue.state[self.queue.rank_of[index]]],
-                        "decision": decision_row(decisions.current(index)),
-                    }
+                    {key: row[key] for key in ("index", "state", "decision", "opinions")}
                     for index in indices[:MOST_CHANGES]
+                    for row in [self.row(int(self.queue.rank_of[index]))]
                 ],
             }
 
@@ -230,72 +322,103 @@ class ReviewSession:
                 raise RequestError("event and tab must be names of letters, digits, - and _")
         assert isinstance(name, str)
         assert isinstance(tab, str)
+        reviewer = self._reviewer(request.get("reviewer"))
         if action == UNDO:
-            return self._undo(name, tab)
+            return self._undo(name, tab, reviewer)
+        if "indices" in request:
+            return self._decide_group(name, tab, action, request["indices"], reviewer)
         if not isinstance(action, str) or action not in ACTIONS:
             raise RequestError(f"action must be one of {', '.join((*ACTIONS, UNDO))}")
         index = self._require_sample(request.get("index"))
-        label = self._new_label(request.get("label")) if action == RELABEL else None
+        label = new_label(self.source, request.get("label")) if action == RELABEL else None
         with self.log.mutex:
             is_repeated = self.log.decisions.find(name) is not None
             before = self.log.decisions.current(index)
             seen = request.get("seen")
             is_unseen = before is not None and before.event != seen and not is_repeated
-            event = self.log.decide(name, tab, action, index, self.source.ids[index], label)
-            return self._saved(event, before if is_unseen else None)
+            event = self.log.decide(
+                name, tab, action, index, self.source.ids[index], label, reviewer
+            )
+            return self._saved([event], before if is_unseen else None)
 
-    def _undo(self, name: str, tab: str) -> dict[str, Any]:
+    def _decide_group(
+        self, name: str, tab: str, action: Any, indices: Any, reviewer: str | None
+    ) -> dict[str, Any]:
+        """Decide on all open samples of a list; others stay as they are."""
+        if action not in (KEEP, ACCEPT):
+            raise RequestError(f"action on a group must be {KEEP} or {ACCEPT}")
+        if not isinstance(indices, list) or not 0 < len(indices) <= LARGEST_GROUP:
+            raise RequestError(f"indices must be a list of 1 to {LARGEST_GROUP} samples")
+        if len(name) > LONGEST_GROUP_NAME:
+            raise RequestError(f"the event of a group has at most {LONGEST_GROUP_NAME} characters")
         with self.log.mutex:
-            event = self.log.undo(name, tab)
+            known = self.log.decisions.find(name)
+            if known is not None:
+                return self._saved(self.log.decisions.of_group(known), None)
+            chosen = []
+            for index in dict.fromkeys(self._require_sample(index) for index in indices):
+                row = self.row(int(self.queue.rank_of[index]))
+                label = row["suggested"] if action == ACCEPT else None
+                is_other = action == KEEP or label not in (None, row["given"])
+                if row["state"] == STATES[OPEN] and is_other:
+                    chosen.append((index, label))
+            if not chosen:
+                raise RequestError("all samples of this group are decided already", 409)
+            each = KEEP if action == KEEP else RELABEL
+            names = numbered_names(name, len(chosen))
+            events = self.log.decide_all(
+                *(
+                    Event(one, tab, each, index, self.source.ids[index], "", label, None, reviewer)
+                    for one, (index, label) in zip(names, chosen, strict=True)
+                )
+            )
+            return self._saved(events, None)
+
+    def _undo(self, name: str, tab: str, reviewer: str | None) -> dict[str, Any]:
+        with self.log.mutex:
+            event = self.log.undo(name, tab, reviewer)
             if event is None:
                 raise RequestError("there is nothing to undo in this tab", 409)
-            return self._saved(event, None)
+            return self._saved(self.log.decisions.of_group(event), None)
 
-    def _saved(self, event: Event, conflict: Event | None) -> dict[str, Any]:
-        current = self.log.decisions.current(event.index)
-        self.queue.set_state(event.index, current)
-        rank = int(self.queue.rank_of[event.index])
+    def _saved(self, events: list[Event], conflict: Event | None) -> dict[str, Any]:
+        for event in events:
+            self._note_decision(event.index)
+        rows = [self.row(int(self.queue.rank_of[event.index])) for event in events]
         return {
-            "saved": event.event,
-            "action": event.action,
+            "saved": events[0].event,
+            "action": events[0].action,
             "version": self.log.decisions.version,
-            "row": self._row(rank),
+            "row": rows[0],
+            "rows": rows,
             "conflict": decision_row(conflict),
         }
 
-    def _new_label(self, label: Any) -> Label:
-        if self.source.is_regression:
-            try:
-                return regression_label(label)
-            except ValueError as error:
-                raise RequestError(f"a relabel needs a number here: {error}") from error
-        if not isinstance(label, str) or not label.strip():
-            raise RequestError("a relabel needs the name of a class")
-        if label not in self.source.class_names:
-            self._check_new_class(label)
-        return label
-
-    def _check_new_class(self, label: str) -> None:
-        if len(label) > LONGEST_LABEL:
-            raise RequestError(f"the name of a class has at most {LONGEST_LABEL} characters")
-        if label != label.strip() or not label.isprintable():
-            raise RequestError("the name of a class must be printable, without space around it")
-        # A class of a folder of images is a folder, on any file system.
-        is_folder = self.source.kind == "images" and Path(self.source.options.path).is_dir()
-        if is_folder and (label.startswith(".") or set(label) & NOT_IN_FOLDER_NAMES):
+    def _reviewer(self, name: Any) -> str | None:
+        if name is None and not self.is_shared:
+            return None
+        if not is_reviewer(name):
             raise RequestError(
-                'a new class of images must be the name of a folder: no / \\ : * ? " < > | '
-                "and no dot in front"
+                f"a decision needs the name of the reviewer, of 1 to {LONGEST_REVIEWER} characters"
             )
-        try:
-            self.source.require_class(label)
-        except SourceError as error:
-            raise RequestError(str(error)) from error
+        return str(name)
 
     # -- both -------------------------------------------------------------------------------------
 
-    def _row(self, rank: int) -> dict[str, Any]:
-        return self.queue.row(rank, self.log.decisions.current(int(self.queue.index[rank])))
+    def row(self, rank: int) -> dict[str, Any]:
+        """A sample with what was decided on it, by each reviewer where there are several."""
+        index = int(self.queue.index[rank])
+        decisions = self.log.decisions
+        opinions = decisions.opinions(index).values()
+        return self.queue.row(rank, decisions.current(index)) | {
+            "opinions": [decision_row(event) for event in opinions] if len(opinions) > 1 else [],
+            "disagrees": bool(self.queue.disagrees[rank]),
+        }
+
+    def _note_decision(self, index: int) -> None:
+        decisions = self.log.decisions
+        self.queue.set_state(index, decisions.current(index))
+        self.queue.disagrees[self.queue.rank_of[index]] = decisions.disagrees(index)
 
     def _require_sample(self, index: Any) -> int:
         if type(index) is not int or not 0 <= index < len(self.queue):
@@ -305,5 +428,9 @@ class ReviewSession:
     def _check_filter(self, wanted: Filter) -> None:
         if wanted.verdict not in (None, *LABELS):
             raise RequestError(f"verdict must be one of {', '.join(LABELS)}, or all")
-        if wanted.state not in (None, *STATES):
-            raise RequestError(f"decision must be one of {', '.join(STATES)}, or all")
+        problems = [entry.problem for entry in self.queue.health]
+        if wanted.problem not in (None, *problems):
+            raise RequestError(f"problem must be one of {', '.join((*problems, 'all'))}")
+        states = (*STATES, DISAGREED, BY_OTHERS)
+        if wanted.state not in (None, *states):
+            raise RequestError(f"decision must be one of {', '.join(states)}, or all")

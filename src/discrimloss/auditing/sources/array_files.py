@@ -102,6 +102,11 @@ class ArrayFile(Store):
             seen.add(name)
         return names
 
+    @property
+    def has_numbered_ids(self) -> bool:
+        """Whether there is no array of ids."""
+        return self.given_ids is None
+
     def checksum(self) -> str:
         """Covers labels, ids and some of the features."""
         digest = hashlib.sha256(array_checksum(self.features).encode())

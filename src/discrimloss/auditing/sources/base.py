@@ -60,6 +60,21 @@ class SourceOptions:
     encoder: str | None = None
     """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub. ``"auto"`` and None
     choose one that is installed, ``"none"`` uses none."""
+    columns: tuple[str, ...] | None = None
+    """The columns of a table to learn from; None chooses among all."""
+    query: str | None = None
+    """Of a database: a table, or a query that begins with SELECT. Of a workbook: a sheet."""
+    detect: bool = True
+    """Whether to find columns of texts and of ids; audits of earlier versions did not."""
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:  # a list, as JSON has it
+            object.__setattr__(self, "columns", tuple(map(str, self.columns)))
+
+    @classmethod
+    def saved(cls, content: Mapping[str, Any]) -> SourceOptions:
+        """The options that the record of an audit has."""
+        return cls(**{"detect": False, **content})
 
     def refuse(self, names: Sequence[str], because: str) -> None:
         """Raise a `SourceError` if one of these options is given.
@@ -80,6 +95,15 @@ class LeftOut:
     id: str
     reason: str
     """In a few words: ``"no label"``."""
+
+
+@dataclass(frozen=True)
+class LearnedColumn:
+    """A column that a model learns from, and how it is read."""
+
+    name: str
+    read_as: str
+    """In a few words: ``"numbers, '1.969,39' is 1969.39"``."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +159,8 @@ class Store(ABC):
     """For messages."""
     unit: ClassVar[str] = "row"
     """What to call a row in notes."""
+    file_name: str = ""
+    """Of what `write` writes, where it is one file."""
     notes: tuple[str, ...] = ()
     """What a user should know of the rows."""
     note_on_corrected: str | None = None
@@ -195,9 +221,17 @@ class Store(ABC):
                 return path
         raise SourceError(f"cannot write {path}: the corrected data of {self.name} is {what}")
 
+    @property
+    def has_numbered_ids(self) -> bool:
+        """Whether ids are the numbers of the rows, which change where a row is dropped."""
+        return True
+
     def new_ids(self, corrections: Corrections) -> Mapping[int, str]:
         """New ids, by row, of rows that get another id when they are written."""
-        return {}
+        if not self.has_numbered_ids:
+            return {}
+        kept = (row for row in range(len(self)) if row not in corrections.dropped)
+        return {row: str(number) for number, row in enumerate(kept)}
 
 
 @dataclass(frozen=True)
@@ -217,6 +251,10 @@ class Contents(ABC):
     """``"images"``, ``"table"``, ``"text"`` or ``"features"``."""
     notes: tuple[str, ...] = ()
     """What a user should know: columns that are not used, and why."""
+    warnings: tuple[str, ...] = ()
+    """What spoils the audit unless the user does something."""
+    learned_from: tuple[LearnedColumn, ...] = ()
+    """The columns of a table that a model learns from."""
 
     @abstractmethod
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
@@ -266,6 +304,7 @@ class AuditSource:
         self.class_names = samples.class_names
         self.left_out = samples.left_out
         self.notes = (*store.notes, *samples.notes, *contents.notes)
+        self.warnings = contents.warnings
 
     @property
     def name(self) -> str:
@@ -344,15 +383,16 @@ class AuditSource:
         return self.store.note_on_corrected
 
     def corrected_ids(self, corrections: Corrections) -> Mapping[int, str]:
-        """New ids of samples that `write_corrected` has to rename."""
+        """Ids of samples in the corrected data, where they may differ from those in the source."""
         new_ids = self.store.new_ids(corrections.by_row(self.rows))
-        positions = {int(self.rows[index]): index for index in corrections.labels}
-        return {positions[row]: new_id for row, new_id in new_ids.items() if row in positions}
+        rows = enumerate(self.rows.tolist())
+        return {index: new_ids[row] for index, row in rows if row in new_ids}
 
     def fingerprint(self) -> str:
         """A checksum of data, labels and options: equal as long as the source is unchanged."""
         options = self.options
-        read_as = (options.label, options.id, options.text, options.image, options.regression)
+        read_as: tuple[object, ...] = (options.label, options.id, options.text, options.image)
+        read_as += (options.regression, *([] if options.query is None else [options.query]))
         content = repr((self.store.checksum(), self.contents.checksum(), read_as))
         return hashlib.sha256(content.encode()).hexdigest()[:32]
 

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
-import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any
 
 from discrimloss.auditing.sources.base import Label, SourceError
+from discrimloss.auditing.sources.csv_records import QUOTE, find_delimiter, records, replaced_cell
 from discrimloss.auditing.sources.features import require_memory
+from discrimloss.auditing.sources.numerals import (
+    WORDS_FOR_MISSING,
+    NumberStyle,
+    find_style,
+    is_doubtful,
+)
 from discrimloss.auditing.sources.tables import FileRows
+from discrimloss.auditing.sources.text_files import (
+    PACKED,
+    find_encoding,
+    first_undecodable_line,
+    open_bytes,
+    open_text,
+)
 from discrimloss.auditing.sources.values import arrow, as_number, number_text
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.judging.verdicts import import_pandas
@@ -23,20 +35,15 @@ from discrimloss.judging.verdicts import import_pandas
 if TYPE_CHECKING:
     import pandas
 
-DELIMITERS = (",", ";", "\t", "|")
-BYTE_ORDER_MARK = "\ufeff"
-QUOTE = '"'
-WORDS_FOR_MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "missing")
-"""In a column of numbers, in any case. In a column of texts they are texts."""
-_SNIFFED_RECORDS = 100
 _LONGEST_ENDING = 4096  # empty lines after the last row
 _MEMORY_PER_BYTE = 2.5  # cells in Arrow, and some of their columns as Python objects
+_PACKED = 6.0  # how much larger a compressed file is when it is unpacked
 _WHOLE = r"^[+-]?(0|[1-9][0-9]*)$"
 _CODE = r"^[+-]?0[0-9]+$"
 
 
 class CsvRows(FileRows):
-    """The rows of a CSV file in UTF-8, with a header.
+    """The rows of a CSV file with a header, in any usual encoding, perhaps compressed.
 
     Args:
         path: a file with one of the delimiters ``, ; |`` or tab, whichever splits it evenly.
@@ -46,7 +53,10 @@ class CsvRows(FileRows):
         super().__init__(path)
         if path.stat().st_size == 0:
             raise SourceError(f"{path} is empty: it needs a header and rows")
-        self.delimiter: str = self._checked(lambda: find_delimiter(path))
+        self.encoding = find_encoding(path)
+        if not self.encoding.is_usual:
+            self.notes = (f"{path.name} is read in the encoding {self.encoding.name}",)
+        self.delimiter: str = self._checked(lambda: find_delimiter(path, self.encoding))
         self.columns = self._checked(self._header)
 
     @property
@@ -58,16 +68,30 @@ class CsvRows(FileRows):
         return int(self._cells.num_rows)
 
     def series(self, column: str) -> pandas.Series:
-        """A column of numbers, booleans or texts."""
-        series: pandas.Series = typed(self._cells.column(column), self.decimal_comma)
+        """A column of numbers, booleans or texts. Where a point may separate thousands: texts."""
+        cells = self._cells.column(column)
+        if _is_doubtful(cells):
+            return as_texts(cells)
+        series: pandas.Series = typed(cells, self.decimal_comma)
         return series
 
     def raw_labels(self, column: str) -> pandas.Series:
         """Numbers, or texts exactly as they are in the file."""
         cells = self._cells.column(column)
+        style = self._label_style(column)
+        if style is not None:
+            return import_pandas().Series(style.numbers(as_texts(cells)))
         numbers = as_numbers(cells, self.decimal_comma)
         labels: pandas.Series = as_texts(cells) if numbers is None else numbers
         return labels
+
+    def _label_style(self, column: str) -> NumberStyle | None:
+        """How labels are written that are numbers with more than a decimal sign."""
+        cells = self._cells.column(column)
+        if not _is_doubtful(cells) and as_numbers(cells, self.decimal_comma) is not None:
+            return None
+        style = find_style(cells.unique().drop_null().to_pylist(), self.decimal_comma or None)
+        return None if style is None or style.is_plain else style
 
     def texts(self, column: str) -> list[str | None]:
         """A column as it is in the file, None where empty."""
@@ -90,20 +114,35 @@ class CsvRows(FileRows):
             return replaced_cell(raw, self.delimiter, position, spell(label))
 
         with (
-            open_text(self.path) as source,
+            open_text(self.path, self.encoding) as source,
             atomic_write(path) as unfinished,
-            unfinished.open("w", encoding="utf-8", newline="") as copy,
+            open_bytes(unfinished, "wb", self.path) as content,
         ):
-            if self._has_mark:
-                copy.write(BYTE_ORDER_MARK)
+            content.write(self.encoding.mark)
+            copy = io.TextIOWrapper(content, encoding=self.encoding.name, newline="")
             all_records = records(source, self.delimiter)
             copy.write(next(record for record in all_records if record.cells).raw)
             lines = ((record.raw, bool(record.cells)) for record in all_records)
             copy.writelines(self.corrected_lines(lines, new_labels, dropped, relabel))
+            copy.flush()
+            copy.detach()
+
+    def require_label(self, label: Label, column: str) -> None:
+        """Raise a `SourceError` if the encoding of the file has no room for a label."""
+        try:
+            str(label).encode(self.encoding.name)
+        except UnicodeEncodeError as error:
+            raise SourceError(
+                f"{self.name} is in the encoding {self.encoding.name}, which cannot write "
+                f"{label!r}: choose another label, or save the file as UTF-8 and audit it again"
+            ) from error
 
     def _speller(self, column: str) -> Callable[[Label], str]:
         """How the file writes a label: ``1.0`` or ``1``, with a decimal point or comma."""
         spellings = Counter(text for text in self.texts(column) if text is not None)
+        style = self._label_style(column)
+        if style is not None:
+            return lambda label: style.write(float(label))
         by_number: dict[float, str] = {}
         is_numeric = as_numbers(self._cells.column(column), self.decimal_comma) is not None
         has_comma = self.decimal_comma and any("," in text for text in spellings)
@@ -124,13 +163,8 @@ class CsvRows(FileRows):
 
         return spell
 
-    @cached_property
-    def _has_mark(self) -> bool:
-        with self.path.open("rb") as file:
-            return file.read(3) == BYTE_ORDER_MARK.encode()
-
     def _header(self) -> tuple[str, ...]:
-        with open_text(self.path) as file:
+        with open_text(self.path, self.encoding) as file:
             for record in records(file, self.delimiter):
                 if record.cells:
                     return tuple(record.cells)
@@ -140,10 +174,12 @@ class CsvRows(FileRows):
     def _cells(self) -> Any:
         """All cells as texts, null where empty."""
         pyarrow, arrow_csv = arrow(), arrow("csv")
-        require_memory(_MEMORY_PER_BYTE * self.path.stat().st_size, f"reading {self.path}")
+        size = self.path.stat().st_size * (_PACKED if self._is_packed else 1.0)
+        require_memory(_MEMORY_PER_BYTE * size, f"reading {self.path}")
         try:
             cells = arrow_csv.read_csv(
-                self.path,
+                open_bytes(self.path) if self._is_packed else self.path,
+                read_options=arrow_csv.ReadOptions(encoding=self._codec),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self.delimiter, newlines_in_values=True
                 ),
@@ -161,12 +197,24 @@ class CsvRows(FileRows):
             self._checked(self._find_fault)
         return cells
 
+    @property
+    def _is_packed(self) -> bool:
+        return self.path.suffix.lower() in PACKED
+
+    @property
+    def _codec(self) -> str:
+        """For Arrow, which leaves out a mark of UTF-8 only."""
+        name = self.encoding.name
+        return name[:6] if self.encoding.mark and not self.encoding.is_usual else name
+
     def _ends_with(self, last_cell: str | None) -> bool:
         """Whether the file ends with its last cell.
 
         It does not after a quote that is never closed: Arrow reads all rows after it as one cell.
         """
         text = last_cell or ""
+        if self._is_packed or not self.encoding.is_usual:
+            return False  # not known
         with self.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 2 * len(text.encode()) - _LONGEST_ENDING))
@@ -177,7 +225,7 @@ class CsvRows(FileRows):
 
     def _find_fault(self) -> None:
         """Raise a `SourceError` that names the first line with a fault, if one is found."""
-        with open_text(self.path) as file:
+        with open_text(self.path, self.encoding) as file:
             for record in records(file, self.delimiter):
                 if record.cells and len(record.cells) != len(self.columns):
                     raise SourceError(
@@ -199,131 +247,8 @@ class CsvRows(FileRows):
             raise SourceError(f"cannot read {self.path} as a CSV file: {error}") from error
 
 
-def find_delimiter(path: Path) -> str:
-    """Find the delimiter that splits the first rows evenly, into the most cells."""
-    best = (False, 1, DELIMITERS[0])
-    for delimiter in DELIMITERS:
-        try:
-            with open_text(path) as file:
-                read = (record.cells for record in records(file, delimiter))
-                widths = [len(cells) for cells in islice(read, _SNIFFED_RECORDS) if cells]
-        except csv.Error:  # its quotes do not match
-            continue
-        if widths and widths[0] > 1:
-            found = (len(set(widths)) == 1, widths[0], delimiter)
-            best = max(best, found, key=lambda candidate: candidate[:2])
-    return best[2]
-
-
-def first_undecodable_line(path: Path) -> int:
-    """The number, from 1, of the first line that is not UTF-8."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 1
-
-
 def _delimiter_name(delimiter: str) -> str:
     return "a tab" if delimiter == "\t" else repr(delimiter)
-
-
-class Record(NamedTuple):
-    """A row of a CSV file."""
-
-    line: int
-    """Where it begins, from 1."""
-    raw: str
-    """Its characters, with the line ending."""
-    cells: list[str]
-    """Empty for a blank line, which is no row."""
-
-
-class _RememberedLines:
-    """Lines for `csv.reader`, kept until the record is complete."""
-
-    def __init__(self, file: TextIO) -> None:
-        self.file = file
-        self.taken: list[str] = []
-
-    def __iter__(self) -> _RememberedLines:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self.file)
-        self.taken.append(line)
-        return line
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
-    """Open a file without its byte order mark and without translating line ends."""
-    with path.open(encoding="utf-8", newline="") as file:
-        if file.read(1) != BYTE_ORDER_MARK:
-            file.seek(0)
-        yield file
-
-
-def records(file: TextIO, delimiter: str) -> Iterator[Record]:
-    """Read all records, the header first.
-
-    Raises:
-        csv.Error: a quote is never closed.
-    """
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        lines = _RememberedLines(file)
-        line = 1
-        record = Record(0, "", [])
-        for cells in csv.reader(lines, delimiter=delimiter):
-            record = Record(line, "".join(lines.taken), cells)
-            yield record
-            line += len(lines.taken)
-            lines.taken.clear()
-        if not _is_closed(record.raw, delimiter):  # ended by the end of the file
-            raise csv.Error(f"a quote that opens in line {record.line} is never closed")
-    finally:
-        csv.field_size_limit(limit)
-
-
-def cell_spans(raw: str, delimiter: str) -> list[tuple[int, int]]:
-    """Where each cell of a record begins and ends, its quotes included."""
-    spans = []
-    begin, position, is_quoted = 0, 0, False
-    content = raw.rstrip("\r\n")
-    while position < len(content):
-        character = content[position]
-        if is_quoted:
-            if character == QUOTE:
-                if content[position + 1 : position + 2] == QUOTE:
-                    position += 1  # a doubled quote stands for one
-                else:
-                    is_quoted = False
-        elif character == QUOTE and position == begin:
-            is_quoted = True
-        elif character == delimiter:
-            spans.append((begin, position))
-            begin = position + 1
-        position += 1
-    spans.append((begin, len(content)))
-    return spans
-
-
-def replaced_cell(raw: str, delimiter: str, number: int, text: str) -> str:
-    """A record with a new text in one cell; all else stays."""
-    begin, end = cell_spans(raw, delimiter)[number]
-    special = (delimiter, QUOTE, "\r", "\n")
-    if raw[begin:end].startswith(QUOTE) or any(character in text for character in special):
-        text = QUOTE + text.replace(QUOTE, 2 * QUOTE) + QUOTE
-    return raw[:begin] + text + raw[end:]
-
-
-def _is_closed(raw: str, delimiter: str) -> bool:
-    """Whether a record ends outside quotes."""
-    begin, end = cell_spans(raw, delimiter)[-1]
-    return not raw.startswith(QUOTE, begin) or raw.count(QUOTE, begin, end) % 2 == 0
 
 
 def as_numbers(cells: Any, decimal_comma: bool = False) -> Any | None:
@@ -357,6 +282,15 @@ def as_numbers(cells: Any, decimal_comma: bool = False) -> Any | None:
         except pyarrow.ArrowInvalid:
             return None
     return numbers.to_pandas()
+
+
+def _is_doubtful(cells: Any) -> bool:
+    """Whether all cells with a point may be thousands, see `is_doubtful`."""
+    compute = arrow("compute")
+    has_point = compute.match_substring_regex(cells, r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$")
+    if not compute.any(has_point).as_py():
+        return False
+    return is_doubtful(cells.unique().drop_null().to_pylist())
 
 
 def as_booleans(cells: Any) -> Any | None:

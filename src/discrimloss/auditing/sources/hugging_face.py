@@ -13,10 +13,10 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import AuditSource, Label, SourceError, SourceOptions
 from discrimloss.auditing.sources.images import PictureRows
+from discrimloss.auditing.sources.open_table import open_pictures, open_table
 from discrimloss.auditing.sources.pictures import cell_picture
-from discrimloss.auditing.sources.tables import Rows, open_pictures, open_table
+from discrimloss.auditing.sources.tables import Rows
 from discrimloss.auditing.sources.values import (
-    arrow,
     arrow_series,
     arrow_value,
     as_text,
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 USUAL_SPLIT = "train"
 USUAL_LABELS = ("label", "labels", "target", "class")
-USUAL_TEXTS = ("text", "sentence", "content", "review", "question", "document")
-LOOKED_AT = 1_000
-WORDS_OF_A_TEXT = 4
-"""On average; categories have fewer."""
 
 
 def open_saved_dataset(options: SourceOptions, cache: Path | None = None) -> AuditSource:
@@ -75,9 +71,6 @@ def open_dataset(
     if image is not None:
         source = _open_images(rows, replace(options, image=image), cache)
     else:
-        if options.text is None and (text := _text_column(rows, options)) is not None:
-            notes.append(f"the texts are the column {text!r}")
-            options = replace(options, text=text)
         source = open_table(rows, options, cache)
     source.notes = (*notes, *source.notes)
     return source
@@ -127,16 +120,6 @@ class DatasetRows(Rows):
         """The columns with a feature of one of these classes."""
         features = self.dataset.features
         return [name for name in self.columns if type(features[name]).__name__ in kinds]
-
-    def string_columns(self) -> list[str]:
-        """The columns of texts."""
-        types = arrow("types")
-        kinds = {name: self.table.schema.field(name).type for name in self.columns}
-        return [
-            name
-            for name, kind in kinds.items()
-            if types.is_string(kind) or types.is_large_string(kind)
-        ]
 
     def series(self, column: str) -> pandas.Series:
         """A column as it is; the number -1 means a missing label."""
@@ -306,20 +289,3 @@ def _image_column(rows: DatasetRows, options: SourceOptions) -> str | None:
             f"it has {', '.join(columns)}"
         )
     return columns[0] if columns else None
-
-
-def _text_column(rows: DatasetRows, options: SourceOptions) -> str | None:
-    """The only column of texts, if its values are longer than categories are."""
-    apart = (options.label, options.id)
-    texts = [name for name in rows.string_columns() if name not in apart]
-    usual = [name for name in texts if name.lower() in USUAL_TEXTS]
-    if len(usual) == 1:
-        return usual[0]
-    if len(texts) != 1:
-        return None
-    others = [name for name in rows.columns if name not in (*apart, texts[0])]
-    if not others:
-        return texts[0]
-    shown = rows.table.column(texts[0]).slice(0, LOOKED_AT).to_pylist()
-    lengths = [len(text.split()) for text in shown if text]
-    return texts[0] if lengths and sum(lengths) >= WORDS_OF_A_TEXT * len(lengths) else None

@@ -19,7 +19,6 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     Store,
 )
-from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.features import (
     Array,
     array_checksum,
@@ -29,13 +28,15 @@ from discrimloss.auditing.sources.features import (
 )
 from discrimloss.auditing.sources.images import PictureRows, array_source, stamps
 from discrimloss.auditing.sources.labels import one_per_sample, read_samples
+from discrimloss.auditing.sources.open_table import columns_source, open_pictures, open_table
 from discrimloss.auditing.sources.pictures import (
     cell_picture,
     channels_last,
     float_pixels,
     is_picture,
 )
-from discrimloss.auditing.sources.tables import Rows, open_pictures, open_table
+from discrimloss.auditing.sources.save_frame import save_frame
+from discrimloss.auditing.sources.tables import Rows
 from discrimloss.auditing.sources.text import text_source
 from discrimloss.auditing.sources.values import (
     Spelling,
@@ -126,7 +127,7 @@ class FrameRows(Rows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write a ``.csv``, ``.tsv``, ``.parquet`` or ``.jsonl`` file."""
+        """Write a table in the format that the ending of the path names."""
         save_frame(self.corrected(new_labels, column, dropped), path, keep_index=self.has_ids)
 
     def corrected(
@@ -149,29 +150,6 @@ def index_ids(data: Any) -> list[str]:
     """One id per row of a frame or a series: its index if that is unique, else the row number."""
     ids = [str(value) for value in data.index]
     return ids if len(set(ids)) == len(ids) else [str(row) for row in range(len(ids))]
-
-
-def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) -> None:
-    """Write a frame in the format that the ending of the path names, or raise a `SourceError`."""
-    formats: dict[str, Callable[[Path], object]] = {
-        ".csv": lambda file: frame.to_csv(file, index=keep_index),
-        ".tsv": lambda file: frame.to_csv(file, index=keep_index, sep="\t"),
-        ".parquet": lambda file: frame.to_parquet(file, index=keep_index or None),
-        ".jsonl": lambda file: frame.to_json(file, orient="records", lines=True),
-    }
-    save = formats.get(path.suffix.lower())
-    if save is None:
-        raise SourceError(f"cannot write {path}: its name must end in {', '.join(formats)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as unfinished:
-        try:
-            save(unfinished)
-        except (TypeError, ValueError) as error:  # Parquet has no objects and no mixed columns
-            reason = str(error).partition("\n")[0]
-            raise SourceError(
-                f"cannot write {path} ({reason}): name a .csv file, or take the corrected data "
-                "itself"
-            ) from error
 
 
 def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
@@ -251,6 +229,12 @@ class Pair(Store):
             if is_a(data, "pandas", "DataFrame") or is_a(data, "pandas", "Series"):
                 return index_ids(data)
         return super().ids()
+
+    @property
+    def has_numbered_ids(self) -> bool:
+        """Whether the corrected file has no index: only that of a frame is written."""
+        frame: Any = self.readable
+        return not is_a(frame, "pandas", "DataFrame") or not frame.index.is_unique
 
     def checksum(self) -> str:
         """Covers labels and texts, and some of the features."""
@@ -351,10 +335,9 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
 def _open_frame_pair(rows: FrameRows, store: Pair, options: SourceOptions) -> AuditSource:
     options.refuse(("image",), because="give a DataFrame that also has the labels")
     if options.text is not None:
-        return text_source(options, store, rows.texts(rows.require(options.text, "--text")))
-    options.refuse(("encoder",), "name the column that it is to read, --text")
-    samples = read_samples(store, options)
-    return AuditSource(options, store, samples, Columns(rows, samples, set(), label_column=None))
+        texts = rows.texts(rows.require(options.text, "--text"))
+        return text_source(options, store, texts, [options.text])
+    return columns_source(rows, store, read_samples(store, options), options)
 
 
 def _length(inputs: Any, what: str) -> int:

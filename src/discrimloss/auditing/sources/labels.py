@@ -33,6 +33,7 @@ from discrimloss.auditing.sources.base import (
     SourceOptions,
     Store,
 )
+from discrimloss.auditing.sources.multi_label import refuse_lists, refuse_several_labels
 from discrimloss.auditing.sources.values import class_name, is_number, plain
 from discrimloss.judging.verdicts import import_pandas
 
@@ -119,7 +120,8 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
     pandas = import_pandas()
     try:
         codes, distinct = pandas.factorize(pandas.Series(values))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
+        refuse_lists(values)
         raise SourceError(
             "a label is a list or an object: labels must be texts or numbers; name another column"
         ) from error
@@ -255,6 +257,8 @@ def _classes(
 ) -> ReadLabels:
     names = [class_name(value) for value in kinds]
     class_names = sorted_names(set(names))
+    if not was_given:
+        refuse_several_labels(class_names)
     if len(class_names) < 2:
         raise SourceError(
             f"all labels are {class_names[0]!r}: an audit compares classes, and needs two or more"

@@ -32,6 +32,11 @@ def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSourc
     Raises:
         SourceError: there is nothing to audit, or the options do not fit it.
     """
+    if is_url(options.path):
+        from discrimloss.auditing.sources.frame_files import DatabaseRows
+        from discrimloss.auditing.sources.open_table import open_table
+
+        return open_table(DatabaseRows(options.path, options.query), options, cache)
     path = Path(options.path)
     suffix = path.suffix.lower()
     if path.is_dir():
@@ -48,15 +53,32 @@ def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSourc
         from discrimloss.auditing.sources.array_files import open_array_file
 
         return open_array_file(options)
+    from discrimloss.auditing.sources.open_table import open_table
     from discrimloss.auditing.sources.table_files import TABLE_FORMATS, open_table_file
-    from discrimloss.auditing.sources.tables import open_table
+    from discrimloss.auditing.sources.text_files import table_suffix
 
-    if suffix in TABLE_FORMATS:
-        return open_table(open_table_file(path), options, cache)
+    if table_suffix(path) in TABLE_FORMATS:
+        return open_table(open_table_file(path, options.query), options, cache)
     raise SourceError(
         f"cannot audit {path}: it must be a folder of images, a dataset saved to disk, or a file "
         f"that ends in one of {', '.join((*TABLE_FORMATS, *FEATURE_SUFFIXES))}"
     )
+
+
+def is_url(path: str) -> bool:
+    """Whether a source is the URL of a database, and no path."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+_]*://", path) is not None
+
+
+def absolute(source: str | Path) -> str:
+    """A path that means the same in any directory. URLs stay, but for the path in one of SQLite."""
+    text = str(source)
+    if not is_url(text):
+        return str(Path(source).expanduser().absolute())
+    scheme, slashes, path = text.partition(":///")
+    if scheme.startswith("sqlite") and slashes and not path.startswith("/"):
+        return f"{scheme}:///{Path(path).absolute()}"
+    return text
 
 
 def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> AuditSource:
@@ -80,13 +102,13 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
     )
     try:
         if isinstance(data, (str, Path)):
-            path = str(Path(data).expanduser().absolute())
-            source = open_source(replace(options, path=path), cache)
+            source = open_source(replace(options, path=absolute(data)), cache)
         else:
             source = _open_in_memory(data, replace(options, path=""), cache)
     except SourceError as error:
         raise SourceError(in_python(str(error))) from error
     source.notes = tuple(in_python(note) for note in source.notes)
+    source.warnings = tuple(in_python(warning) for warning in source.warnings)
     return source
 
 
@@ -129,8 +151,8 @@ def in_python(sentence: str) -> str:
     for option, argument in (
         (r"--no-regression", "regression=False"),
         (r"--(regression|resume|overwrite)", r"\1=True"),
-        (r"--(label|text|image|id|encoder) '", r"\1='"),
-        (r"--(label|text|image|id|encoder|out)( [A-Z]+)?\b", r"\1="),
+        (r"--(label|text|image|id|encoder|query) '", r"\1='"),
+        (r"--(label|text|image|id|encoder|columns|query|out)( [A-Z]+)?\b", r"\1="),
     ):
         sentence = re.sub(rf"(?<![\w-]){option}", argument, sentence)
     return sentence

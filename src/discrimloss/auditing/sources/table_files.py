@@ -1,4 +1,4 @@
-"""Tables in files: JSON Lines and Parquet here, CSV in a module of its own."""
+"""Tables in files: JSON Lines and Parquet here, other formats in modules of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import numpy as np
 from discrimloss.auditing.sources.base import Label, SourceError
 from discrimloss.auditing.sources.csv_file import CsvRows
 from discrimloss.auditing.sources.features import require_memory
-from discrimloss.auditing.sources.tables import FileRows
+from discrimloss.auditing.sources.frame_files import (
+    DATABASES,
+    DatabaseRows,
+    ExcelRows,
+    FeatherRows,
+    JsonRows,
+)
+from discrimloss.auditing.sources.tables import FileRows, Rows
+from discrimloss.auditing.sources.text_files import PACKED, open_bytes, table_suffix
 from discrimloss.auditing.sources.values import (
     Spelling,
     arrow,
@@ -33,18 +41,31 @@ _JSON_MEMORY_PER_BYTE = 4.0  # as Python objects
 _PARQUET_MEMORY_PER_BYTE = 2.0  # of the uncompressed columns
 
 
-def open_table_file(path: Path) -> FileRows:
+def open_table_file(path: Path, query: str | None = None) -> Rows:
     """Open the rows of a table, whose format follows from the ending of its name.
+
+    Args:
+        path: of the file.
+        query: the sheet of a workbook; the table or the query of a database.
 
     Raises:
         SourceError: the file is broken or holds no rows.
     """
-    suffix = path.suffix.lower()
-    if suffix not in TABLE_FORMATS:
+    suffix, is_packed = table_suffix(path), path.suffix.lower() in PACKED
+    if suffix not in TABLE_FORMATS or (is_packed and suffix not in TEXT_FORMATS):
         raise SourceError(
-            f"cannot read {path} as a table: its name must end in {', '.join(TABLE_FORMATS)}"
+            f"cannot read {path} as a table: its name must end in {', '.join(TABLE_FORMATS)}, and "
+            f"{', '.join(TEXT_FORMATS)} may be compressed ({', '.join(PACKED)})"
         )
-    rows = TABLE_FORMATS[suffix](path)
+    if query is not None and suffix not in (*WORKBOOKS, *DATABASES):
+        raise SourceError(f"--query does not fit {path}: it is for databases and workbooks")
+    rows: Rows
+    if suffix in DATABASES:
+        rows = DatabaseRows(str(path), query)
+    elif suffix in WORKBOOKS:
+        rows = ExcelRows(path, query)
+    else:
+        rows = TABLE_FORMATS[suffix](path)
     rows.require_rows()
     return rows
 
@@ -84,9 +105,9 @@ class JsonlRows(FileRows):
             return _with_value(line, column, spell(label))
 
         with (
-            self.path.open("rb") as source,
+            open_bytes(self.path) as source,
             atomic_write(path) as unfinished,
-            unfinished.open("wb") as copy,
+            open_bytes(unfinished, "wb", self.path) as copy,
         ):
             lines = ((line, bool(line.removeprefix(_MARK).strip())) for line in source)
             copy.writelines(self.corrected_lines(lines, new_labels, dropped, relabel))
@@ -94,7 +115,7 @@ class JsonlRows(FileRows):
     def _read(self) -> tuple[dict[str, list[Any]], int]:
         columns: dict[str, list[Any]] = {}
         number = 0
-        with self.path.open("rb") as file:
+        with open_bytes(self.path) as file:
             for line_number, line in enumerate(file, start=1):
                 content = line.removeprefix(_MARK) if line_number == 1 else line
                 if not content.strip():
@@ -262,11 +283,20 @@ class ParquetRows(FileRows):
         )
 
 
-TABLE_FORMATS: dict[str, type[FileRows]] = {
+WORKBOOKS = (".xlsx", ".xlsm")
+TEXT_FORMATS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
+"""Formats that may be compressed."""
+TABLE_FORMATS: dict[str, Any] = {
     ".csv": CsvRows,
     ".tsv": CsvRows,
+    ".txt": CsvRows,
     ".parquet": ParquetRows,
+    ".feather": FeatherRows,
+    ".arrow": FeatherRows,
     ".jsonl": JsonlRows,
     ".ndjson": JsonlRows,
+    ".json": JsonRows,
+    **dict.fromkeys(WORKBOOKS, ExcelRows),
+    **dict.fromkeys(DATABASES, DatabaseRows),
 }
 """By the ending of the name, in lower case."""

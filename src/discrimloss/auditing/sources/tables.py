@@ -1,27 +1,20 @@
-"""Tables: their rows, how they are written back with new labels, and what a model learns from."""
+"""Tables: their rows, and how they are written back with new labels."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
 from discrimloss.auditing.sources.base import (
-    AuditSource,
     Corrections,
     Label,
     SourceError,
     SourceOptions,
     Store,
 )
-from discrimloss.auditing.sources.columns import Columns
-from discrimloss.auditing.sources.images import PictureRows, picture_files
-from discrimloss.auditing.sources.labels import read_samples
-from discrimloss.auditing.sources.pictures import SUFFIXES
-from discrimloss.auditing.sources.text import text_source
 from discrimloss.auditing.sources.values import as_text
 from discrimloss.judging.verdicts import import_pandas
 from discrimloss.options import did_you_mean
@@ -29,98 +22,7 @@ from discrimloss.options import did_you_mean
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
-"""Beside a picture."""
-_ROWS_LOOKED_AT = 20
 _BLOCK = 1 << 20
-
-
-def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) -> AuditSource:
-    """Open a table of texts, of images, or of columns to learn from.
-
-    Args:
-        rows: of the table.
-        options: `text` or `image` names the column to learn from. Without them, the only column of
-            paths to images is taken, or all columns.
-        cache: see `open_source`.
-    """
-    if options.text is not None and options.image is not None:
-        raise SourceError("--text and --image cannot both be given: an audit learns from one")
-    if options.text is not None:
-        return _open_texts(rows, options)
-    column = _image_column(rows, options)
-    if column is not None:
-        return _open_image_paths(rows, replace(options, image=column), cache)
-    options.refuse(("encoder",), "name the column that it is to read, --text or --image")
-    store = LabelColumn(rows, options)
-    samples = read_samples(store, options)
-    hidden = {store.column} if options.id is None else {store.column, options.id}
-    return AuditSource(
-        options, store, samples, Columns(rows, samples, hidden, label_column=store.column)
-    )
-
-
-def _open_texts(rows: Rows, options: SourceOptions) -> AuditSource:
-    texts = rows.texts(rows.require(options.text or "", "--text"))
-    return text_source(options, LabelColumn(rows, options), texts)
-
-
-def open_pictures(
-    rows: Rows, pictures: PictureRows, options: SourceOptions, *hidden: str | None
-) -> AuditSource:
-    """Open a table with a picture per row.
-
-    Args:
-        rows: of the table.
-        pictures: one per row.
-        options: how to read the labels.
-        hidden: columns that reviewers do not see beside the picture.
-    """
-    store = LabelColumn(rows, options)
-    samples = read_samples(store, options, pictures.unusable)
-
-    def fields(index: int) -> tuple[tuple[str, str], ...]:
-        row = store.fields(int(samples.rows[index]), *hidden)
-        return tuple((name, value[:LONGEST_SHOWN]) for name, value in row[:COLUMNS_SHOWN])
-
-    return pictures.source(options, store, samples, fields)
-
-
-def _open_image_paths(rows: Rows, options: SourceOptions, cache: Path | None) -> AuditSource:
-    """A table with a column of paths, absolute or relative to the folder of the table.
-
-    Where every path occurs once, the paths are the ids of the samples.
-    """
-    folder = Path(options.path).parent
-    paths = rows.texts(rows.require(options.image or "", "--image"))
-    files = [folder / path if path and path.strip() else None for path in paths]
-    is_unnamed = options.id is None and not rows.has_ids
-    if is_unnamed and None not in files and len(set(files)) == len(files):
-        options = replace(options, id=options.image)
-    source = open_pictures(rows, picture_files(files, cache), options)
-    if options.path and any(path and not Path(path).is_absolute() for path in paths):
-        source.store.note_on_corrected = (
-            f"Its paths are relative to {folder}: move it there to use it."
-        )
-    return source
-
-
-def _image_column(rows: Rows, options: SourceOptions) -> str | None:
-    """The given column, or the only one whose first values are paths of images that exist."""
-    if options.image is not None:
-        return rows.require(options.image, "--image")
-    folder = Path(options.path).parent
-    first_rows = [dict(rows.row(number)) for number in range(min(len(rows), _ROWS_LOOKED_AT))]
-    found = []
-    for column in rows.columns:
-        names = [row[column] for row in first_rows if row[column]]
-        if column == options.label or not names:
-            continue
-        if all(name.lower().endswith(tuple(SUFFIXES)) for name in names) and any(
-            (folder / name).is_file() for name in names
-        ):
-            found.append(column)
-    return found[0] if len(found) == 1 else None
 
 
 class Rows(ABC):
@@ -136,6 +38,10 @@ class Rows(ABC):
     file_name: str
     """Of the file or the folder that `write` writes."""
     columns: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What a user should know of how the table is read."""
+    note_on_corrected: str | None = None
+    """What a user should know of the corrected table."""
     has_ids: bool = False
     """Whether `default_ids` are more than the numbers of the rows."""
 
@@ -278,7 +184,8 @@ class LabelColumn(Store):
 
     def __init__(self, rows: Rows, options: SourceOptions) -> None:
         self.rows = rows
-        self.name = rows.name
+        self.name, self.notes = rows.name, rows.notes
+        self.file_name, self.note_on_corrected = rows.file_name, rows.note_on_corrected
         self.column = _label_column(rows, options)
         self.id_column = options.id
         if options.id is not None:
@@ -296,6 +203,11 @@ class LabelColumn(Store):
         if self.id_column is None:
             return self.rows.default_ids()
         return _unique_ids(self.rows, self.id_column)
+
+    @property
+    def has_numbered_ids(self) -> bool:
+        """Whether neither a column nor the rows themselves have ids."""
+        return self.id_column is None and not self.rows.has_ids
 
     def checksum(self) -> str:
         """That of the rows."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from discrimloss.auditing.sources.base import (
     AuditSource,
     Contents,
+    LearnedColumn,
     ModelInputs,
     SampleView,
     SourceOptions,
@@ -40,6 +41,8 @@ MOST_NGRAMS = 2000
 LONGEST_TEXT = 20_000
 """In characters; the rest is not read."""
 LONGEST_SHOWN_TEXT = 20_000
+PROJECTED_TO = 32
+"""Features of the texts beside the columns of a table, for models of numbers."""
 _TEXTS_CACHED_AT_ONCE = 256
 _MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
 _TEXTS_AT_ONCE = 5000
@@ -53,12 +56,16 @@ class Texts(Contents):
         texts: one per sample.
         encoder: a folder, ``package:NAME``, a name on the hub, ``"none"`` for n-grams, or None or
             ``"auto"`` for n-grams and static word vectors, if they are installed.
+        columns: the columns of a table that the texts come from.
     """
 
     kind = "text"
 
-    def __init__(self, texts: Sequence[str], encoder: str | None) -> None:
+    def __init__(
+        self, texts: Sequence[str], encoder: str | None, columns: Sequence[str] = ()
+    ) -> None:
         self.texts = texts
+        self.learned_from = tuple(LearnedColumn(name, "texts") for name in columns)
         self.may_choose_encoder = encoder in (None, AUTO)
         """Whether the user named no encoder, and did not refuse one."""
         self._encoder = None if encoder in (None, AUTO, NO_ENCODER) else encoder
@@ -92,12 +99,39 @@ class Texts(Contents):
         return 2**16 if len(self.texts) <= _MANY_TEXTS else 2**17
 
 
-def text_source(options: SourceOptions, store: Store, texts: Sequence[str | None]) -> AuditSource:
-    """A source of texts, one per row of a store. Rows without a text are left out."""
+def text_source(
+    options: SourceOptions,
+    store: Store,
+    texts: Sequence[str | None],
+    columns: Sequence[str] = (),
+) -> AuditSource:
+    """A source of texts, one per row of a store. Rows without a text are left out.
+
+    Args:
+        options: how to read it.
+        store: the labels, one per row.
+        texts: one per row; None where missing.
+        columns: the columns of a table that they come from.
+    """
     blank = {row: NO_TEXT for row, text in enumerate(texts) if text is None or not text.strip()}
     samples = read_samples(store, options, blank)
     chosen = [texts[row] or "" for row in samples.rows]
-    return AuditSource(options, store, samples, Texts(chosen, options.encoder))
+    return AuditSource(options, store, samples, Texts(chosen, options.encoder, columns))
+
+
+def joined_texts(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
+    """The texts of several columns of each row as one; None where all are missing."""
+    return ["\n".join(text for text in row if text) or None for row in zip(*columns, strict=True)]
+
+
+def dense_ngrams(texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Words and pairs of words, projected to a few features: shape (texts, features)."""
+    from sklearn.decomposition import TruncatedSVD
+
+    counts = _weighted(_counted(texts, 2**15, "word", (1, 2), r"(?u)\b\w+\b"))
+    width = min(PROJECTED_TO, len(texts) - 1)
+    projected = TruncatedSVD(max(1, width), random_state=0).fit_transform(counts)
+    return standardised(projected).numpy()
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,11 @@ const numbers = new Intl.NumberFormat("en", {maximumSignificantDigits: 6, useGro
 export const labelText = label =>
   label === null || label === undefined ? "–" : typeof label === "number" ? numbers.format(label) : label;
 
+// A long name may break after a separator.
+export const breakable = text => text.split(/(?<=[_./-])/).flatMap(part => [part, element("wbr")]);
+
 const percent = share => share === null ? "unknown" : `${(100 * share).toFixed(share > 0.99 || share < 0.01 ? 1 : 0)} %`;
-const short = number => number === null ? "unknown" : numbers.format(Number(number.toPrecision(3)));
+const short = number => numbers.format(Number(number.toPrecision(3)));
 
 export function decisionText(decision) {
   if (!decision) return "open";
@@ -72,17 +75,37 @@ export function drawSample(place, details, picture) {
 }
 
 export function drawFacts(place, row) {
-  place.replaceChildren(
+  const facts = [
     element("span", {className: `badge ${row.verdict}`, textContent: row.verdict}),
     element("span", {textContent: `${percent(row.p_incorrect)} likely wrong`, title: "p_incorrect"}),
-    element("span", {textContent: `loss ${short(row.average_loss)}`, title: "average_loss"}),
-    element("span", {textContent: `weight ${short(row.weight)}`, title: "1 is neutral, large is distrusted"}),
-  );
+  ];
+  if (row.average_loss !== null)
+    facts.push(element("span", {textContent: `loss ${short(row.average_loss)}`, title: "average_loss"}));
+  if (row.weight !== null)
+    facts.push(element("span", {textContent: `weight ${short(row.weight)}`, title: "1 is neutral, large is distrusted"}));
+  place.replaceChildren(...facts);
 }
 
-export function drawDecision(place, decision, ownTab) {
+// The evidence: sentences, problems of the data, and the samples most like this one.
+export function drawWhy(place, details, pictureOf, onChoose) {
+  const {why = [], similar = [], problems = []} = details;
+  place.hidden = !why.length && !problems.length;
+  place.querySelector("#problems").replaceChildren(...problems.flatMap(({title, remark}) => [
+    element("span", {className: "badge", textContent: remark ? `${title}: ${remark}` : title}), " "]));
+  place.querySelector("#why-list").replaceChildren(...why.map(sentence => element("li", {textContent: sentence.replaceAll(" %", "\u00a0%")})));
+  place.querySelector("#similar").replaceChildren(...similar.map(other => {
+    const button = element("button", {type: "button", title: other.id});
+    if (pictureOf) button.append(element("img", {alt: "", loading: "lazy", src: pictureOf(other.index)}));
+    button.append(element("strong", {textContent: labelText(other.label)}), " ",
+      element("span", {textContent: other.text ?? (pictureOf ? "" : other.id)}));
+    button.addEventListener("click", () => onChoose(other.index));
+    return button;
+  }));
+}
+
+export function drawDecision(place, decision, ownTab, byOther) {
   if (!decision) return place.replaceChildren();
-  const from = decision.tab === ownTab ? "" : " elsewhere";
+  const from = byOther || (decision.tab === ownTab ? "" : " elsewhere");
   place.replaceChildren("Decided" + from + ": ",
     element("span", {className: `badge ${decision.action}`, textContent: decisionText(decision)}));
 }

@@ -2,14 +2,17 @@
 // samples that pass the filter, and goes from one open sample to the next.
 
 import {ask, Outbox, RequestFailed} from "./outbox.js";
-import {byId, decisionText, drawDecision, drawFacts, drawSample, drawStrip, element, labelText, makePicture} from "./drawing.js";
+import {breakable, byId, decisionText, drawDecision, drawFacts, drawSample, drawStrip, drawWhy, element, labelText, makePicture} from "./drawing.js";
+import {drawChoices} from "./choices.js";
 import {drawFilters, readAddress, writeAddress} from "./filters.js";
+import {drawGroup, groupTargets} from "./groups.js";
 import {Picker} from "./picker.js";
+import {byWhom, drawOpinions, drawReviewers, knowReviewer, reviewerName} from "./reviewers.js";
 
 const STRETCH = 24, AHEAD = 4, KEPT_READY = 60, POLL_MILLISECONDS = 2000;
 const PROGRESS_NAMES = {incorrect: "suspicious", undecided: "undecided", hard: "hard", easy: "easy", unseen: "unseen", all: "of all"};
 
-const filter = {verdict: "incorrect", class: null, decision: "all"};
+const filter = {verdict: "incorrect", class: null, decision: "all", order: "worst", problem: "all"};
 const ready = new Map(); // by index: {details, picture}, promises of what is shown next
 let about, outbox, picker, tab;
 let stretch = null; // the last answer to /api/samples
@@ -21,8 +24,10 @@ let version = 0;
 
 async function fetchStretch(near) {
   await outbox.settled(); // so that the answer knows of the last decision
-  const query = new URLSearchParams({verdict: filter.verdict, decision: filter.decision, limit: STRETCH});
+  const query = new URLSearchParams({verdict: filter.verdict, decision: filter.decision, order: filter.order, limit: STRETCH});
+  if (reviewerName() !== null) query.set("reviewer", reviewerName());
   if (filter.class !== null) query.set("class", filter.class);
+  if (filter.problem !== "all") query.set("problem", filter.problem);
   if (near !== null) query.set("near", near);
   return ask(`/api/samples?${query}`);
 }
@@ -55,41 +60,39 @@ async function show(index) {
     }
     if (wanted !== index) return; // the person went on
     stretch = near;
-    current = {...details, ...rowOf(index)};
+    current = {...details, ...rowOf(index), place: near.place};
     byId("end").hidden = true;
     byId("stage").hidden = byId("panel").hidden = false;
     drawSample(byId("sample"), details, picture);
+    drawWhy(byId("why"), details, smallPicture(), show);
     drawCurrent();
     drawAround();
-    stretch.rows.filter(row => row.rank > current.rank).slice(0, AHEAD).forEach(row => makeReady(row.index));
+    stretch.rows.filter(row => row.place > current.place).slice(0, AHEAD).forEach(row => makeReady(row.index));
   } catch (error) {
     failed(error);
     if (wanted === index) setTimeout(() => { if (wanted === index && !current) show(index); }, POLL_MILLISECONDS);
   }
 }
 
+const smallPicture = () => about.kind === "images" ? index => `/api/image/${index}?size=small` : null;
 const rowOf = index => stretch.rows.find(row => row.index === index);
 
 function drawCurrent() {
   byId("sample-id").textContent = current.id;
-  byId("given").textContent = labelText(current.given);
-  byId("suggested").textContent = labelText(current.suggested);
+  byId("given").replaceChildren(...breakable(labelText(current.given)));
+  byId("suggested").replaceChildren(...breakable(labelText(current.suggested)));
   drawFacts(byId("facts"), current);
-  drawDecision(byId("decision"), current.decision, tab);
-  byId("choices").replaceChildren(...current.choices.map((name, place) => {
-    const button = element("button", {type: "button", className: name === current.suggested ? "first" : "", title: name},
-      element("kbd", {textContent: String((place + 1) % 10)}), element("span", {textContent: name}));
-    button.addEventListener("click", () => relabel(name));
-    return button;
-  }));
+  drawDecision(byId("decision"), current.decision, tab, byWhom(current.decision));
+  drawOpinions(byId("opinions"), current);
+  drawChoices(current, relabel);
   enableButtons();
 }
 
 function drawAround() {
   const place = stretch.contains ? `${stretch.position + 1} of ${stretch.total}` : `outside of the ${stretch.total}`;
-  byId("position").textContent = `${place} in this view, worst first`;
-  drawStrip(byId("strip"), stretch.rows, wanted,
-    about.kind === "images" ? index => `/api/image/${index}?size=small` : null, show);
+  byId("position").textContent = `${place} in this view`;
+  drawStrip(byId("strip"), stretch.group ? [] : stretch.rows, wanted, smallPicture(), show);
+  drawGroup(filter.order, stretch.group, wanted, {pictureOf: smallPicture(), onChoose: show});
   drawProgress(stretch.progress);
 }
 
@@ -124,6 +127,8 @@ async function showEnd() {
   byId("stage").hidden = byId("panel").hidden = true;
   byId("end").hidden = false;
   byId("strip").replaceChildren();
+  byId("group").hidden = true;
+  drawReviewers(state);
   drawProgress(stretch.progress);
   const {open, decided, skipped} = stretch.progress;
   byId("end-title").textContent = !(open + decided + skipped) || !total && open
@@ -141,6 +146,7 @@ async function showEnd() {
   if (skipped) offer(`Go through the ${skipped} skipped`, {decision: "skipped"});
   if (decided) offer("Look at what was decided", {decision: "decided"});
   if (filter.class !== null) offer("All classes", {class: null});
+  if (filter.problem !== "all") offer("Whatever the problem", {problem: "all"});
   if (filter.verdict !== "incorrect" && about.verdict_counts.incorrect) offer("The suspicious ones", {verdict: "incorrect", decision: "all"});
   if (filter.verdict === "incorrect" && about.verdict_counts.hard) offer("Go on with the hard ones", {verdict: "hard", decision: "all"});
   if (filter.verdict === "incorrect" && about.verdict_counts.undecided) offer("Go on with the undecided ones", {verdict: "undecided", decision: "all"});
@@ -153,7 +159,7 @@ async function showEnd() {
 
 async function goOn(from) {
   const isPlain = filter.decision === "all" || filter.decision === "open";
-  const following = stretch?.rows.find(row => row.rank > from.rank && (!isPlain || row.state === "open"));
+  const following = stretch?.rows.find(row => row.place > from.place && (!isPlain || row.state === "open"));
   if (following) return show(following.index);
   try {
     stretch = await fetchStretch(from.index);
@@ -166,9 +172,9 @@ async function goOn(from) {
 
 function step(by) {
   if (!stretch || wanted === null) return;
-  const rank = (current ?? rowOf(wanted))?.rank;
-  if (rank === undefined) return;
-  const rows = by > 0 ? stretch.rows.filter(row => row.rank > rank) : stretch.rows.filter(row => row.rank < rank).reverse();
+  const place = (current ?? rowOf(wanted))?.place;
+  if (place === undefined) return;
+  const rows = by > 0 ? stretch.rows.filter(row => row.place > place) : stretch.rows.filter(row => row.place < place).reverse();
   if (rows.length) show(rows[0].index);
   else if (current) notify(by > 0 ? "This is the last one." : "This is the first one.");
 }
@@ -188,10 +194,10 @@ async function start() {
 function setFilter(changed) {
   Object.assign(filter, changed);
   wanted = null;
-  notify("");
+  notify(changed.order && changed.order !== "worst" ? "Comparing the samples…" : "");
   drawFilters(about, filter);
   writeAddress(filter, wanted);
-  return start();
+  return start().then(() => { if (byId("notice").textContent.startsWith("Comparing")) notify(""); });
 }
 
 // -- deciding --------------------------------------------------------------------------------------
@@ -201,9 +207,9 @@ const randomName = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), 
 function decide(action, label) {
   if (!current) return; // not shown yet: nobody can have decided
   const row = current;
-  const request = {event: randomName(), tab, action, index: row.index, seen: row.decision?.event ?? null};
+  const request = {...signed(action), index: row.index, seen: row.decision?.event ?? null};
   if (label !== undefined) request.label = label;
-  const decision = action === "reopen" ? null : {event: request.event, tab, action, label};
+  const decision = action === "reopen" ? null : {event: request.event, tab, action, label, reviewer: reviewerName()};
   note(row.index, decision, {keep: "decided", relabel: "decided", drop: "decided", skip: "skipped", reopen: "open"}[action]);
   notify(action === "reopen" ? "Open again." : `${shortName(row)}: ${decisionText(decision)}.`);
   outbox.put(request);
@@ -216,29 +222,52 @@ function decide(action, label) {
 const relabel = label => label === current?.given ? decide("keep") : decide("relabel", label);
 const shortName = row => row.id.length > 40 ? `…${row.id.slice(-38)}` : row.id;
 
-function undo() { outbox.put({event: randomName(), tab, action: "undo"}); }
+function undo() { outbox.put(signed("undo")); }
+
+// Of the group: all open samples that are shown. The next group follows.
+async function decideGroup(action) {
+  const indices = groupTargets(stretch?.group, action);
+  if (!current || !indices.length) return;
+  const row = stretch.group.rows.at(-1);
+  current = null;
+  enableButtons();
+  notify(`${action === "keep" ? "Kept" : "Relabelled"} ${indices.length} samples. U takes all of it back.`);
+  outbox.put({...signed(action), indices});
+  stretch = null; // what it says of the group is old
+  await outbox.settled();
+  goOn({index: row.index, place: Infinity});
+}
+
+function signed(action) {
+  const request = {event: randomName(), tab, action};
+  if (reviewerName() !== null) request.reviewer = reviewerName();
+  return request;
+}
 
 // What is known of a sample, wherever it is on this page.
-function note(index, decision, state) {
+function note(index, decision, state, {opinions, disagrees} = {}) {
   const change = {decision, state};
+  if (opinions) Object.assign(change, {opinions, disagrees});
   for (const row of stretch?.rows ?? []) if (row.index === index) Object.assign(row, change);
   if (current?.index === index) Object.assign(current, change);
   ready.get(index)?.details.then(details => Object.assign(details, change)).catch(() => {});
 }
 
 function saved(request, answer) {
-  note(answer.row.index, answer.row.decision, answer.row.state);
+  for (const row of answer.rows) note(row.index, row.decision, row.state, row);
   if (answer.conflict) notify(
-    `${shortName(answer.row)} had been decided elsewhere meanwhile (${decisionText(answer.conflict)}). ` +
+    `${shortName(answer.row)} had been decided ${byWhom(answer.conflict).trim() || "elsewhere"} meanwhile (${decisionText(answer.conflict)}). ` +
     `What you decided (${decisionText(answer.row.decision)}) counts now; U takes it back.`, true);
   if (answer.action === "undo" && request.tab === tab) {
-    notify(`Taken back: ${shortName(answer.row)} is ${decisionText(answer.row.decision)} again.`);
+    notify(answer.rows.length > 1 ? `Taken back: ${answer.rows.length} samples.`
+      : `Taken back: ${shortName(answer.row)} is ${decisionText(answer.row.decision)} again.`);
     show(answer.row.index);
   }
 }
 
 function refused(request, error) {
   notify(sentence(error.message), error.status !== 409);
+  if (request.indices) start();
   if (request.index !== undefined) { ready.delete(request.index); show(request.index); }
 }
 
@@ -275,13 +304,16 @@ async function lookAround() {
   const state = await ask(`/api/state?since=${version}`);
   if (!outbox.size) trouble(null, 0);
   version = state.version;
+  drawReviewers(state);
   if (!state.is_complete) ready.clear(); // too much has changed to be listed
   const shown = state.changes.find(change => change.index === current?.index);
   const isNew = shown && shown.decision?.event !== current.decision?.event;
-  for (const {index, decision, state: now} of state.changes) note(index, decision, now);
+  for (const change of state.changes) note(change.index, change.decision, change.state, change);
   if (isNew) {
-    notify(`Another tab decided on this sample: ${decisionText(shown.decision)}.`, true);
-    drawDecision(byId("decision"), shown.decision, tab);
+    const who = byWhom(shown.decision).replace(" by ", "") || "Another tab";
+    notify(`${who} decided on this sample: ${decisionText(shown.decision)}.`, true);
+    drawDecision(byId("decision"), shown.decision, tab, byWhom(shown.decision));
+    drawOpinions(byId("opinions"), current);
     enableButtons();
   }
   if (state.changes.length) await refreshAround();
@@ -317,6 +349,7 @@ function pressed(event) {
   const isTyping = event.target.closest("input, select, textarea, dialog");
   if (isTyping || document.querySelector("dialog[open]")) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const ofGroup = event.shiftKey && {r: "accept", k: "keep"}[key];
   if ((event.ctrlKey || event.metaKey) && key === "z" && !event.shiftKey && !event.altKey) {
     event.preventDefault();
     undo();
@@ -325,8 +358,8 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (key === "Enter" && event.target.closest("button, a")) return;
   if (event.repeat && !key.startsWith("Arrow")) return; // a key held down decides once
-  const choice = /^[0-9]$/.test(key) ? current?.choices[(Number(key) + 9) % 10] : undefined;
-  const act = choice === undefined ? KEYS[key] : () => relabel(choice);
+  const choice = /^[0-9]$/.test(key) ? current?.choices[(Number(key) + 9) % 10] ?? undefined : undefined;
+  const act = ofGroup ? () => decideGroup(ofGroup) : choice === undefined ? KEYS[key] : () => relabel(choice);
   if (!act) return;
   event.preventDefault();
   act();
@@ -337,11 +370,17 @@ function connect() {
   const clicks = {
     keep: KEYS.k, relabel: KEYS.r, pick: KEYS.l, drop: KEYS.d, skip: KEYS.s, undo: KEYS.u,
     reopen: KEYS.o, previous: KEYS.ArrowLeft, next: KEYS.ArrowRight, "help-button": KEYS["?"],
+    "group-accept": () => decideGroup("accept"), "group-keep": () => decideGroup("keep"),
   };
   for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
   byId("filter-verdict").addEventListener("change", event => setFilter({verdict: event.target.value, class: null}));
   byId("filter-class").addEventListener("change", event => setFilter({class: about.class_names[event.target.value] ?? null}));
+  // Who looks for a problem wants all of its samples, whatever their labels.
+  byId("filter-problem").addEventListener("change", event => setFilter({problem: event.target.value, ...event.target.value === "all" ? {} : {verdict: "all"}}));
   byId("filter-decision").addEventListener("change", event => setFilter({decision: event.target.value}));
+  byId("filter-order").addEventListener("change", event => setFilter({order: event.target.value}));
+  byId("filters-button").addEventListener("click", ({target}) =>
+    target.setAttribute("aria-expanded", String(document.querySelector("header").classList.toggle("open"))));
   for (const select of document.querySelectorAll("select")) select.addEventListener("change", () => select.blur());
   byId("filters").addEventListener("submit", event => event.preventDefault());
   window.addEventListener("beforeunload", event => { if (outbox.size) event.preventDefault(); });
@@ -357,9 +396,10 @@ function tabName() {
 }
 
 async function begin() {
+  let state;
   try {
     about = await ask("/api/about");
-    version = (await ask("/api/state?since=0")).version;
+    state = await ask("/api/state?since=0");
   } catch (error) {
     trouble(error, 0);
     setTimeout(begin, POLL_MILLISECONDS);
@@ -370,9 +410,13 @@ async function begin() {
   byId("title").textContent = `Review of ${about.name}`;
   byId("suggested-name").textContent = about.is_regression ? "predicted" : "suggested";
   byId("pick").firstChild.textContent = about.is_regression ? "Number… " : "Other… ";
+  await knowReviewer(about);
+  version = state.version;
+  drawReviewers(state);
   picker = new Picker(about, relabel);
   outbox = new Outbox(about.audit, {onSaved: saved, onRefused: refused, onTrouble: trouble});
   connect();
+  byId("why").open = matchMedia("(min-width: 801px)").matches; // a phone has no room for it
   wanted = readAddress(about, filter);
   drawFilters(about, filter);
   await start();

@@ -1,0 +1,1 @@
+"""Why a sample was flagged: the evidence for each suspicious label, in plain words."""

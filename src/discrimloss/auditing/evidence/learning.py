@@ -1,0 +1,61 @@
+"""How a network learned the label of a sample: early, late, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+FEWEST_VISITS = 4
+LAST_PART = 0.25
+"""The last epochs, which decide whether a label is learned."""
+STAYS_LEARNED = 0.7
+"""From the epoch in which a label counts as learned, so much of the predictions agree with it."""
+EARLY = 1.0 / 3.0
+
+
+def learning_sentence(
+    predicted: npt.NDArray[np.float32],
+    epochs: npt.NDArray[np.int64],
+    given: int,
+    class_names: Sequence[str],
+) -> str | None:
+    """How the predictions for one sample developed, as a sentence.
+
+    Args:
+        predicted: shape (epochs,): the predicted class at each visit; NaN without a visit.
+        epochs: shape (epochs,): their numbers, from 1.
+        given: the label.
+        class_names: one per class.
+    """
+    visited = np.isfinite(predicted)
+    last = int(epochs[-1])
+    if int(visited.sum()) < FEWEST_VISITS:
+        return None
+    classes, numbers = predicted[visited].astype(np.int64), epochs[visited]
+    is_right = classes == given
+    tail = max(2, round(LAST_PART * len(classes)))
+    name = class_names[given]
+    from_here = np.cumsum(is_right[::-1])[::-1] / np.arange(len(is_right), 0, -1)
+    stays = np.flatnonzero(is_right & (from_here >= STAYS_LEARNED))
+    if is_right[-tail:].mean() > 0.5 and len(stays):
+        epoch = int(numbers[stays[0]])
+        if epoch <= EARLY * last:
+            return f"The network learned the label {name!r} early, in epoch {epoch} of {last}."
+        return (
+            f"The network learned the label {name!r} late, in epoch {epoch} of {last}: it may have "
+            "memorised it."
+        )
+    late = classes[len(classes) // 2 :]
+    other, count = _most_frequent(late[late != given])
+    instead = f"in {count} of the last {len(late)} epochs it predicted {class_names[other]!r}"
+    if is_right.any():
+        return f"The network did not keep the label {name!r}: {instead}."
+    return f"The network never learned the label {name!r}: {instead}."
+
+
+def _most_frequent(classes: npt.NDArray[np.int64]) -> tuple[int, int]:
+    values, counts = np.unique(classes, return_counts=True)
+    best = int(counts.argmax())
+    return int(values[best]), int(counts[best])

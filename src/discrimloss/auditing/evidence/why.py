@@ -1,0 +1,133 @@
+"""The evidence for and against one label, and for all suspicious labels of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from discrimloss.files.atomic_write import atomic_write
+
+COLUMNS = ("index", "sentences", "similar", "is_copy", "speaks_for", "speaks_against")
+"""Of the file ``evidence.parquet``, one row per sample that is explained."""
+
+
+@dataclass(frozen=True)
+class Similar:
+    """A sample that is much like another one."""
+
+    index: int
+    id: str
+    label: Any
+    is_copy: bool
+    """Whether the two are exactly the same."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a sample was flagged; as a string, all sentences."""
+
+    id: str
+    sentences: tuple[str, ...]
+    """The evidence, the strongest first, and how sure the suggestion is."""
+    similar: tuple[Similar, ...] = ()
+    """The samples most like it, the nearest first."""
+    speaks_for: tuple[str, ...] = ()
+    """Words or columns that speak for the suggested label."""
+    speaks_against: tuple[str, ...] = ()
+    """Words or columns that speak for the given label."""
+
+    def __str__(self) -> str:
+        return " ".join(self.sentences)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The evidence on one sample, with other samples by their position."""
+
+    sentences: tuple[str, ...]
+    similar: tuple[int, ...] = ()
+    is_copy: tuple[bool, ...] = ()
+    speaks_for: tuple[str, ...] = ()
+    speaks_against: tuple[str, ...] = ()
+
+
+class Evidence(Mapping[int, Explained]):
+    """The evidence on suspicious samples, by their position.
+
+    Args:
+        explained: by position.
+    """
+
+    def __init__(self, explained: Mapping[int, Explained] | None = None) -> None:
+        self._explained = dict(explained or {})
+
+    def __getitem__(self, index: int) -> Explained:
+        return self._explained[index]
+
+    def __iter__(self) -> Any:
+        return iter(self._explained)
+
+    def __len__(self) -> int:
+        return len(self._explained)
+
+    def sentences(self, samples: int) -> list[str | None]:
+        """What the column ``why`` holds: one text per sample, None where there is none."""
+        found: list[str | None] = [None] * samples
+        for index, explained in self._explained.items():
+            found[index] = " ".join(explained.sentences)
+        return found
+
+    def why(self, index: int, ids: Sequence[Any], labels: Any) -> Why | None:
+        """The evidence on one sample, with the ids and labels of others; None without any.
+
+        Args:
+            index: of the sample.
+            ids: of all samples.
+            labels: given to all samples.
+        """
+        if index not in self._explained:
+            return None
+        one = self._explained[index]
+        similar = tuple(
+            Similar(other, str(ids[other]), labels[other], is_copy)
+            for other, is_copy in zip(one.similar, one.is_copy, strict=True)
+        )
+        return Why(str(ids[index]), one.sentences, similar, one.speaks_for, one.speaks_against)
+
+    def to_parquet(self, path: Path) -> None:
+        """Write all of it, or nothing."""
+        import pandas
+
+        rows = [
+            (
+                index,
+                *(list(getattr(one, name)) for name in COLUMNS[1:]),
+            )
+            for index, one in self._explained.items()
+        ]
+        with atomic_write(path) as unfinished:
+            pandas.DataFrame(rows, columns=list(COLUMNS)).to_parquet(unfinished)
+
+    @classmethod
+    def from_parquet(cls, path: Path) -> Evidence:
+        """Read what `to_parquet` wrote."""
+        import pandas
+
+        frame = pandas.read_parquet(path)
+        columns = [frame[name].tolist() for name in COLUMNS]
+        return cls(
+            {
+                int(index): Explained(
+                    tuple(sentences),
+                    tuple(int(other) for other in similar),
+                    tuple(bool(flag) for flag in is_copy),
+                    tuple(speaks_for),
+                    tuple(speaks_against),
+                )
+                for index, sentences, similar, is_copy, speaks_for, speaks_against in zip(
+                    *columns, strict=True
+                )
+            }
+        )

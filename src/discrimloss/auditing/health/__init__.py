@@ -1,0 +1,1 @@
+"""Health of the data: duplicates, outliers, rare classes, broken samples, rows out of order."""

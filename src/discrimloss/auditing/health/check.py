@@ -1,0 +1,299 @@
+"""All checks of the health of the data, on what an audit has anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.health.broken import (
+    Broken,
+    broken_features,
+    broken_pictures,
+    broken_rows,
+    broken_texts,
+)
+from discrimloss.auditing.health.data_health import (
+    ACROSS_SPLITS,
+    BROKEN,
+    CONFLICTING,
+    EXACT,
+    NEAR,
+    NO_INDEX,
+    ORDER,
+    OUTLIERS,
+    RARE,
+    DataHealth,
+    HealthEntry,
+)
+from discrimloss.auditing.health.duplicates import (
+    Confirm,
+    Duplicates,
+    exact_duplicates,
+    near_duplicates,
+    plain_text,
+    rows_confirm,
+    texts_confirm,
+)
+from discrimloss.auditing.health.features import comparable_points
+from discrimloss.auditing.health.neighbours import Neighbours, find_neighbours
+from discrimloss.auditing.health.order import find_row_order
+from discrimloss.auditing.health.outliers import find_outliers
+from discrimloss.auditing.sources.base import AuditSource
+from discrimloss.auditing.sources.columns import Columns
+from discrimloss.auditing.sources.features import Features
+from discrimloss.auditing.sources.tables import LabelColumn
+from discrimloss.auditing.sources.text import Texts
+
+SPLIT_COLUMNS = ("split", "subset", "partition", "set", "fold", "usage")
+"""A column of one of these names tells which split a row belongs to."""
+SPLIT_NAMES = ("train", "test", "val", "dev", "eval", "hold")
+"""Splits begin with one of these, unless the column is called split."""
+MOST_SPLITS = 20
+RARE_BELOW = 0.1
+"""A class is rare with fewer samples than this times the mean of all classes."""
+RARE_NUMBER = 10
+NAMED = 5
+TARGETS_AGREE = 0.01
+"""Regression targets of copies differ if they are farther apart, as a fraction of the range between
+the 5 % and 95 % quantiles."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How samples were compared: the basis of all checks."""
+
+    neighbours: Neighbours
+    keys: npt.NDArray[Any]
+    """Shape (samples,): equal for samples that are the same."""
+    unexplained: npt.NDArray[np.float32] | None = None
+    """Shape (samples,): see `ComparedPoints`."""
+
+
+def compare_samples(source: AuditSource, inputs: Any, by_angle: bool = False) -> Comparison:
+    """Compare the samples of a source with each other.
+
+    Args:
+        source: what is audited.
+        inputs: what models learn from.
+        by_angle: see `comparable_points`.
+    """
+    points = comparable_points(inputs, by_angle)
+    keys = content_keys(source, inputs)
+    return Comparison(find_neighbours(points.values), keys, points.unexplained)
+
+
+def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> DataHealth:
+    """Look for duplicates, outliers, rare classes, broken samples, and an order of the rows.
+
+    Args:
+        source: what is audited.
+        compared: its samples compared with each other.
+        inputs: what models learn from, see `comparable_points`.
+    """
+    target = source.target.numpy()
+    neighbours = compared.neighbours
+    exact = exact_duplicates(compared.keys)
+    near = near_duplicates(neighbours, exact, _confirm(source, inputs))
+    both = Duplicates(np.where(near.group >= 0, near.group + exact.number, exact.group))
+    labels = _rounded(target) if source.is_regression else target
+    checks = (
+        _conflicting(source, both, labels),
+        _across_splits(source, both),
+        _grouped(source, EXACT, exact, "are exact copies of others"),
+        _grouped(source, NEAR, near, "are nearly the same as others"),
+        _outlying(source, compared),
+        _rare(source, target),
+        _broken(source, inputs),
+        _ordered(source, neighbours, both),
+    )
+    return DataHealth([entry for entry in checks if entry is not None], neighbours.notes)
+
+
+def _confirm(source: AuditSource, inputs: Any) -> Confirm | None:
+    if isinstance(source.contents, Texts):
+        return texts_confirm(source.contents.texts)
+    return rows_confirm(np.asarray(inputs)) if isinstance(source.contents, Columns) else None
+
+
+def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
+    """Hashes that are equal for equal samples: shape (samples,).
+
+    Args:
+        source: what is audited.
+        inputs: what models learn from; only used for pictures and features.
+    """
+    import pandas
+
+    contents = source.contents
+    if isinstance(contents, Texts):
+        plain = np.array([plain_text(text) for text in contents.texts], dtype=object)
+        return np.asarray(pandas.util.hash_array(plain, categorize=False))
+    if isinstance(contents, Columns):
+        frame = contents.raw_inputs()
+        lists = [name for name in frame if frame[name].map(lambda v: isinstance(v, list)).any()]
+        return np.asarray(
+            pandas.util.hash_pandas_object(
+                frame.astype(dict.fromkeys(lists, str)), index=False
+            ).to_numpy()
+        )
+    rows = np.ascontiguousarray(np.asarray(inputs).reshape(len(source), -1))
+    return np.array([hash(row.tobytes()) for row in rows])
+
+
+def split_of_rows(source: AuditSource) -> npt.NDArray[Any] | None:
+    """The split of each sample (None where it is empty), if the table has a column of splits."""
+    store = source.store
+    if not isinstance(store, LabelColumn):
+        return None
+    for column in store.rows.columns:
+        if column.casefold() not in SPLIT_COLUMNS or column == store.column:
+            continue
+        names = np.array(store.rows.texts(column), dtype=object)[source.rows]
+        distinct = {name for name in names.tolist() if name is not None}
+        is_usual = all(str(name).casefold().startswith(SPLIT_NAMES) for name in distinct)
+        if 2 <= len(distinct) <= MOST_SPLITS and (is_usual or column.casefold() == "split"):
+            return names
+    return None
+
+
+def _rounded(target: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Regression targets in steps, so that rounding makes no difference."""
+    low, high = np.quantile(target, (0.05, 0.95))
+    step = TARGETS_AGREE * float(high - low)
+    return np.round(target / step) if step > 0.0 else target
+
+
+def _entry(
+    source: AuditSource,
+    problem: str,
+    detail: str,
+    index: Sequence[int],
+    group: Sequence[int] = (),
+    remarks: Sequence[str] = (),
+) -> HealthEntry:
+    ids = tuple(source.ids[place] for place in index)
+    return HealthEntry(problem, detail, ids, tuple(index), tuple(group), tuple(remarks))
+
+
+def _grouped(
+    source: AuditSource, problem: str, found: Duplicates, what: str, remarks: Sequence[str] = ()
+) -> HealthEntry | None:
+    if not found.number:
+        return None
+    rows = found.samples
+    detail = f"{len(rows):,} samples in {_counted(found.number, 'group')} {what}."
+    group = found.group[rows].tolist()
+    return _entry(source, problem, detail, rows.tolist(), group, remarks)
+
+
+def _conflicting(
+    source: AuditSource, both: Duplicates, labels: npt.NDArray[Any]
+) -> HealthEntry | None:
+    found = both.only(labels.astype(object))
+    unit = "target" if source.is_regression else "label"
+    what = f"are the same, or nearly, and have different {unit}s"
+    return _grouped(source, CONFLICTING, found, what)
+
+
+def _across_splits(source: AuditSource, both: Duplicates) -> HealthEntry | None:
+    splits = split_of_rows(source)
+    if splits is None:
+        return None
+    found = both.only(splits)
+    remarks = [f"split {splits[row]}" for row in found.samples.tolist()]
+    what = "are the same, or nearly, and lie in different splits"
+    return _grouped(source, ACROSS_SPLITS, found, what, remarks)
+
+
+def _outlying(source: AuditSource, compared: Comparison) -> HealthEntry | None:
+    texts = source.contents.texts if isinstance(source.contents, Texts) else None
+    found = find_outliers(compared.neighbours, compared.unexplained, texts)
+    if not found:
+        return None
+    detail = f"{_counted(len(found), 'sample')} unlike all others."
+    return _entry(source, OUTLIERS, detail, list(found), remarks=list(found.values()))
+
+
+def _rare(source: AuditSource, target: npt.NDArray[Any]) -> HealthEntry | None:
+    if source.is_regression:
+        return None
+    counts = np.bincount(target, minlength=len(source.class_names))
+    usual = len(target) / max(int((counts > 0).sum()), 1)
+    is_rare = (counts > 0) & (counts < max(RARE_BELOW * usual, min(RARE_NUMBER, 0.5 * usual)))
+    if not is_rare.any():
+        return None
+    rare = np.flatnonzero(is_rare)
+    rare = rare[np.argsort(counts[rare], kind="stable")]
+    named = [
+        f"{source.class_names[place]!r} ({counts[place]:,})" for place in rare[:NAMED].tolist()
+    ]
+    more = f" and {len(rare) - NAMED} more" if len(rare) > NAMED else ""
+    detail = f"{', '.join(named)}{more} against {int(counts.max()):,} samples of the largest class."
+    rows = np.flatnonzero(is_rare[target])
+    rows = rows[np.argsort(counts[target[rows]], kind="stable")]
+    remarks = [f"class {source.class_names[target[row]]}" for row in rows.tolist()]
+    return _entry(source, RARE, detail, rows.tolist(), remarks=remarks)
+
+
+def _broken(source: AuditSource, inputs: Any) -> HealthEntry | None:
+    found = _broken_of(source, inputs)
+    rows = sorted(found)
+    left_out = [(entry.id, entry.reason) for entry in source.left_out]
+    if not rows and not left_out:
+        return None
+    sentences = []
+    if rows:
+        sentences.append(
+            f"{_counted(len(rows), 'sample')} to look at: {_most(list(found.values()))}."
+        )
+    if left_out:
+        counted = _counted(len(left_out), source.store.unit)
+        sentences.append(f"{counted} left out of the audit.")  # a note says why
+    return HealthEntry(
+        BROKEN,
+        " ".join(sentences),
+        (*(source.ids[row] for row in rows), *(name for name, _ in left_out)),
+        (*rows, *[NO_INDEX] * len(left_out)),
+        remarks=(*(found[row] for row in rows), *(f"left out: {why}" for _, why in left_out)),
+    )
+
+
+def _broken_of(source: AuditSource, inputs: Any) -> Broken:
+    contents = source.contents
+    if isinstance(contents, Texts):
+        return broken_texts(contents.texts)
+    if isinstance(contents, Columns):
+        return broken_rows(contents.raw_inputs())
+    if isinstance(contents, Features):
+        return broken_features(contents.raw_inputs())
+    pictures = np.asarray(inputs)
+    return broken_pictures(pictures) if pictures.ndim == 4 else {}
+
+
+def _most(reasons: list[str]) -> str:
+    """The most frequent reasons."""
+    names, counts = np.unique(np.array(reasons), return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    shown = [f"{names[place]} ({counts[place]:,})" for place in order[:NAMED].tolist()]
+    return ", ".join(shown) + (", …" if len(order) > NAMED else "")
+
+
+def _ordered(source: AuditSource, neighbours: Neighbours, both: Duplicates) -> HealthEntry | None:
+    group = both.group
+    is_copy = (group[:, None] >= 0) & (group[:, None] == group[neighbours.index])
+    found = find_row_order(neighbours, is_copy)
+    if found is None:
+        return None
+    detail = (
+        f"{100 * found.close_neighbours:.0f} % of similar samples stand close to each other, "
+        f"{100 * found.by_chance:.0f} % if the rows were shuffled."
+    )
+    return _entry(source, ORDER, detail, found.samples.tolist())
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"

@@ -1,0 +1,164 @@
+"""Samples that occur twice: exactly, or nearly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.health.neighbours import Neighbours
+
+Rows = npt.NDArray[np.int64]
+Confirm = Callable[[int, int], bool]
+"""Whether two samples that lie close to each other are nearly the same."""
+
+NEAR = 0.1
+"""Near duplicates are at most so far apart, as a fraction of the median distance between a sample
+and the nearest other one."""
+NEAR_IF_CONFIRMED = 0.8
+"""The same where pairs are looked at once more."""
+SHINGLE = 5
+"""Characters: texts are compared by all stretches of this length."""
+LEAST_OVERLAP = 0.75
+LARGEST_DIFFERENCE = 0.05
+"""Between the columns of nearly equal rows, as a fraction of the spread."""
+LONGEST_COMPARED = 5_000
+"""In characters."""
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Groups of samples that are the same."""
+
+    group: Rows
+    """Shape (samples,): the number of the group of each sample, or -1."""
+
+    @property
+    def samples(self) -> Rows:
+        """All samples of groups, group by group."""
+        found = np.flatnonzero(self.group >= 0)
+        return found[np.argsort(self.group[found], kind="stable")]
+
+    @property
+    def number(self) -> int:
+        """How many groups there are."""
+        return int(self.group.max()) + 1 if len(self.group) else 0
+
+    def only(self, differs: npt.NDArray[Any]) -> Duplicates:
+        """The groups in which these values differ; empty values (None) do not count.
+
+        Args:
+            differs: shape (samples,): a label or a split.
+        """
+        values: dict[int, set[Any]] = {}
+        for sample in self.samples.tolist():
+            if differs[sample] is not None:
+                values.setdefault(int(self.group[sample]), set()).add(differs[sample])
+        kept = [number for number, found in values.items() if len(found) > 1]
+        return Duplicates(_renumbered(np.where(np.isin(self.group, kept), self.group, -1)))
+
+
+def exact_duplicates(keys: npt.NDArray[Any]) -> Duplicates:
+    """Groups of samples with the same key.
+
+    Args:
+        keys: shape (samples,): equal for samples that are the same.
+    """
+    _, group, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    return Duplicates(_renumbered(np.where(counts[group] > 1, group, -1)))
+
+
+def near_duplicates(
+    neighbours: Neighbours, exact: Duplicates, confirm: Confirm | None = None
+) -> Duplicates:
+    """Groups of samples that are nearly the same and not all exact duplicates.
+
+    Args:
+        neighbours: of all samples.
+        exact: groups of exact duplicates, which are not reported again.
+        confirm: looks at a pair once more; None trusts the distance.
+    """
+    samples = len(neighbours.index)
+    nearest = neighbours.distance[:, :1]
+    different = neighbours.distance[neighbours.distance > 1e-6 * float(nearest.max(initial=0.0))]
+    if not len(different):
+        return Duplicates(np.full(samples, -1, np.int64))
+    first_different = np.where(neighbours.distance > 0.0, neighbours.distance, np.inf).min(1)
+    usual = float(np.median(first_different[np.isfinite(first_different)]))
+    reach = usual * (NEAR if confirm is None else NEAR_IF_CONFIRMED)
+    row, place = np.nonzero(neighbours.distance <= reach)
+    other = neighbours.index[row, place]
+    low, high = np.minimum(row, other), np.maximum(row, other)
+    is_exact = (exact.group[low] >= 0) & (exact.group[low] == exact.group[high])
+    pairs = np.unique(np.stack([low, high], 1)[~is_exact & (low != high)], axis=0)
+    if confirm is not None:
+        pairs = pairs[[confirm(first, second) for first, second in pairs.tolist()]]
+    if not len(pairs):
+        return Duplicates(np.full(samples, -1, np.int64))
+    return Duplicates(_joined(samples, pairs, exact))
+
+
+def _joined(samples: int, pairs: Rows, exact: Duplicates) -> Rows:
+    """Connected samples, with the exact copies of each, as numbered groups."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import connected_components
+
+    copies = exact.samples
+    same = exact.group[copies[:-1]] == exact.group[copies[1:]]
+    first = np.concatenate([pairs[:, 0], copies[:-1][same]])
+    second = np.concatenate([pairs[:, 1], copies[1:][same]])
+    graph = sparse.coo_matrix((np.ones(len(first), bool), (first, second)), (samples, samples))
+    _, group = connected_components(graph, directed=False)
+    with_near = np.unique(group[pairs[:, 0]])
+    return _renumbered(np.where(np.isin(group, with_near), group, -1))
+
+
+def _renumbered(group: npt.NDArray[Any]) -> Rows:
+    """Groups numbered from 0, in the order of their first samples."""
+    result = np.full(len(group), -1, np.int64)
+    is_in = group >= 0
+    _, first, inverse = np.unique(group[is_in], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    result[is_in] = rank[inverse]
+    return result
+
+
+def rows_confirm(features: npt.NDArray[Any]) -> Confirm:
+    """Two rows of a table are nearly the same if no column differs by more than rounding.
+
+    Args:
+        features: shape (rows, features): numbers scaled to a spread of 1, one-hot categories.
+    """
+
+    def confirm(first: int, second: int) -> bool:
+        return bool(np.abs(features[first] - features[second]).max() <= LARGEST_DIFFERENCE)
+
+    return confirm
+
+
+def plain_text(text: str) -> str:
+    """A text without what a copy may change: letter case, and spaces."""
+    return " ".join(text.casefold().split())
+
+
+def texts_confirm(texts: Sequence[str]) -> Confirm:
+    """Two texts are nearly the same if most of their stretches of characters are."""
+    made: dict[int, frozenset[str]] = {}
+
+    def shingles(index: int) -> frozenset[str]:
+        if index not in made:
+            text = plain_text(texts[index][:LONGEST_COMPARED])
+            last = max(len(text) - SHINGLE + 1, 1)
+            made[index] = frozenset(text[place : place + SHINGLE] for place in range(last))
+        return made[index]
+
+    def confirm(first: int, second: int) -> bool:
+        one, other = shingles(first), shingles(second)
+        common = len(one & other)
+        return common >= LEAST_OVERLAP * (len(one) + len(other) - common)
+
+    return confirm

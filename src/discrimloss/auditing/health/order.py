@@ -1,0 +1,76 @@
+"""Whether the order of the rows says something about the samples (non-iid)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.health.neighbours import Neighbours
+
+FEWEST_SAMPLES = 100
+SIGNIFICANT = 1e-4
+"""Only an order that chance explains with a smaller probability is reported."""
+LEAST_EXCESS = 0.1
+"""The least excess of close rows that matters: of many rows the slightest one is significant."""
+CLOSE = 0.1
+"""Rows are close if they are at most so far apart, as a fraction of all rows."""
+SHUFFLES = 20
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """What the order of the rows has to do with the samples."""
+
+    close_neighbours: float
+    """The fraction of similar samples that stand close to each other."""
+    by_chance: float
+    """The same, if the rows were shuffled."""
+    samples: npt.NDArray[np.int64]
+    """Those whose similar samples all stand close to them."""
+
+
+def find_row_order(
+    neighbours: Neighbours, is_copy: npt.NDArray[np.bool_] | None = None
+) -> RowOrder | None:
+    """Compare how far apart similar samples stand with what shuffled rows would give.
+
+    Args:
+        neighbours: of all samples, by their row.
+        is_copy: shape (samples, neighbours): pairs that do not count. Copies often stand next to
+            the original, and are reported as such.
+
+    Returns:
+        None if the order says nothing, or there are too few rows.
+    """
+    samples = len(neighbours.index)
+    if samples < FEWEST_SAMPLES:
+        return None
+    counts = np.ones(neighbours.index.shape, bool) if is_copy is None else ~is_copy
+    row = np.arange(samples)
+    reach = CLOSE * samples
+    is_close = (np.abs(neighbours.index - row[:, None]) <= reach) & counts
+    number = int(counts.sum())
+    if not number:
+        return None
+    observed = float(is_close.sum() / number)
+    generator = np.random.default_rng(0)
+    shuffled = []
+    for _ in range(SHUFFLES):
+        new_row = generator.permutation(samples)
+        apart = np.abs(new_row[neighbours.index] - new_row[:, None])
+        shuffled.append(float(((apart <= reach) & counts).sum() / number))
+    expected, spread = float(np.mean(shuffled)), float(np.std(shuffled, ddof=1))
+    least = max(LEAST_EXCESS, _normal_quantile(SIGNIFICANT) * spread)
+    if observed < expected + least:
+        return None
+    of_sample = is_close.sum(1) / np.maximum(counts.sum(1), 1)
+    behind = np.flatnonzero(of_sample >= min(1.0, 3.0 * expected + 0.3))
+    return RowOrder(observed, expected, behind)
+
+
+def _normal_quantile(probability: float) -> float:
+    from scipy.stats import norm
+
+    return float(-norm.ppf(probability))

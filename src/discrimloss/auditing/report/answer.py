@@ -1,0 +1,202 @@
+"""The first screen of a report: how many labels are wrong, in which classes, what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.report import statistics
+from discrimloss.auditing.report.contents import ReportContents, ReportRun
+from discrimloss.auditing.report.wording import counted, percent, percent_range
+
+MOST_GROUPS = 6
+MOST_PAIRS = 3
+SURE = 0.95
+"""Suggestions with at least this probability may be accepted without a look."""
+
+
+@dataclass(frozen=True)
+class GroupBar:
+    """A class, or a range of the target, with the labels in it that are estimated to be wrong."""
+
+    name: str
+    wrong: str
+    """How many, in words."""
+    fraction: float
+    """Of the labels of the group."""
+    width: float
+    """Of the bar, in percent of the longest one."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do, and the command that does it."""
+
+    words: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a reader of the report wants to know first."""
+
+    sentence: str
+    details: list[str]
+    groups: list[GroupBar]
+    groups_note: str
+    pairs: list[tuple[str, str, int]]
+    """Given class, suggested class, labels called incorrect: the most frequent ones."""
+    steps: list[Step]
+
+
+def find_answer(run: ReportRun, contents: ReportContents) -> Answer | None:
+    """The answer, or None where there are no verdicts yet."""
+    if run.samples is None or not len(run.samples):
+        return None
+    verdict = run.samples["verdict"].to_numpy().astype(str)
+    if (verdict == "unseen").all():
+        return None
+    rate, interval = noise_of(run)
+    incorrect = int((verdict == "incorrect").sum())
+    is_known = rate is not None
+    groups, groups_note = _groups(run) if is_known else ([], _UNKNOWN)
+    return Answer(
+        _sentence(rate, interval),
+        _details(run, verdict, rate, interval),
+        groups,
+        groups_note,
+        [] if run.is_regression else _pairs(run),
+        _steps(run, contents, incorrect, is_known),
+    )
+
+
+_UNKNOWN = "How the wrong labels divide among the classes is not known either."
+
+
+def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
+    """The noise rate of the summary with its interval, or else the mean probability."""
+    assert run.samples is not None
+    if "noise_estimated" in run.summary:
+        rate = run.summary["noise_estimated"]
+        return (None if rate is None else float(rate)), run.summary.get("noise_interval")
+    seen = run.samples[run.samples["verdict"].astype(str) != "unseen"]
+    mean = float(seen["p_incorrect"].mean())
+    return (mean if mean == mean else None), run.summary.get("noise_interval")
+
+
+def _sentence(rate: float | None, interval: Sequence[float] | None) -> str:
+    if rate is None:
+        return "How many labels are wrong cannot be estimated."
+    about = "Hardly any label is wrong" if rate < 0.0005 else f"About {percent(rate)} are wrong"
+    return f"{about} ({percent_range(interval)})." if interval else f"{about}."
+
+
+def _details(
+    run: ReportRun,
+    verdict: npt.NDArray[np.str_],
+    rate: float | None,
+    interval: Sequence[float] | None,
+) -> list[str]:
+    samples, seen = len(verdict), int((verdict != "unseen").sum())
+    found = []
+    if rate is not None:
+        number = f"That is about {round(rate * seen):,} of {seen:,} labels"
+        if interval:
+            number += f", between {round(interval[0] * seen):,} and {round(interval[1] * seen):,}"
+        found.append(f"{number}.")
+    incorrect = int((verdict == "incorrect").sum())
+    if incorrect:
+        found.append(f"{counted(incorrect, 'label is', 'labels are')} called incorrect.")
+    else:
+        found.append("No label is called incorrect.")
+    if rate is not None and (rest := round(rate * seen) - incorrect) > max(5, 0.1 * incorrect):
+        found.append(f"About {rest:,} more wrong ones hide among the other samples.")
+    assert run.samples is not None
+    if "is_wrong" in run.samples:
+        true = int(run.samples["is_wrong"].sum())
+        found.append(f"Truly wrong: {true:,} ({percent(true / samples)}).")
+    return found
+
+
+def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
+    """Classes with the most wrong labels, worst first; ranges of a target in their order."""
+    assert run.samples is not None
+    found = statistics.class_noise(run.samples, run.is_regression, MOST_GROUPS)
+    expected = [group.count * group.estimated for group in found]
+    if not run.is_regression:
+        order = np.argsort([-number for number in expected], kind="stable")
+        found, expected = [found[n] for n in order], [expected[n] for n in order]
+    shown, most = found[:MOST_GROUPS], max([*expected, 1e-9])
+    bars = [
+        GroupBar(
+            group.name,
+            f"about {number:,.0f} of {group.count:,}"
+            if number >= 0.5
+            else f"hardly any of {group.count:,}",
+            group.estimated,
+            100 * number / most if number >= 0.5 else 0.0,
+        )
+        for group, number in zip(shown, expected, strict=False)
+    ]
+    if most < 0.5:
+        return [], "No range stands out." if run.is_regression else "No class stands out."
+    rest = len(found) - len(shown)
+    left = sum(expected[MOST_GROUPS:])
+    return bars, f"{counted(rest, 'other class has', 'other classes have')} about {left:,.0f}." if (
+        rest
+    ) else ""
+
+
+def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:
+    assert run.samples is not None
+    found = statistics.confusion(run.samples)
+    return list(
+        zip(found.given, found.suggested, (int(count) for count in found.counts), strict=True)
+    )[:MOST_PAIRS]
+
+
+def _steps(run: ReportRun, contents: ReportContents, incorrect: int, is_known: bool) -> list[Step]:
+    assert run.samples is not None
+    if not contents.is_audit:
+        look = "Look at the samples below, worst first, and correct the labels in your data."
+        return [Step(look)] if incorrect else [Step(f"Nothing has to be changed. {look}")]
+    place = shlex.quote(contents.directory) if contents.directory else ""
+    review = f"discrimloss review {place}" if place else "result.review()"
+    steps = []
+    if not is_known:
+        steps.append(
+            Step("Do not drop or relabel anything automatically: the notes below say why.")
+        )
+    if not incorrect:
+        steps.append(
+            Step("Nothing has to be changed. The samples below are the likeliest mistakes.")
+        )
+        return [*steps, Step("Look at the first of them:", review)]
+    minutes = max(1, round(incorrect * 4 / 60))
+    steps.append(
+        Step(
+            f"Look at the {counted(incorrect, 'incorrect label')}, worst first: about "
+            f"{counted(minutes, 'minute')} at four seconds each.",
+            review,
+        )
+    )
+    sure = int((run.samples["p_incorrect"].to_numpy(dtype=np.float64) >= SURE).sum())
+    if sure:
+        apply = (
+            f"discrimloss apply {place} --accept-suggestions {SURE}"
+            if place
+            else f"result.apply(accept_suggestions={SURE})"
+        )
+        what = "predicted target" if run.is_regression else "suggested class"
+        steps.append(
+            Step(
+                f"Or let {counted(sure, 'label')} with P(wrong) of {percent(SURE)} or more take "
+                f"the {what}. Look at a few of them before.",
+                apply,
+            )
+        )
+    return steps

@@ -1,0 +1,34 @@
+"""The part of a text that a reader wants to see first."""
+
+from __future__ import annotations
+
+import re
+
+FEWEST_HEADERS = 2
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,40}:(?=\s|$)")
+_OF_MAIL = re.compile(
+    r"(from|to|cc|subject|date|sent|lines|organization|organisation|newsgroups|message-id|path|"
+    r"reply-to|received|return-path|nntp-posting-host|x-[a-z-]+):",
+    re.IGNORECASE,
+)
+
+
+def passage(text: str) -> str:
+    """The text without the headers of an e-mail or a newsgroup post.
+
+    Headers are lines such as ``Subject: ...`` at the beginning, at least two of them, some with the
+    usual names, up to an empty line or the first other line. A text that has nothing else is
+    returned as it is.
+    """
+    lines = text.lstrip("\ufeff\r\n \t").splitlines()
+    headers = known = end = 0
+    for line in lines:
+        is_continued = headers > 0 and line[:1] in (" ", "\t") and bool(line.strip())
+        if not is_continued:
+            if not _HEADER.match(line):
+                break
+            headers += 1
+            known += bool(_OF_MAIL.match(line))
+        end += 1
+    rest = "\n".join(lines[end:]).strip()
+    return rest if known >= FEWEST_HEADERS and rest else text

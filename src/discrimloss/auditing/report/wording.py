@@ -1,0 +1,43 @@
+"""Numbers as users read them, the same on the terminal, in a notebook and in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+UNIT = "\N{NO-BREAK SPACE}%"
+
+
+def percent(fraction: float) -> str:
+    """``12.3 %``; ``0 %`` and ``100 %`` without a decimal, and ``< 0.1 %`` for what is not zero."""
+    if 0.0 < fraction < 0.0005:
+        return f"< 0.1{UNIT}"
+    digits = 1 if 0.0 < fraction < 1.0 else 0
+    return f"{100 * fraction:.{digits}f}{UNIT}"
+
+
+def percent_range(interval: Sequence[float]) -> str:
+    """``10.0 % to 15.0 %``."""
+    return f"{percent(interval[0])} to {percent(interval[1])}"
+
+
+def counted_percent(number: int, total: int) -> str:
+    """``512 (10.2 %)``."""
+    return f"{number:,} ({percent(number / max(total, 1))})"
+
+
+def rate_text(rate: float | None, interval: Sequence[float] | None) -> str:
+    """A noise rate with its interval: ``11.0 % (7.5 % to 15.1 %)``."""
+    if rate is None:
+        return "not known"
+    return percent(rate) + (f" ({percent_range(interval)})" if interval else "")
+
+
+def duration(seconds: float) -> str:
+    """``11.2 s``, as ``summary.json`` has it; of a long run the hours, too."""
+    hours = f" ({seconds / 3600:.1f} h)" if seconds >= 3600 else ""
+    return f"{seconds:,.1f} s{hours}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 class``, ``12 classes``."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

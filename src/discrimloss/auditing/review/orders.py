@@ -1,0 +1,145 @@
+"""Orders of review: worst first, or group by group with the most to gain first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.review.queue import ReviewQueue
+from discrimloss.auditing.review.similar import duplicate_codes, similar_codes
+from discrimloss.auditing.sources.base import AuditSource
+from discrimloss.judging.verdicts import INCORRECT
+
+WORST, BY_CLASS, SIMILAR, DUPLICATES = "worst", "class", "similar", "duplicates"
+ORDERS = (WORST, BY_CLASS, SIMILAR, DUPLICATES)
+LARGEST_GROUP = 48
+"""A reviewer can look at so many samples at once. A larger group is divided, worst first."""
+MOST_COMPARED = 2_000
+"""Samples that are compared with each other, worst first; the rest is in no group."""
+OF_OTHERS = 1e-3
+"""How much samples count that are not called incorrect: they decide between equal groups only."""
+
+Ranks = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of all samples. Ranks are those of `ReviewQueue`."""
+
+    rank: Ranks
+    """Shape (samples,): the rank of the sample at each place."""
+    place: Ranks
+    """Shape (samples,): the place of the sample of each rank."""
+    group: Ranks
+    """Shape (samples,): the number of the group of each rank, in their order; -1 for none."""
+
+
+def worst_first(samples: int) -> Order:
+    """The order of the ranks, without groups."""
+    ranks = np.arange(samples, dtype=np.int64)
+    return Order(ranks, ranks, np.full(samples, -1, np.int64))
+
+
+def grouped(
+    code: npt.NDArray[Any], gain: npt.NDArray[Any], outer: npt.NDArray[Any] | None = None
+) -> Order:
+    """Group by group, those with the largest sum of gains first; within a group by rank.
+
+    Args:
+        code: shape (samples,), by rank: equal for samples of a group, -1 for no group.
+        gain: shape (samples,): what a look at each sample is worth.
+        outer: shape (samples,): groups with equal values stay together; None for no such values.
+    """
+    ranks = np.flatnonzero(code >= 0)
+    _, number = np.unique(code[ranks], return_inverse=True)
+    of_group = np.bincount(number, gain[ranks])[number] if len(ranks) else gain[ranks]
+    around = np.zeros(len(ranks), np.int64) if outer is None else outer[ranks]
+    _, family = np.unique(around, return_inverse=True)
+    of_family = np.bincount(family, gain[ranks])[family] if len(ranks) else gain[ranks]
+    order = np.lexsort((ranks, number, -of_group, family, -of_family))
+    number = number[order]
+    begins = np.flatnonzero(np.r_[True, number[1:] != number[:-1]][: len(number)])
+    sizes = np.diff(np.r_[begins, len(number)])
+    part = (np.arange(len(number)) - np.repeat(begins, sizes)) // LARGEST_GROUP
+    is_new = np.r_[False, (number[1:] != number[:-1]) | (part[1:] != part[:-1])][: len(number)]
+    group = np.full(len(code), -1, np.int64)
+    group[ranks[order]] = np.cumsum(is_new)
+    rank = np.concatenate([ranks[order], np.flatnonzero(code < 0)]).astype(np.int64)
+    place = np.empty_like(rank)
+    place[rank] = np.arange(len(rank))
+    return Order(rank, place, group)
+
+
+class ReviewOrders:
+    """All orders of a queue. Each is made when it is first used. Safe for many threads.
+
+    Args:
+        queue: the samples.
+        source: what was audited.
+        duplicates: shape (samples,), by index: equal for samples that are the same, -1 for no
+            group; None compares the contents.
+        cache: the directory in which the audit kept pixels or features.
+    """
+
+    def __init__(
+        self,
+        queue: ReviewQueue,
+        source: AuditSource,
+        duplicates: npt.NDArray[Any] | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        self._queue, self._source, self._cache = queue, source, cache
+        self._duplicates = duplicates
+        self._made = {WORST: worst_first(len(queue))}
+        self._making = Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """The orders that make sense for this source."""
+        return [name for name in ORDERS if name != BY_CLASS or not self._source.is_regression]
+
+    def get(self, name: str) -> Order:
+        """An order by its name, one of `names`."""
+        makers: dict[str, Callable[[], Order]] = {
+            BY_CLASS: self._by_class,
+            SIMILAR: self._similar,
+            DUPLICATES: self._same,
+        }
+        with self._making:
+            if name not in self._made:
+                self._made[name] = makers[name]()
+            return self._made[name]
+
+    def _gain(self) -> npt.NDArray[Any]:
+        verdicts, index = self._queue.verdicts, self._queue.index
+        p = np.nan_to_num(verdicts.p_incorrect[index].astype(np.float64))
+        return np.where(verdicts.code[index] == INCORRECT, p, OF_OTHERS * p)
+
+    def _by_class(self) -> Order:
+        given, suggested = self._queue.label_codes()
+        classes = len(self._queue.class_names)
+        pair = given * (classes + 1) + np.where(suggested < 0, given, suggested)
+        return grouped(np.where(given < 0, -1, pair), self._gain(), given)
+
+    def _similar(self) -> Order:
+        """Samples of the same verdict that look alike: a reviewer mostly looks at one verdict."""
+        verdict = self._queue.verdicts.code[self._queue.index]
+        code = np.full(len(self._queue), -1, np.int64)
+        for value in np.unique(verdict[:MOST_COMPARED]):
+            ranks = np.flatnonzero(verdict[:MOST_COMPARED] == value)
+            found = similar_codes(self._source, self._queue.index[ranks], self._cache)
+            code[ranks] = found + code.max() + 1
+        return grouped(code, self._gain())
+
+    def _same(self) -> Order:
+        queue = self._queue
+        if self._duplicates is None:
+            worst = queue.index[:MOST_COMPARED]
+            self._duplicates = duplicate_codes(self._source, worst, self._cache)
+        return grouped(np.asarray(self._duplicates)[queue.index], self._gain())

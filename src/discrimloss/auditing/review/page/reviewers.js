@@ -1,0 +1,58 @@
+// Several reviewers: who decides here, what each decided on a sample, and where they disagree.
+
+import {byId, decisionText, element} from "./drawing.js";
+
+const KEY = "discrimloss-reviewer";
+let name = null, isShared = false;
+
+export const reviewerName = () => name;
+
+// Where others can reach the page, nobody decides without a name.
+export async function knowReviewer(about) {
+  isShared = about.is_shared;
+  if (!isShared) return;
+  byId("reviewer").hidden = false;
+  for (const value of ["disagreed", "others"]) byId("filter-decision").querySelector(`[value=${value}]`).hidden = false;
+  try { name = localStorage.getItem(KEY); } catch { /* no storage here: it is asked for each time */ }
+  byId("reviewer").addEventListener("click", askName);
+  if (name) drawName();
+  else await askName();
+}
+
+function askName() {
+  const dialog = byId("who"), input = byId("who-input");
+  input.value = name ?? "";
+  dialog.showModal();
+  return new Promise(resolve => {
+    dialog.addEventListener("close", () => {
+      const typed = input.value.trim().slice(0, 40);
+      if (typed) name = typed;
+      if (!name) return askName().then(resolve);
+      try { localStorage.setItem(KEY, name); } catch { /* it is asked for each time */ }
+      drawName();
+      resolve();
+    }, {once: true});
+  });
+}
+
+const drawName = () => { byId("reviewer").textContent = name; };
+
+// What all have done so far, from an answer to /api/state.
+export function drawReviewers({reviewers, disagreements}) {
+  if (!isShared) return;
+  const parts = Object.entries(reviewers).map(([who, number]) => `${who} ${number}`);
+  if (disagreements) parts.push(`${disagreements} disagreement${disagreements > 1 ? "s" : ""}`);
+  byId("reviewers").textContent = parts.join(" · ");
+  byId("reviewers").classList.toggle("warning", disagreements > 0);
+}
+
+export const byWhom = decision =>
+  decision?.reviewer && decision.reviewer !== name ? ` by ${decision.reviewer}` : "";
+
+// What each reviewer decided on a sample, where more than one did.
+export function drawOpinions(place, {opinions = [], disagrees}) {
+  place.replaceChildren(...opinions.map(opinion => element("span", {},
+    `${opinion.reviewer ?? "no name"}: `,
+    element("span", {className: `badge ${opinion.action}`, textContent: decisionText(opinion)}))));
+  if (disagrees) place.prepend(element("strong", {textContent: "Disagreement. The last decision counts."}));
+}

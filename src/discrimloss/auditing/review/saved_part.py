@@ -1,0 +1,89 @@
+"""How much of a log is known to be saved, with a checksum, in a small file beside it.
+
+A log that was cut at the end of a line still reads well. Only this file shows that decisions are
+missing. It is written after each decision, so it never claims more than what is on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from discrimloss.errors import DiscrimLossError
+
+ENDING = ".saved"
+_CONTENT = re.compile(r"([0-9]{15}) ([0-9a-f]{64})\n")
+
+
+class SavedPart:
+    """The part of a log that is known to be saved: its length and its checksum.
+
+    Args:
+        log: the path of the log.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.path = log.with_suffix(ENDING)
+        self._digest = hashlib.sha256()
+        self._length = 0
+
+    def read(self) -> tuple[int, str] | None:
+        """The length and the checksum; None where there is no record that can be read.
+
+        Read it before the log: another process may be adding to both.
+        """
+        try:
+            found = _CONTENT.fullmatch(self.path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+        return (int(found[1]), found[2]) if found else None
+
+    def require_whole(self, content: bytes, known: tuple[int, str] | None) -> None:
+        """Raise a `DiscrimLossError` if decisions were lost.
+
+        Without a record, a last line that is cut off may be a decision that was saved.
+
+        Args:
+            content: of the log.
+            known: what `read` returned.
+        """
+        if known is None:
+            if content and not content.endswith(b"\n"):
+                raise DiscrimLossError(
+                    f"the last line of {self.log} is cut off: put back a whole copy of the file, "
+                    "or remove that line to go on without it"
+                )
+            return
+        length, checksum = known
+        if len(content) < length:
+            what = f"has {len(content):,} bytes, but {length:,} were saved: decisions are missing"
+        elif hashlib.sha256(content[:length]).hexdigest() != checksum:
+            what = "is not what was saved: decisions are damaged or changed"
+        else:
+            return
+        raise DiscrimLossError(
+            f"{self.log} {what}; put back a whole copy of it, or remove {self.path.name} beside it "
+            "to go on with the decisions that are left"
+        )
+
+    def begin(self, content: bytes) -> None:
+        """Record a log that is about to be added to."""
+        self._digest, self._length = hashlib.sha256(content), len(content)
+        self._write()
+
+    def add(self, lines: bytes) -> None:
+        """Record lines that are on disk."""
+        self._digest.update(lines)
+        self._length += len(lines)
+        self._write()
+
+    def _write(self) -> None:
+        # The size of this file never changes, so it also works on a full disk. A failure leaves an
+        # earlier record, which is still true.
+        with suppress(OSError):
+            mode = "r+b" if self.path.exists() else "wb"
+            with self.path.open(mode, buffering=0) as file:
+                file.write(f"{self._length:015d} {self._digest.hexdigest()}\n".encode("ascii"))

@@ -1,0 +1,291 @@
+"""How each column of a table is read: numbers, dates, categories, texts, ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from discrimloss.auditing.sources.numerals import (
+    READABLE,
+    NumberStyle,
+    find_style,
+    is_word_for_missing,
+)
+from discrimloss.judging.verdicts import import_pandas
+
+Kind = Literal["number", "date", "category", "vector", "text"]
+
+FEW_VALUES = 10
+LONGEST_VECTOR = 4096
+LOOKED_AT = 1_000
+WORDS_OF_A_TEXT = 4
+"""On average; names and categories have fewer."""
+USUAL_TEXTS = (
+    *("text", "texts", "sentence", "content", "review", "question", "document", "comment", "body"),
+    *("description", "message", "tweet", "headline", "title", "abstract", "utterance", "post"),
+    *("beschreibung", "kommentar", "nachricht", "titel", "texte", "bewertung"),
+)
+YES_AND_NO = (
+    *(("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("ja", "nein"), ("j", "n")),
+    *(("wahr", "falsch"), ("oui", "non"), ("vrai", "faux"), ("sí", "no"), ("si", "no")),
+    *(("sì", "no"), ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("on", "off")),
+)
+_IDS = re.compile(
+    r"(?i:(^|[^a-z])(id|ids|uid|uuid|guid|key|pk|index|idx|nr|kennung|kundennummer|rownames)$)"
+    r"|(?i:^(unnamed: ?\d+|rownum|row_?number|record_?number|nummer)$)"
+    r"|(?i:^(lfd|lauf)\W*.*(nr\.?|nummer)$)"
+    r"|[a-z](Id|ID|Nr|UUID)$"
+)
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_ISO_DATES = ("ISO8601", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y.%m.%d")
+_DAY_AND_MONTH = tuple(
+    (f"%d{sign}%m{sign}{year}{time}", f"%m{sign}%d{sign}{year}{time}")
+    for sign in "./-"
+    for year in ("%Y", "%y")
+    for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", ", %H:%M")
+)
+
+
+@dataclass(frozen=True)
+class UsedColumn:
+    """A column that a model learns from."""
+
+    name: str
+    kind: Kind
+    date_format: str | None = None
+    """Of dates that are written as texts."""
+    style: NumberStyle | None = None
+    """Of numbers that are written as texts."""
+    yes: str | None = None
+    """Of a column of two words, the one for yes, in lower case."""
+    read_as: str = ""
+    """For the user: ``"numbers, '1.969,39' is 1969.39"``."""
+
+
+def looks_like_id(name: str) -> bool:
+    """Whether a column's name says that it names rows."""
+    return _IDS.search(name.strip()) is not None
+
+
+def understood(
+    name: str, series: Any, decimal_comma: bool | None = None, is_wanted: bool = False
+) -> UsedColumn | str:
+    """How to use a column, or the reason why not.
+
+    Args:
+        name: of the column.
+        series: its values.
+        decimal_comma: what the other columns of the table do, if that is known.
+        is_wanted: whether the user named the column; then it is used even if it identifies rows.
+    """
+    types = import_pandas().api.types
+    present = series.dropna()
+    if not len(present):
+        return "it is empty"
+    if types.is_bool_dtype(series.dtype):
+        return _constant(present, len(series)) or UsedColumn(name, "category", read_as="yes and no")
+    if types.is_numeric_dtype(series.dtype):
+        if types.is_complex_dtype(series.dtype):
+            return "it holds complex numbers"
+        if not np.isfinite(present.to_numpy(np.float64)).any():
+            return "none of its numbers is finite"
+        if not is_wanted and (reason := _numbers_the_rows(name, series)):
+            return reason
+        return _constant(present, len(series)) or UsedColumn(name, "number", read_as="numbers")
+    if types.is_datetime64_any_dtype(series.dtype) or types.is_timedelta64_dtype(series.dtype):
+        return _constant(present, len(series)) or UsedColumn(name, "date", read_as="dates")
+    first = present.iloc[0]
+    if isinstance(first, (list, tuple, np.ndarray)):
+        return _vector(name, present)
+    if isinstance(first, (dict, bytes, bytearray)):
+        return "it holds objects, which are neither numbers nor texts"
+    try:
+        distinct = import_pandas().unique(as_category(present))
+    except TypeError:
+        return "it holds lists or objects besides texts"
+    return _texts(name, series, distinct, decimal_comma, is_wanted)
+
+
+def _constant(present: Any, num_rows: int) -> str | None:
+    if len(present) == num_rows and present.nunique() == 1:
+        return f"all its values are {str(present.iloc[0])[:40]!r}"
+    return None
+
+
+def _numbers_the_rows(name: str, series: Any) -> str | None:
+    """Row numbers say nothing about a sample, and in a sorted table they determine its label."""
+    present = series.dropna().to_numpy()
+    if len(present) <= FEW_VALUES:
+        return None
+    if not np.issubdtype(present.dtype, np.integer):
+        with np.errstate(invalid="ignore"):
+            numbers = present.astype(np.float64)
+            if not (np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()):
+                return None
+            present = numbers
+    # Differences of unsigned numbers are never negative.
+    values = present.astype(np.float64 if present.dtype == np.uint64 else np.int64)
+    distinct = len(np.unique(values))
+    # There may be gaps: rows without a label are left out.
+    is_dense = int(values.max()) - int(values.min()) < 2 * len(values)
+    steps = np.diff(values)
+    is_sorted = bool((steps > 0).all())
+    if distinct == len(values) and is_dense and (is_sorted or looks_like_id(name)):
+        return "it numbers the rows"
+    if looks_like_id(name) and distinct > len(values) / 2:
+        return "it identifies rows"
+    return "it identifies rows, in rising order" if is_sorted and len(values) > 30 else None
+
+
+def _vector(name: str, present: Any) -> UsedColumn | str:
+    lengths = {len(value) if hasattr(value, "__len__") else -1 for value in present}
+    if len(lengths) != 1 or not 0 < max(lengths) <= LONGEST_VECTOR:
+        return "it holds lists of different lengths, or of too many values"
+    try:
+        np.asarray(present.iloc[:FEW_VALUES].tolist(), dtype=np.float32)
+    except (TypeError, ValueError):
+        return "it holds lists that are not of numbers"
+    return UsedColumn(name, "vector", read_as=f"vectors of {max(lengths):,} numbers")
+
+
+def _texts(
+    name: str, series: Any, distinct: Any, decimal_comma: bool | None, is_wanted: bool
+) -> UsedColumn | str:
+    num_present = int(series.notna().sum())
+    if len(distinct) == 1 and num_present == len(series):
+        return f"all its values are {str(distinct[0])[:40]!r}"
+    if (yes := _yes(distinct)) is not None:
+        return UsedColumn(name, "category", yes=yes, read_as=f"yes and no, {yes!r} is yes")
+    style = find_style(import_pandas().unique(series.dropna()), decimal_comma)
+    if style is not None:
+        return _numerals(name, series, style, is_wanted)
+    if len(distinct) > FEW_VALUES and (form := date_format(distinct)) is not None:
+        example, date = _example(distinct, form)
+        return UsedColumn(name, "date", form, read_as=f"dates, {example!r} is {date}")
+    if is_free_text(name, distinct, num_present):
+        return UsedColumn(name, "text", read_as="texts")
+    if len(distinct) > max(FEW_VALUES, num_present / 2) and not is_wanted:
+        if len(distinct) == num_present == len(series) and not _words(distinct) > 2:
+            return "it identifies rows"
+        return (
+            f"nearly all its values differ ({len(distinct):,} in {num_present:,} rows); if it "
+            f"holds the texts to learn from, pass --text {name!r}"
+        )
+    return UsedColumn(name, "category", read_as=f"{len(distinct):,} categories")
+
+
+def _numerals(name: str, series: Any, style: NumberStyle, is_wanted: bool) -> UsedColumn | str:
+    pandas = import_pandas()
+    numbers = style.numbers(series)
+    reason = _numbers_the_rows(name, pandas.Series(numbers)) if style.is_plain else None
+    if reason is not None and not is_wanted:
+        return reason
+    is_lost = np.isnan(numbers) & series.notna().to_numpy()
+    values = pandas.unique(series[~is_lost].dropna())
+    if len(np.unique(numbers[np.isfinite(numbers)])) == 1 and not np.isnan(numbers).any():
+        return f"all its values are {str(values[0])[:40]!r}"
+    shown = next(
+        (value for value in values if isinstance(value, str) and len(value) > 4), values[0]
+    )
+    read_as = "numbers" if style.is_plain else f"numbers, {shown!r} is {style.number(shown):.12g}"
+    wrong = [value for value in series[is_lost] if not is_word_for_missing(value)]
+    if wrong:
+        read_as += f"; {len(wrong):,} that are none count as missing, such as {wrong[0][:20]!r}"
+    return UsedColumn(name, "number", style=style, read_as=read_as)
+
+
+def _yes(distinct: Any) -> str | None:
+    """The word for yes, if values are words for yes and no."""
+    words = {str(value).strip().casefold() for value in distinct}
+    if len(words) != 2:
+        return None
+    return next((yes for yes, no in YES_AND_NO if words == {yes, no}), None)
+
+
+def is_free_text(name: str, distinct: Any, num_present: int) -> bool:
+    """Whether a column holds texts to learn from, and neither names nor categories.
+
+    Args:
+        name: of the column; some names need fewer words.
+        distinct: its different values.
+        num_present: how many rows have a value.
+    """
+    if len(distinct) <= max(min(FEW_VALUES, num_present / 2), num_present / 5):
+        return False
+    words = _words(distinct)
+    return words >= (2 if name.strip().casefold() in USUAL_TEXTS else WORDS_OF_A_TEXT)
+
+
+def _words(distinct: Any) -> float:
+    """How many words values have on average. Two signs of Chinese or Thai count as a word."""
+    counts = [
+        max(len(text.split()), len(_CJK.findall(text)) // 2)
+        for text in map(str, distinct[:LOOKED_AT])
+    ]
+    return sum(counts) / max(1, len(counts))
+
+
+def date_format(texts: Sequence[str]) -> str | None:
+    """The format, if nearly all texts are dates.
+
+    Where every day and every month is below 13, dates with points are read day first, and others
+    month first.
+    """
+    present = [text for text in map(str, texts) if not is_word_for_missing(text)]
+    begin = present[0].strip()[:10] if present else ""
+    if not any(character.isdigit() for character in begin) or not set(begin) & set("-/. "):
+        return None  # neither words nor codes such as 00501
+    for form in _ISO_DATES:
+        if _are_dates(present, form):
+            return form
+    for day_first, month_first in _DAY_AND_MONTH:
+        forms = (day_first, month_first) if "." in day_first else (month_first, day_first)
+        fits = [form for form in forms if _are_dates(present, form)]
+        if fits:  # the one that reads more dates, and else the usual one
+            return max(fits, key=lambda form: parsed_dates(present, form).notna().sum())
+    guessed = import_pandas().tseries.api.guess_datetime_format(begin and present[0].strip())
+    return guessed if guessed is not None and _are_dates(present, guessed) else None
+
+
+def _are_dates(texts: Sequence[str], form: str) -> bool:
+    for some in (texts[:FEW_VALUES], texts):  # the first few rule out most columns quickly
+        if parsed_dates(some, form).notna().mean() < READABLE:
+            return False
+    return True
+
+
+def parsed_dates(texts: Any, form: str) -> Any:
+    """Texts as a series of dates, missing where a text is none."""
+    pandas = import_pandas()
+    series = pandas.Series(texts, dtype=object)
+    return pandas.to_datetime(series, format=form, utc=True, errors="coerce")
+
+
+def _example(texts: Any, form: str) -> tuple[str, str]:
+    dates = parsed_dates(texts[:LOOKED_AT], form)
+    place = int(dates.notna().to_numpy().argmax())
+    return str(texts[place]), str(dates.iloc[place].date())
+
+
+def as_category(series: Any) -> npt.NDArray[np.object_]:
+    """Values as texts, None where missing; 1 and 1.0 and "1" are the same category.
+
+    Raises:
+        TypeError: there are lists or objects among them.
+    """
+    codes, distinct = import_pandas().factorize(series)
+    # Only distinct values are converted: there may be millions of rows.
+    names = np.array([*map(_category_name, distinct), None], dtype=object)
+    texts: npt.NDArray[np.object_] = names[codes]  # missing values have the code -1
+    return texts
+
+
+def _category_name(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

@@ -1,0 +1,201 @@
+"""Tables as people have them: which columns are learned from, and how each is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from discrimloss.auditing.sources.base import (
+    AuditSource,
+    Corrections,
+    SourceError,
+    SourceOptions,
+)
+from discrimloss.auditing.sources.columns import plan_columns
+from discrimloss.auditing.sources.open_source import open_data, open_source
+
+ROWS = 80
+WORDS = tuple(f"word{number}" for number in range(16))
+
+
+def texts(number: int = ROWS, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, 9)) for _ in range(number)]
+
+
+def opened(frame: pd.DataFrame, **options: Any) -> AuditSource:
+    return open_data(frame, SourceOptions(**{"label": "topic"} | options))
+
+
+def learned_from(source: AuditSource) -> dict[str, str]:
+    return {column.name: column.read_as for column in source.contents.learned_from}
+
+
+def news(**more: Any) -> pd.DataFrame:
+    topic = np.repeat(["a", "b"], ROWS // 2)
+    return pd.DataFrame({"id": np.arange(ROWS) + 7000, "text": texts(), "topic": topic, **more})
+
+
+def test_the_texts_are_found_and_ids_name_the_samples(tmp_path: Path) -> None:
+    news().to_csv(tmp_path / "news.csv", index=False)
+    source = open_source(SourceOptions(str(tmp_path / "news.csv"), label="topic"))
+    assert source.kind == "text"
+    assert learned_from(source) == {"text": "texts"}
+    assert source.ids[:2] == ("7000", "7001")
+    assert source.view(1).text == texts()[1]
+    again = open_source(SourceOptions(**vars(source.options)))
+    assert again.fingerprint() == source.fingerprint()
+    earlier = open_source(
+        SourceOptions.saved({"path": str(tmp_path / "news.csv"), "label": "topic"})
+    )
+    assert earlier.ids[:2] == ("0", "1")  # as audits of earlier versions have them
+
+
+def test_title_and_body_are_read_together() -> None:
+    source = opened(news(title=texts(seed=1)))
+    assert set(learned_from(source)) == {"text", "title"}
+    assert source.view(0).text == f"{texts()[0]}\n{texts(seed=1)[0]}"
+
+
+def test_texts_beside_other_columns() -> None:
+    price = np.random.default_rng(3).normal(size=ROWS)
+    source = opened(news(price=price))
+    assert source.kind == "table"
+    assert learned_from(source) == {"text": "texts", "price": "numbers"}
+    assert source.contents.texts() == texts()  # type: ignore[attr-defined]
+    features = source.task().train.inputs.rows(torch.arange(ROWS))
+    assert features.shape == (ROWS, 1 + 32)
+    assert opened(news(price=price), columns=("price",)).contents.learned_from[0].name == "price"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("customer_id", np.random.default_rng(0).permutation(10**6)[:ROWS]),
+        ("CustomerID", [f"c-{number:05}" for number in range(ROWS)]),
+        ("row", np.arange(ROWS)),
+        ("link", [f"https://x.example/{number}" for number in range(ROWS)]),
+    ],
+)
+def test_columns_that_identify_rows_are_not_learned_from(name: str, values: Any) -> None:
+    frame = news(**{name: values}).drop(columns="id")
+    assert name not in learned_from(opened(frame))
+    assert name in learned_from(opened(frame, columns=("text", name)))
+
+
+@pytest.mark.parametrize("kind", ["code", "order", "time"])
+def test_a_column_that_gives_the_label_away(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    topic = news()["topic"]
+    values = {
+        "code": np.where(topic == "a", "x1", "x2"),
+        "order": np.sort(rng.random(ROWS)),
+        "time": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(ROWS) * 3.5, "h"),
+    }[kind]
+    frame = news(leak=values, size=rng.random(ROWS)).drop(columns="text")
+    source = opened(frame)
+    assert list(learned_from(source)) == ["size"]
+    [warning] = source.warnings
+    assert "'leak' gives the label away" in warning
+    assert "columns=" in warning
+    named = opened(frame, columns=("leak", "size"))
+    assert "it is learned from" in named.warnings[0]
+
+
+def test_a_column_that_nearly_gives_the_label_away_is_used_and_warned_of() -> None:
+    rng = np.random.default_rng(0)
+    topic = rng.integers(0, 2, 400)
+    frame = pd.DataFrame({"copy": np.where(np.arange(400) < 4, 1 - topic, topic)})
+    plan = plan_columns(frame.assign(size=rng.random(400)), topic)
+    assert [column.name for column in plan.used] == ["copy", "size"]
+    assert "99.0 % of the labels follow from it" in plan.warnings[0]
+
+
+def test_a_german_table(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2023-01-01", periods=ROWS).strftime("%d.%m.%Y %H:%M")
+    frame = pd.DataFrame(
+        {
+            "umsatz": [f"{i % 9 + 1}.{i + 100},3{i % 7} €" for i in range(ROWS)],
+            "anteil": [f"{rng.integers(1, 99)},5 %" for _ in range(ROWS)],
+            "menge": [f"{rng.integers(1, 99)}.{rng.integers(100, 999)}" for _ in range(ROWS)],
+            "raucher": rng.choice(["ja", "Ja", "nein", "NEIN"], ROWS),
+            "datum": days,
+            "alter": [*["k.A.", "unklar"], *(str(20 + i % 50) for i in range(ROWS - 2))],
+            "leer": "",
+            "topic": rng.choice(["süß", "sauer"], ROWS),
+        }
+    )
+    frame.to_csv(tmp_path / "t.csv", sep=";", index=False, encoding="cp1252")
+    source = open_source(SourceOptions(str(tmp_path / "t.csv"), label="topic"))
+    assert source.class_names == ("sauer", "süß")
+    assert learned_from(source) == {
+        "umsatz": "numbers, '1.100,30 €' is 1100.3",
+        "anteil": f"numbers, {frame.anteil[0]!r} is {frame.anteil[0].split(',')[0]}.5",
+        "menge": f"numbers, {frame.menge[0]!r} is {frame.menge[0].replace('.', '')}",
+        "raucher": "yes and no, 'ja' is yes",
+        "datum": "dates, '01.01.2023 00:00' is 2023-01-01",
+        "alter": "numbers; 1 that are none count as missing, such as 'unklar'",
+    }
+    assert "read in the encoding cp1252" in source.notes[0]
+    assert any("'leer' is left aside: it is empty" in note for note in source.notes)
+
+
+def test_dates_in_local_order() -> None:
+    days = pd.date_range("2023-01-01", periods=40)
+    written = {
+        "us": days.strftime("%m/%d/%Y"),
+        "uk": days.strftime("%d/%m/%Y"),
+        "short": days.strftime("%d.%m.%y"),
+        "clock": days.strftime("%m/%d/%Y %I:%M %p"),
+        "months": days.strftime("%d %b %Y"),
+    }
+    plan = plan_columns(pd.DataFrame(written))
+    assert {column.name for column in plan.used if column.kind == "date"} == set(written)
+    assert all("2023-01-01" in column.read_as for column in plan.used)
+
+
+def test_regression_targets_in_local_form_come_back_in_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    prices = [f"{1 + i % 8}.{100 + i},{i % 90 + 10} €" for i in range(ROWS)]
+    pd.DataFrame({"x": rng.random(ROWS), "price": prices}).to_csv(tmp_path / "t.csv", index=False)
+    source = open_source(SourceOptions(str(tmp_path / "t.csv"), label="price"))
+    assert source.is_regression
+    assert float(source.target[0]) == pytest.approx(1100.1)
+    (tmp_path / "out").mkdir()
+    [written] = source.write_corrected(Corrections({0: 2345.6}), tmp_path / "out")
+    assert pd.read_csv(written)["price"].tolist() == ["2.345,60 €", *prices[1:]]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a,b", "b", "a", "a,c", "c"],
+        ["sports|tech", "tech", "sports", "sports|news", "news"],
+        [["a", "b"], ["b"], ["a"], ["c"], ["a", "c"]],
+    ],
+)
+def test_several_labels_per_sample_are_refused(labels: list[Any]) -> None:
+    frame = news(topics=labels * (ROWS // 5))
+    with pytest.raises(SourceError, match="one label at a time"):
+        opened(frame, label="topics")
+    if isinstance(labels[0], str):
+        source = opened(frame, label="topics", regression=False)
+        assert len(source.class_names) == 5
+
+
+def test_classes_with_a_comma_are_classes() -> None:
+    frame = news(kind=["Food, drinks", "Toys, games", "Cars", "Health, beauty"] * (ROWS // 4))
+    assert len(opened(frame, label="kind").class_names) == 4
+
+
+def test_columns_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(SourceError, match=r"no column 'txt' \(columns=\): did you mean 'text'"):
+        opened(news(), columns=("txt",))
+    with pytest.raises(SourceError, match="holds the labels"):
+        opened(news(), columns=("topic",))
