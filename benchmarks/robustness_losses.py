@@ -15,12 +15,12 @@ from discrimloss.losses import (
     CrossEntropy,
     EarlyLearningRegularization,
     GeneralizedCrossEntropy,
+    LabelSmoothing,
+    SymmetricCrossEntropy,
 )
 
-SMOOTHING = 0.1
-"""Of label smoothing (Szegedy et al., 2016)."""
-SCE_ALPHA, SCE_BETA, SCE_LOG_ZERO = 0.1, 1.0, -4.0
-"""Of symmetric cross-entropy on CIFAR-10 (Wang et al., 2019, section 4)."""
+SCE_LOG_ZERO = -4.0
+"""``log 0`` of symmetric cross-entropy in the text of its paper (Wang et al., 2019, section 4)."""
 
 
 class Criterion(Protocol):
@@ -31,34 +31,6 @@ class Criterion(Protocol):
 
     def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
         """The loss of a batch, a scalar."""
-
-
-class LabelSmoothing:
-    """Cross-entropy with labels that leave a tenth to all classes alike."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Every epoch is the same."""
-
-    def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The mean over the batch."""
-        return functional.cross_entropy(logits, target, label_smoothing=SMOOTHING)
-
-
-class SymmetricCrossEntropy:
-    """``alpha CE + beta RCE`` (Wang et al., 2019).
-
-    The reverse cross-entropy ``RCE`` swaps prediction and label and takes ``log 0`` as ``A``, which
-    makes it ``-A (1 - p_y)``.
-    """
-
-    def set_epoch(self, epoch: int) -> None:
-        """Every epoch is the same."""
-
-    def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The mean over the batch."""
-        losses = functional.cross_entropy(logits, target, reduction="none")
-        reverse = -SCE_LOG_ZERO * -torch.expm1(-losses)
-        return (SCE_ALPHA * losses + SCE_BETA * reverse).mean()
 
 
 class DiscrimLossForm:
@@ -118,7 +90,10 @@ METHODS = {
     "elr": Method(
         "ELR", lambda samples, classes, epochs: EarlyLearningRegularization(samples, classes)
     ),
-    "sce": Method("symmetric CE", lambda samples, classes, epochs: SymmetricCrossEntropy()),
+    "sce": Method(
+        "symmetric CE",
+        lambda samples, classes, epochs: SymmetricCrossEntropy(log_zero=SCE_LOG_ZERO),
+    ),
     "paper": Method("DiscrimLoss, paper", _form("paper")),
     "class": Method("DiscrimLoss, class", _form("class")),
     "predictions": Method("DiscrimLoss, predictions", _form("predictions")),

@@ -13,7 +13,8 @@ Shows, as ratios measured in one run:
 4. a whole training step of a LeNet and of a small ResNet, with plain cross-entropy and with ours;
 5. what the table costs once an epoch, which no step shows;
 6. with `--forms`: the loss alone in each of its forms at batches of 64, and a step of an MLP at
-   batches of 1,024. `--before FILE` shows the values of an earlier run beside them.
+   batches of 1,024; and what `verdicts()` of 10^5 samples costs. `--before FILE` shows the values
+   of an earlier run beside them.
 
 How: alternatives take turns in a random order, so that whatever else the machine does meets all of
 them alike. A figure is the ratio of the medians over all rounds, and its spread the quartiles of
@@ -539,13 +540,42 @@ def measure_training(
 TRAINING_FORMS = ("losses", "targets", "predictions")
 
 
+VERDICT_SAMPLES, VERDICT_ROUNDS = 10**5, 10
+
+
+def measure_verdicts(rounds: int, generator: torch.Generator) -> Group:
+    """`verdicts()` after two epochs on labels of which a fifth is wrong; predictions are right."""
+    true = torch.randint(CLASSES, (VERDICT_SAMPLES,), generator=generator)
+    shift = torch.randint(1, CLASSES, (VERDICT_SAMPLES,), generator=generator)
+    is_wrong = torch.rand(VERDICT_SAMPLES, generator=generator) < 0.2
+    target = torch.where(is_wrong, (true + shift) % CLASSES, true)
+
+    def alternative(form: str) -> Alternative:
+        options = {} if form == "losses" else {"num_classes": CLASSES}
+        criterion = DiscrimLoss(VERDICT_SAMPLES, 2, **options)  # type: ignore[arg-type]
+        for epoch, sharpness in ((1, 1.0), (2, 4.0)):
+            criterion.set_epoch(epoch)
+            for index in torch.randperm(VERDICT_SAMPLES, generator=generator).split(1000):
+                logits = torch.randn(len(index), CLASSES, generator=generator)
+                logits += sharpness * F.one_hot(true[index], CLASSES)
+                losses = F.cross_entropy(logits, target[index], reduction="none")
+                given = {} if form == "losses" else {"target": target[index]}
+                if form == "predictions":
+                    given["logits"] = logits
+                criterion(losses, index, **given)
+        return Alternative(form, tuple, criterion.verdicts, steps=1, clock=time.process_time)
+
+    title = f"verdicts() of {power(VERDICT_SAMPLES)} samples"
+    return take_turns(title, [alternative(form) for form in TRAINING_FORMS], rounds)
+
+
 def form_table(group: Group, before: dict[str, Any] | None) -> str:
     """The least times of each row, and those of an earlier run beside them."""
     earlier = {}
     if before is not None:
         same = [found for found in before["groups"] if found["title"] == group.title]
         earlier = {row["name"]: row["least"] for found in same for row in found["rows"]}
-    heading = "| | ms per step, least | ratio of least | ms, median |"
+    heading = "| | ms, least | ratio of least | ms, median |"
     lines = [f"## {group.title}", "", heading + (" before, least | ratio |" if earlier else "")]
     lines.append("|---|---:|---:|---:|" + ("---:|---:|" if earlier else ""))
     first = group.rows[0]
@@ -564,6 +594,7 @@ def run_forms(arguments: argparse.Namespace) -> None:
     command = shlex.join(["python", "-m", "benchmarks.step_cost", *sys.argv[1:]])
     conditions = environment()
     groups = [
+        measure_verdicts(min(arguments.repeats, VERDICT_ROUNDS), generator),
         measure_forms(arguments.repeats, generator),
         measure_training(
             "An MLP training step",

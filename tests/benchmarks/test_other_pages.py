@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import audit_quality, defaults, methods, recipes, training_runs
+from benchmarks import defaults, methods, recipes, training_runs
 from benchmarks.training_runs import RESULTS, Run
 
 
-@pytest.mark.parametrize("program", [methods, recipes, audit_quality], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [methods, recipes], ids=lambda p: p.__name__)
 def test_a_page_is_that_of_its_results(program: ModuleType) -> None:
     name = program.__name__.rpartition(".")[2]
     results = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))

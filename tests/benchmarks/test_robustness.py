@@ -14,8 +14,8 @@ import torch
 from benchmarks import robustness, robustness_losses
 from benchmarks.robustness_cell import accuracies, long_tail, make_task, run_method
 from benchmarks.robustness_design import Row, Setting, design
-from benchmarks.robustness_losses import DiscrimLossForm, Method, SymmetricCrossEntropy
-from benchmarks.robustness_page import render, row_results, summarise
+from benchmarks.robustness_losses import METHODS, DiscrimLossForm, Method
+from benchmarks.robustness_page import chance, render, row_results, summarise
 from benchmarks.robustness_sets import KINDS, SETS, Samples, read_images, read_table, read_texts
 
 CLEAN, NOISY = Setting(), Setting("symmetric", 0.4)
@@ -125,9 +125,9 @@ def test_real_noise_trains_on_the_given_labels_and_tests_on_the_truth() -> None:
     assert task.wrong == 1.0
 
 
-def test_symmetric_cross_entropy_by_hand() -> None:
+def test_symmetric_cross_entropy_has_the_papers_logarithm_of_zero() -> None:
     logits = torch.tensor([[0.25, 0.75]]).log()
-    loss = SymmetricCrossEntropy()(logits, torch.tensor([0]), torch.tensor([0]))
+    loss = METHODS["sce"].build(1, 2, 5)(logits, torch.tensor([0]), torch.tensor([0]))
     assert float(loss) == pytest.approx(0.1 * math.log(4) + 4 * 0.75)
 
 
@@ -259,6 +259,26 @@ def test_the_summary_by_hand() -> None:
     assert drop is not None
     assert (drop.rows, drop.mean, drop.mean_clean, drop.near_best) == (1, 19.0, None, 1)
     assert summarise(results, "elr") is None
+
+
+def test_how_much_of_near_the_best_is_chance_by_hand() -> None:
+    def scores(method: str, *of_seeds: float) -> list[dict[str, Any]]:
+        return [line(ROWS[1], method, seed, v, v) for seed, v in enumerate(of_seeds, 1)]
+
+    noisy = [*scores("ce", 50, 60, 50), *scores("predictions", 58, 55, 59.7), *scores("gce", 60)]
+    # Near the best: ours in seeds 1 and 3. On the other seeds, ours has 57.35, 58.85 and 56.5 and
+    # cross-entropy 55, 50 and 55, so the oracle always takes ours. GCE lacks seeds.
+    words = chance(row_results(noisy, ROWS))
+    assert words is not None
+    assert "in 67% of 3" in words
+    assert "best in 67%." in words
+    # With 52 in its last seed ours has 53.5 on seeds 2 and 3, less than the 55 of cross-entropy.
+    noisy = [*scores("ce", 50, 60, 50), *scores("predictions", 58, 55, 52)]
+    words = chance(row_results(noisy, ROWS))
+    assert words is not None
+    assert "in 67% of 3" in words
+    assert "best in 33%." in words
+    assert chance(row_results(MADE_UP, ROWS)) is None
 
 
 def test_the_page_shows_the_summary_and_where_ours_loses() -> None:

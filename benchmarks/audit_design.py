@@ -1,0 +1,210 @@
+"""The design of the audit benchmark: which sets, how many rows, which wrong labels.
+
+Not every combination is run. Every set without known truth has clean labels and 10 % symmetric
+noise. The noises of `VARIED` are dealt to the sets of each kind in turn. Sets with known truth have
+their labels as given. A seed draws the rows of a large set and the wrong labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product, zip_longest
+from pathlib import Path
+from typing import Any
+
+SEEDS = (1, 2, 3)
+PARTS = {
+    "texts": "Texts",
+    "tables": "Tables",
+    "images": "Images",
+    "small": "50 to 500 rows",
+    "real": "Real noise",
+    "regression": "Regression targets",
+    "aqua": "AQuA's protocol",
+    "features": "Encoder features of CIFAR-10",
+}
+"""Parts of the page, with their titles."""
+KINDS = ("texts", "tables", "features", "images", "regression")
+CIFAR = ("cifar10", "cifar10n_aggre", "cifar10n_worse")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A set by name."""
+
+    name: str
+    kind: str
+    """Of `KINDS`."""
+    is_chosen_on: bool
+    """Whether a change that this benchmark led to was chosen on the set; the others only report."""
+
+    @property
+    def is_cifar(self) -> bool:
+        """Whether the set is CIFAR-10, which has a directory of its own."""
+        return self.name in CIFAR
+
+    def file(self, data: Path) -> Path:
+        """Where the set is below the directory of data."""
+        return data / self.kind / f"{self.name}.{'npz' if self.kind == 'images' else 'csv.gz'}"
+
+
+def _named(kind: str, is_chosen_on: bool, names: str) -> dict[str, DataSet]:
+    return {name: DataSet(name, kind, is_chosen_on) for name in names.split()}
+
+
+SETS = {
+    **_named("texts", True, "agnews_7600 tweeteval_emotion trec50 davidson_hate vader_nyt"),
+    **_named("texts", True, "banking77_corrected crowdtruth_cause hausa_news_distant"),
+    **_named("texts", True, "chaosnli_snli md_agreement"),
+    **_named("texts", False, "airline_sentiment clinc150 stackoverflow20 wrench_trec"),
+    **_named("texts", False, "cosine_agnews_weak crowdtruth_treat vader_tweets wrench_youtube"),
+    **_named("tables", True, "adult german_credit yeast car segment hypothyroid"),
+    **_named("tables", True, "mammographic_radiologist"),
+    **_named("tables", False, "covertype wine_quality letter glass dermatology spambase"),
+    **_named("tables", False, "page_blocks"),
+    **_named("features", True, " ".join(CIFAR)),
+    **_named("images", True, "usps sign_digits32"),
+    **_named("regression", True, "abalone concrete energy_heating"),
+    **_named("regression", False, "airfoil california_housing kin8nm"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A set with some wrong labels: a row of the results."""
+
+    part: str
+    """Of `PARTS`."""
+    set: str
+    rows: int
+    """Rows that are drawn at most."""
+    noise: str
+    """``none``, ``symmetric``, ``pair``, ``instance``, ``class`` or ``real``: as given."""
+    rate: float = 0.0
+    """The fraction of wrong labels; 0 for real noise, whose rate is what it is."""
+
+    @property
+    def data_set(self) -> DataSet:
+        """The set."""
+        return SETS[self.set]
+
+    @property
+    def labels(self) -> str:
+        """The labels in words."""
+        words = {"none": "clean", "real": "as given"}.get(self.noise)
+        return words or f"{self.noise} {round(100 * self.rate)} %"
+
+    @property
+    def title(self) -> str:
+        """The row in words, for messages and for ``--only``."""
+        return f"{self.part}/{self.set}, {self.rows} rows, {self.labels}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All factors, as they are stored."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, line: dict[str, Any]) -> Row:
+        """The row that a stored line belongs to."""
+        return cls(**{name: line[name] for name in cls.__dataclass_fields__})
+
+
+Noise = tuple[str, float]
+COMMON: tuple[Noise, ...] = (("symmetric", 0.1), ("none", 0.0))
+VARIED: tuple[Noise, ...] = (
+    ("symmetric", 0.2),
+    ("pair", 0.2),
+    ("symmetric", 0.05),
+    ("instance", 0.2),
+    ("symmetric", 0.02),
+    ("pair", 0.1),
+    ("symmetric", 0.4),
+    ("instance", 0.1),
+    ("symmetric", 0.01),
+    ("pair", 0.05),
+    ("instance", 0.4),
+    ("pair", 0.4),
+)
+# In the order in which noises are dealt: pair noise meets no set of two classes, where it is the
+# same as symmetric noise.
+TEXTS = (
+    *("agnews_7600", "stackoverflow20", "airline_sentiment"),
+    *("tweeteval_emotion", "clinc150", "trec50"),
+)
+TABLES = (
+    *("adult", "segment", "spambase", "covertype", "german_credit", "wine_quality", "yeast"),
+    *("page_blocks", "dermatology", "car", "hypothyroid", "letter"),
+)
+SMALL = ("agnews_7600", "airline_sentiment", "segment", "adult", "dermatology", "glass")
+SIZES = (50, 100, 200, 500)
+SMALL_PER_TURN = 4
+SMALL_NOISE: tuple[Noise, ...] = (("symmetric", 0.1), ("pair", 0.2), ("none", 0.0))
+REGRESSION = (
+    *("abalone", "airfoil", "concrete", "california_housing", "energy_heating", "kin8nm"),
+)
+REGRESSION_RATES = (0.05, 0.2, 0.02, 0.4, 0.01, 0.2)
+REAL = (
+    *("davidson_hate", "wrench_youtube", "mammographic_radiologist", "vader_tweets"),
+    *("md_agreement", "cosine_agnews_weak", "crowdtruth_cause", "crowdtruth_treat", "vader_nyt"),
+    *("banking77_corrected", "wrench_trec", "hausa_news_distant", "chaosnli_snli"),
+)
+CIFAR_NOISE: tuple[Noise, ...] = (
+    *(("symmetric", 0.1), ("pair", 0.2), ("instance", 0.2), ("symmetric", 0.4), ("none", 0.0)),
+)
+AQUA_NOISE = ("symmetric", "pair", "class", "instance")
+"""AQuA names the first two uniform and asymmetric."""
+MOST, MOST_IMAGES, MOST_REGRESSION = 1_000, 500, 500
+
+
+def deal(part: str, noises: Iterable[Noise], sets: Sequence[str], rows: int) -> list[Row]:
+    """Each noise once, the sets in turn."""
+    return [Row(part, sets[n % len(sets)], rows, *noise) for n, noise in enumerate(noises)]
+
+
+def of_all(part: str, noises: Iterable[Noise], sets: Iterable[str], rows: int) -> list[Row]:
+    """Each noise with each set."""
+    return [Row(part, name, rows, *noise) for noise in noises for name in sets]
+
+
+def design() -> list[Row]:
+    """All rows, part by part. Those with wrong labels come first, as they tell more."""
+    rates = [("symmetric", rate) for rate in REGRESSION_RATES]
+    real_cifar = [Row("features", name, MOST, "real") for name in CIFAR[1:]]
+    return [
+        *deal("texts", VARIED, TEXTS, MOST),
+        *of_all("texts", COMMON, TEXTS, MOST),
+        *deal("tables", VARIED, TABLES, MOST),
+        *of_all("tables", COMMON, TABLES, MOST),
+        *of_all("images", COMMON, ("usps", "sign_digits32"), MOST_IMAGES),
+        *(
+            Row("small", name, rows, *noise)
+            for noise, name, rows in product(SMALL_NOISE, SMALL, SIZES)
+        ),
+        *of_all("real", [("real", 0.0)], REAL, MOST),
+        *deal("regression", rates, REGRESSION, MOST_REGRESSION),
+        *of_all("regression", COMMON, REGRESSION, MOST_REGRESSION),
+        *(
+            Row("aqua", name, MOST, noise, rate)
+            for rate in (0.1, 0.4)
+            for noise in AQUA_NOISE
+            for name in ("car", "adult")
+        ),
+        *real_cifar,
+        *of_all("features", CIFAR_NOISE, CIFAR[:1], MOST),
+    ]
+
+
+def in_turns(rows: Iterable[Row]) -> list[Row]:
+    """The rows with the parts in turn: a stopped program has something of each part.
+
+    A turn has several small rows, which are short.
+    """
+    by_part: dict[str, list[Row]] = {}
+    for row in rows:
+        by_part.setdefault(row.part, []).append(row)
+    turns = []
+    for part, own in by_part.items():
+        number = SMALL_PER_TURN if part == "small" else 1
+        turns.append([own[start : start + number] for start in range(0, len(own), number)])
+    return [row for turn in zip_longest(*turns, fillvalue=[]) for some in turn for row in some]
