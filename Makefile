@@ -3,7 +3,12 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-BIN    := $(VENV)/bin
+ifeq ($(OS),Windows_NT)
+SCRIPTS := Scripts
+else
+SCRIPTS := bin
+endif
+BIN    := $(VENV)/$(SCRIPTS)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # A process per core, four at most, each with the tests of whole files.
 WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
@@ -27,7 +32,7 @@ help:
 # A stamp per set of extras: installing again happens only when what to install has changed.
 $(VENV)/installed-%: pyproject.toml constraints.txt
 	@echo "== installing discrimloss[$*] into $(VENV)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -e $(BIN)/activate || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --quiet --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
@@ -49,14 +54,14 @@ types: $(VENV)/installed-dev
 # The core alone, in an environment of its own: nothing may lean on an extra unnoticed.
 $(VENV)-core/installed: pyproject.toml constraints.txt
 	@echo "== installing discrimloss without extras into $(VENV)-core"
-	@test -x $(VENV)-core/bin/python || $(PYTHON) -m venv $(VENV)-core
-	@$(VENV)-core/bin/python -m pip --disable-pip-version-check install --quiet \
+	@test -e $(VENV)-core/$(SCRIPTS)/activate || $(PYTHON) -m venv $(VENV)-core
+	@$(VENV)-core/$(SCRIPTS)/python -m pip --disable-pip-version-check install --quiet \
 		--constraint constraints.txt --editable . hypothesis pytest pytest-xdist
 	@touch $@
 
 core: $(VENV)-core/installed
 	@echo "== pytest: the core with no extras installed"
-	@OMP_NUM_THREADS=1 DISCRIMLOSS_WITHOUT_EXTRAS=1 $(VENV)-core/bin/python -m pytest --quiet \
+	@OMP_NUM_THREADS=1 DISCRIMLOSS_WITHOUT_EXTRAS=1 $(VENV)-core/$(SCRIPTS)/python -m pytest --quiet \
 		$(WORKERS) $(CORE_TESTS)
 
 pytest: $(VENV)/installed-dev
