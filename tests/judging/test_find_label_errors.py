@@ -505,3 +505,11 @@ def test_nothing_is_hard_where_predictions_say_nothing() -> None:
     assert CANNOT_TELL in verdicts.notes
     assert verdicts.counts["hard"] == 0
     assert verdicts.counts["undecided"] > 100
+
+
+def test_where_nothing_can_be_told_no_probability_is_high() -> None:
+    rng = np.random.default_rng(0)
+    verdicts = find_label_errors(rng.integers(0, 4, 800), logits=rng.normal(size=(800, 4)))
+    assert verdicts.noise_rate is None
+    assert verdicts.counts["incorrect"] == 0
+    assert 0.0 < verdicts.p_incorrect.mean() <= 0.1001

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from judged_labels import calibration_error, f1_score
+from sklearn.datasets import make_blobs
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from discrimloss.judging.noise_likelihood import MOST_CLASSES_WITH_OWN_NOISE
@@ -100,6 +108,40 @@ def test_many_classes_share_their_noise() -> None:
     assert judged.noise_rate == pytest.approx(data.rate, abs=0.03)
     assert calibration_error(judged.p_incorrect, data.is_wrong) < 0.05
     assert f1_score(judged.p_incorrect > 0.5, data.is_wrong) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("classes", "samples", "model", "least_f1"),
+    [
+        (7, 1000, ExtraTreesClassifier(100, min_samples_leaf=3, random_state=0), 0.95),
+        (40, 2000, make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)), 0.6),
+    ],
+)
+def test_pair_noise_that_a_model_has_learned(
+    classes: int, samples: int, model: Any, least_f1: float
+) -> None:
+    inputs, true = make_blobs(samples, 10, centers=classes, cluster_std=2.5, random_state=0)
+    is_wrong = np.random.default_rng(0).random(samples) < 0.2
+    given = np.where(is_wrong, (true + 1) % classes, true)
+    predicted = cross_val_predict(model, inputs, given, cv=5, method="predict_proba")
+    logits = torch.from_numpy(np.log(predicted + 1e-3)).float()
+    judged = estimate_class_errors(logits, torch.from_numpy(given), ~nobody(samples))
+    assert judged.noise_rate == pytest.approx(0.2, abs=0.06)
+    assert f1_score(judged.p_incorrect > 0.5, torch.from_numpy(is_wrong)) > least_f1
+
+
+def test_clean_labels_of_many_classes_that_are_confused() -> None:
+    classes = MOST_CLASSES_WITH_OWN_NOISE + 10
+    generator = torch.Generator().manual_seed(0)
+    logits = 0.3 * torch.randn(2000, classes, generator=generator)
+    first = torch.randint(classes, (2000,), generator=generator)
+    logits[torch.arange(2000), first] += 5.0
+    logits[torch.arange(2000), (first + 1) % classes] += 5.0 + torch.randn(
+        2000, generator=generator
+    )
+    given = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    judged = estimate_class_errors(logits, given, ~nobody(2000))
+    assert (judged.p_incorrect > 0.5).double().mean() < 0.02
 
 
 def test_predictions_may_have_any_unit() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.judging.calibration import _Mixture
-from discrimloss.judging.noise_likelihood import RARE_NOISE, LabelLikelihood
+from discrimloss.judging.noise_likelihood import RARE_NOISE, LabelLikelihood, mistaken_classes
 from discrimloss.judging.optimization import minimize
 
 
@@ -41,12 +41,15 @@ def numeric_gradient(function: Callable[[Tensor], Tensor], place: Tensor) -> Ten
     return torch.stack([(function(place + r) - function(place - r)) / (2 * step) for r in rows])
 
 
-@pytest.mark.parametrize("classes", [2, 5, 40])
-def test_gradient_of_the_noise_model(classes: int) -> None:
+@pytest.mark.parametrize(
+    ("classes", "has_spread"), [(2, False), (5, False), (40, False), (40, True)]
+)
+def test_gradient_of_the_noise_model(classes: int, has_spread: bool) -> None:
     generator = torch.Generator().manual_seed(classes)
     logits = 3.0 * torch.randn(200, classes, generator=generator, dtype=torch.float64)
     given = torch.randint(classes, (200,), generator=generator)
-    problem = LabelLikelihood(logits, given, prior=2.0)
+    spread = mistaken_classes(logits, given) if has_spread else None
+    problem = LabelLikelihood(logits, given, prior=2.0, spread=spread)
     place = problem._start(0.3, -1.0)
     place += 0.3 * torch.randn(len(place), generator=generator, dtype=torch.float64)
     value, gradient = problem.objective(place)
@@ -62,6 +65,16 @@ def test_gradient_of_the_noise_model(classes: int) -> None:
     by_autograd = posterior(place)
     torch.testing.assert_close(value, by_autograd.detach())
     torch.testing.assert_close(gradient, torch.autograd.grad(by_autograd, place)[0])
+
+
+def test_wrong_labels_of_a_class_are_distributed_as_predictions_say() -> None:
+    probabilities = torch.tensor([[0.1, 0.9, 0.0], [0.2, 0.1, 0.7]], dtype=torch.float64)
+    spread = mistaken_classes((probabilities + 1e-30).log(), torch.tensor([0, 1]))
+    # Class 1 is taken for class 0 alone, class 0 and class 2 for class 1; a tenth is even.
+    expected = torch.tensor(
+        [[0, 0.95, 0.05], [0.95, 0, 0.05], [0.05, 0.95, 0]], dtype=torch.float64
+    )
+    torch.testing.assert_close(spread, expected)
 
 
 def test_gradient_of_the_mixture_of_losses() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from discrimloss.judging.judgeable import limited_score, score_without_evidence
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.prediction_input import (
@@ -202,6 +204,10 @@ def _verdicts(
     can_tell: bool = True,
 ) -> Verdicts:
     can_tell = can_tell and estimate.noise_interval is not None
+    if not can_tell:
+        score = score_without_evidence(estimate.score)
+        none = torch.zeros(len(score), dtype=torch.bool)
+        estimate = replace(estimate, score=limited_score(score, none))
     p_incorrect = estimate.p_incorrect.numpy()
     return Verdicts(
         code=verdict_codes(agrees, p_incorrect, can_tell),

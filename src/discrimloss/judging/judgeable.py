@@ -7,10 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from discrimloss.judging.optimization import bisect_root
+
 FEWEST_OF_CLASS = 10
 """A class with fewer labels cannot be judged."""
 LARGEST_KEPT = -1e-6
 """The highest score of a label that cannot be judged: just below a verdict."""
+TYPICAL_NOISE = 0.1
+"""Fraction of wrong labels that is assumed where the predictions say nothing about it."""
 MOST_NAMED = 5
 
 
@@ -27,6 +31,32 @@ def limited_score(score: Tensor, judged: Tensor) -> Tensor:
         judged: which labels can be judged.
     """
     return torch.where(judged, score, score.clamp(max=LARGEST_KEPT))
+
+
+def with_mean_probability(score: Tensor, rate: float) -> Tensor:
+    """Scores in the same order whose probabilities have this mean.
+
+    >>> shifted = with_mean_probability(torch.tensor([3.0, 1.0, 0.0]), 0.25)
+    >>> round(float(shifted.sigmoid().mean()), 4)
+    0.25
+
+    Args:
+        score: log-odds of being wrong, shape (samples,).
+        rate: between 0 and 1.
+    """
+    exact = score.double()
+    reach = float(exact.abs().max()) + 20.0
+    offset = bisect_root(
+        rate, lambda shift: float((exact + shift - reach).sigmoid().mean()), 2.0 * reach
+    )
+    return (exact + offset - reach).float()
+
+
+def score_without_evidence(score: Tensor) -> Tensor:
+    """Scores where the fraction of wrong labels is unknown: at most the typical one is assumed."""
+    if float(score.double().sigmoid().mean()) <= TYPICAL_NOISE:
+        return score
+    return with_mean_probability(score, TYPICAL_NOISE)
 
 
 def notes_on_small_classes(target: Tensor, class_names: Sequence[str]) -> list[str]:

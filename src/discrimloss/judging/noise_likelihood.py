@@ -11,9 +11,13 @@ from torch.nn.functional import log_softmax, logsigmoid, one_hot, softmax
 from discrimloss.judging.optimization import minimize_with_gradient
 
 MOST_CLASSES_WITH_OWN_NOISE = 30
-"""With more classes noise is uniform: there are too few samples for each pair of classes."""
-PRIORS = (20.0, 2.0)
-"""How firmly the transition matrix is drawn towards uniform noise."""
+"""With more classes the transition matrix is not fitted: there are too few samples for each pair of
+classes. Noise is uniform then, or follows `mistaken_classes`."""
+PRIORS = (20.0, 2.0, 0.2)
+"""How firmly the transition matrix is drawn towards uniform noise. The weakest is for labels of
+which most errors go to one other class."""
+EVEN_PART = 0.1
+"""Of `mistaken_classes`: the part that is uniform, so that no pair of classes is ruled out."""
 RARE_NOISE = -3.0
 """Log-odds that the noise rate is weakly drawn to."""
 NOISE_PRIOR = 0.02
@@ -70,10 +74,15 @@ class LabelLikelihood:
         logits: shape (samples, classes), float64.
         given: shape (samples,), int64.
         prior: how firmly noise is drawn towards uniform, see `PRIORS`.
+        spread: shape (classes, classes), for many classes: how the wrong labels of a true class
+            (row) are distributed. Uniform by default.
     """
 
-    def __init__(self, logits: Tensor, given: Tensor, prior: float) -> None:
+    def __init__(
+        self, logits: Tensor, given: Tensor, prior: float, spread: Tensor | None = None
+    ) -> None:
         self.logits, self.given, self.prior = logits, given, prior
+        self.spread = spread
         self.classes = logits.shape[1]
         self.has_own_noise = self.classes <= MOST_CLASSES_WITH_OWN_NOISE
         self.diagonal = torch.eye(self.classes, dtype=torch.bool)
@@ -128,8 +137,12 @@ class LabelLikelihood:
         mass = self._by_class * parameters[0].exp() + parameters[2 : 2 + self.classes, None]
         mass = (mass - mass.amax(0)).exp_()
         total = mass.sum(0)
-        by_noise = self._by_own_noise if self.has_own_noise else self._by_even_noise
-        likelihood, gradient = by_noise(parameters, mass, total)
+        if self.has_own_noise:
+            likelihood, gradient = self._by_own_noise(parameters, mass, total)
+        elif self.spread is not None:
+            likelihood, gradient = self._by_spread_noise(parameters, mass, total, self.spread)
+        else:
+            likelihood, gradient = self._by_even_noise(parameters, mass, total)
         centre = torch.zeros_like(parameters)
         centre[1] = RARE_NOISE
         pull = self._prior_precision() * (parameters - centre)
@@ -189,6 +202,26 @@ class LabelLikelihood:
             [(of_scale * parameters[0].exp())[None], of_odds[None], of_bias]
         )
 
+    def _by_spread_noise(
+        self, parameters: Tensor, mass: Tensor, total: Tensor, spread: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same where wrong labels have a known distribution."""
+        rate = parameters[1].sigmoid()
+        to_given = spread[:, self.given]
+        of_given = mass.gather(0, self.given[None])[0]
+        of_others = (mass * to_given).sum(0)
+        of_label = rate * of_others + (1.0 - rate) * of_given
+        log_likelihood = (of_label / total).log().sum()
+        extra = (1.0 - rate) * of_given / of_label
+        surprise = mass * (rate * to_given / of_label - 1.0 / total)
+        of_bias = surprise.sum(1).index_add_(0, self.given, extra)
+        logits_of_given = self._by_class.gather(0, self.given[None])[0]
+        of_scale = (surprise * self._by_class).sum() + (extra * logits_of_given).sum()
+        of_odds = ((of_others - of_given) / of_label).sum() * rate * (1.0 - rate)
+        return log_likelihood, torch.cat(
+            [(of_scale * parameters[0].exp())[None], of_odds[None], of_bias]
+        )
+
     def rate_variance(self, parameters: Tensor) -> float:
         """Variance of the noise rate, from the uncertainty of the parameters.
 
@@ -230,6 +263,8 @@ class LabelLikelihood:
             own = parameters[2 + self.classes :]
             odds = odds + own[: self.classes]
             taken_for = own[self.classes :].view(self.classes, self.classes)
+        elif self.spread is not None:
+            taken_for = self.spread.log()
         return odds, taken_for.masked_fill(self.diagonal, -torch.inf)
 
     def _prior_precision(self) -> Tensor:
@@ -271,6 +306,27 @@ class LabelLikelihood:
             surprise = given_only[:, None, :] - softmax(taken_for, 1)
             gradients.append(((weights * is_wrong)[:, :, None] * surprise).flatten(1))
         return torch.cat(gradients, 1)
+
+
+def mistaken_classes(logits: Tensor, given: Tensor) -> Tensor:
+    """How wrong labels would be distributed if predictions were right.
+
+    Args:
+        logits: shape (samples, classes), float64.
+        given: shape (samples,), int64.
+
+    Returns:
+        Shape (classes, classes): for each true class (row), probabilities of the wrong labels. The
+        diagonal is 0.
+    """
+    classes = logits.shape[1]
+    true = softmax(logits, 1).scatter(1, given[:, None], 0.0)
+    taken_for = torch.zeros(classes, classes, dtype=logits.dtype)
+    taken_for.index_add_(1, given, true.T.contiguous())
+    taken_for /= taken_for.sum(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).tiny)
+    even = (1.0 - torch.eye(classes, dtype=logits.dtype)) / (classes - 1)
+    mixed = torch.lerp(taken_for, even, EVEN_PART)
+    return mixed / mixed.sum(1, keepdim=True)
 
 
 def centred(logits: Tensor) -> Tensor:

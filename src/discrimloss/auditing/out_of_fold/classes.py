@@ -13,9 +13,9 @@ from torch import Tensor
 from discrimloss.auditing.out_of_fold.candidates import Candidate
 from discrimloss.auditing.out_of_fold.folds import stratified_folds
 from discrimloss.auditing.out_of_fold.predictions import blend, out_of_fold
+from discrimloss.judging.judgeable import with_mean_probability
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.noise_model import estimate_class_errors
-from discrimloss.judging.optimization import bisect_root
 from discrimloss.training.processes import of_first, own_number
 
 NOISE_WORTH_A_ROUND = 0.25
@@ -111,12 +111,8 @@ def _with_witness(first: LabelErrors, further: Tensor, target: Tensor) -> LabelE
     of_given = further[place, target]
     others = further.clone()
     others[place, target] = -torch.inf
-    score = WITNESS_FACTOR * (first.score + others.logsumexp(1) - of_given).double()
-    rate, reach = first.noise_rate, float(score.abs().max()) + 20.0
-    offset = bisect_root(
-        rate, lambda shift: float((score + shift - reach).sigmoid().mean()), 2.0 * reach
-    )
-    shifted = (score + offset - reach).float()
+    score = WITNESS_FACTOR * (first.score + others.logsumexp(1) - of_given)
+    shifted = with_mean_probability(score, first.noise_rate)
     other = others.argmax(1)
     return replace(
         first,

@@ -15,6 +15,7 @@ from discrimloss.judging.judgeable import (
     is_judgeable,
     limited_score,
     notes_on_small_classes,
+    score_without_evidence,
 )
 from discrimloss.judging.suggestions import suggest_other_classes
 from discrimloss.judging.verdicts import CANNOT_TELL, Verdicts
@@ -56,7 +57,8 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     is_enough = len(target) >= FEWEST_SAMPLES
     can_tell = is_enough and knows and errors.noise_interval is not None
     judged = is_judgeable(target, len(class_names)) & can_tell
-    score = limited_score(errors.score, judged)
+    known = errors.score if can_tell else score_without_evidence(errors.score)
+    score = limited_score(known, judged)
     p_incorrect = score.double().sigmoid().float().numpy()
     shows = errors.noise_rate >= LEARNED_AS_THEY_ARE  # else right and wrong labels look alike
     code = verdict_codes(predicted.argmax(1) == target, p_incorrect, judged & shows)
