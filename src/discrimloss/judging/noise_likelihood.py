@@ -22,8 +22,13 @@ RARE_NOISE = -3.0
 """Log-odds that the noise rate is weakly drawn to."""
 NOISE_PRIOR = 0.02
 """How firmly the noise rate is drawn there."""
+RATE_PRIOR = 8.0
+"""How firmly the noise rates of the classes are drawn together, at least: classes that the inputs
+do not tell apart would look like classes with many wrong labels."""
 STARTS = ((0.0, -2.0), (1.0, -1.0))
 """Starting points: log of the sharpness, log-odds of the noise rate."""
+UNEVEN_START = (1.0, -1.4)
+"""The same for the starting point in which errors go where predictions say."""
 ITERATIONS, TOLERANCE = 60, 1e-6
 PROFILE_ITERATIONS, PROFILE_TOLERANCE = 25, 1e-5
 INTERVAL_SAMPLES = 5000
@@ -91,6 +96,9 @@ class LabelLikelihood:
     def solve(self, start: Tensor | None = None) -> Tensor:
         """The best parameters, from a place near them or else from several starting points."""
         starts = [self._start(*point) for point in STARTS] if start is None else [start]
+        if self.has_own_noise and self.prior < PRIORS[0]:
+            # Noise that a model has learned is not found from uniform noise.
+            starts.append(self._uneven_start())
         solutions = [
             minimize_with_gradient(self.objective, place, ITERATIONS, TOLERANCE) for place in starts
         ]
@@ -255,6 +263,13 @@ class LabelLikelihood:
         parameters[0], parameters[1] = log_sharpness, noise_odds
         return parameters
 
+    def _uneven_start(self) -> Tensor:
+        parameters = self._start(*UNEVEN_START)
+        taken_for = mistaken_classes(self.logits, self.given).log().masked_fill(self.diagonal, 0.0)
+        mean = taken_for.sum(1, keepdim=True) / (self.classes - 1)
+        parameters[2 + 2 * self.classes :] = (taken_for - mean).flatten()
+        return parameters
+
     def _noise(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Log-odds of noise for each class, and log weights of the classes it is taken for."""
         odds = parameters[1].expand(self.classes)
@@ -273,7 +288,8 @@ class LabelLikelihood:
             torch.ones(self.classes, dtype=torch.float64),
         ]
         if self.has_own_noise:
-            precisions.append(torch.full((self.classes,), 4.0 * self.prior, dtype=torch.float64))
+            of_rates = max(4.0 * self.prior, RATE_PRIOR)
+            precisions.append(torch.full((self.classes,), of_rates, dtype=torch.float64))
             precisions.append(torch.full((self.classes**2,), self.prior, dtype=torch.float64))
         return torch.cat(precisions)
 
