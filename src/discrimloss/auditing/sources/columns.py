@@ -30,7 +30,7 @@ from discrimloss.auditing.sources.column_reading import (
     UsedColumn,
     understood,
 )
-from discrimloss.auditing.sources.leaks import Leak, find_leak
+from discrimloss.auditing.sources.leaks import Leak, find_leak, marked_class
 from discrimloss.auditing.sources.numerals import shows_decimal_comma
 from discrimloss.auditing.sources.text import dense_ngrams, joined_texts
 from discrimloss.data.base import TensorInputs
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from discrimloss.auditing.sources.tables import Rows
 
 NAMES_IN_A_NOTE = 8
+_GIVES_AWAY = "it gives the label away"
+_GIVEN_AWAY = "each marks a class, and together they give the label away"
 
 
 @dataclass(frozen=True)
@@ -189,15 +191,26 @@ def plan_columns(
         used.append(column)
         if leak is not None:
             warnings.append(_still_used(column.name, leak))
+    marks = {} if target is None or are_wanted else _marks(frame, used, target)
+    if len(set(marks.values())) >= _num_classes(target) - 1 > 1:  # together they are the label
+        leaking += [column for column in used if column.name in marks]
+        used = [column for column in used if column.name not in marks]
+    else:
+        warnings += [_one_class(name) for name in marks]
     if not used:
         used, left_aside = _rescued(frame, leaking, left_aside)
         warnings += [_still_used(column.name, Leak(1.0)) for column in leaking]
         leaking = []
     for column in leaking:
-        left_aside.append((column.name, "it gives the label away"))
+        left_aside.append((column.name, _GIVEN_AWAY if column.name in marks else _GIVES_AWAY))
         warnings.append(
-            f"the column {column.name!r} gives the label away: every value of it has one label "
-            "only. It is not learned from, because wrong labels would not stand out. If it is "
+            f"the column {column.name!r} gives the label away: "
+            + (
+                "it marks one class, and other columns the others. "
+                if column.name in marks
+                else "every value of it has one label only. "
+            )
+            + "It is not learned from, because wrong labels would not stand out. If it is "
             "known before the label is, name the columns to learn from, --columns"
         )
     if not used:
@@ -206,6 +219,23 @@ def plan_columns(
             f"no column can be learnt from: {reasons or 'there is no column besides the labels'}"
         )
     return ColumnPlan(tuple(used), tuple(left_aside), tuple(warnings))
+
+
+def _marks(frame: Any, used: Sequence[UsedColumn], target: npt.NDArray[Any]) -> dict[str, int]:
+    """The classes that columns of two values tell from all others, by the columns' names."""
+    found = {c.name: marked_class(frame[c.name], c, target) for c in used}
+    return {name: marked for name, marked in found.items() if marked is not None}
+
+
+def _num_classes(target: npt.NDArray[Any] | None) -> int:
+    return 0 if target is None else len(np.unique(target))
+
+
+def _one_class(name: str) -> str:
+    return (
+        f"the column {name!r} gives one class away: it has one value for all samples of that class "
+        "and another for all others. If it was made from the labels, take it out and audit again"
+    )
 
 
 def _still_used(name: str, leak: Leak) -> str:
