@@ -135,3 +135,18 @@ def test_duplicate_groups_that_share_a_sample_are_one() -> None:
     assert groups[0] != groups[4]
     assert set(groups[[2, 3, 7]]) == {-1}
     assert DataHealth().duplicate_groups(3).tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("others", [(), ("source",)])
+def test_a_column_of_splits_is_not_learned_from(
+    frame: pd.DataFrame, others: tuple[str, ...]
+) -> None:
+    # Copies of a text are copies of the row only if the other columns are the same as well.
+    source = ["wire" if row in (0, 1, 2, 110) or row % 3 else "paper" for row in frame["index"]]
+    named = frame.assign(source=source)[["index", "text", "topic", "split", *others]]
+    found = audit(named, label="topic", id="index", encoder="none", progress=False)
+    assert [column["name"] for column in found.summary["learned_from"]] == ["text", *others]
+    assert any("'split' is left aside: it says which split" in note for note in found.notes)
+    assert set(found.health["duplicates_across_splits"].ids) == {"2", "110"}
+    assert set(found.health["conflicting_duplicates"].ids) == {"0", "1"}
+    assert "no letters or digits" in found.health["broken_samples"].remarks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from discrimloss.auditing.sources.column_reading import (
 )
 from discrimloss.auditing.sources.leaks import Leak, find_leak, marked_class
 from discrimloss.auditing.sources.numerals import shows_decimal_comma
+from discrimloss.auditing.sources.splits import find_split_column
 from discrimloss.auditing.sources.text import dense_ngrams, joined_texts
 from discrimloss.data.base import TensorInputs
 from discrimloss.judging.verdicts import import_pandas
@@ -127,6 +128,16 @@ class Columns(Contents):
         joined = joined_texts([self._rows.texts(name) for name in self._plan.texts])
         return [joined[row] or "" for row in self._numbers]
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The names of the columns of texts."""
+        return self._plan.texts
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a model learns from other columns than texts."""
+        return bool(self._plan.table)
+
     def raw_inputs(self) -> Any:
         """A data frame of the columns that are used."""
         used = [column.name for column in self._plan.used]
@@ -152,15 +163,22 @@ def plan_table(
     Raises:
         SourceError: no column can be used.
     """
+    splits = None
     if wanted is None:
-        names = [name for name in rows.columns if name not in hidden]
+        splits = find_split_column(rows, None)
+        splits = None if splits in hidden else splits
+        names = [name for name in rows.columns if name not in (*hidden, splits)]
     else:
         names = [rows.require(name, "--columns") for name in wanted]
         for name in names:
             if name in hidden:
                 raise SourceError(f"--columns names {name!r}, which holds the labels or ids")
     frame = rows.frame(names).iloc[samples.rows]
-    return plan_columns(frame, samples.target.numpy(), are_wanted=wanted is not None)
+    plan = plan_columns(frame, samples.target.numpy(), are_wanted=wanted is not None)
+    if splits is None:
+        return plan
+    reason = "it says which split a row belongs to"
+    return replace(plan, left_aside=(*plan.left_aside, (splits, reason)))
 
 
 def plan_columns(
