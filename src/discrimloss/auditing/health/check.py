@@ -45,6 +45,7 @@ from discrimloss.auditing.health.outliers import find_outliers
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.features import Features
+from discrimloss.auditing.sources.image_folder import ImageFolder
 from discrimloss.auditing.sources.splits import find_split_column
 from discrimloss.auditing.sources.tables import LabelColumn
 from discrimloss.auditing.sources.text import Texts
@@ -287,6 +288,8 @@ def _most(reasons: list[str]) -> str:
 
 
 def _ordered(source: AuditSource, neighbours: Neighbours, both: Duplicates) -> HealthEntry | None:
+    if isinstance(source.store, ImageFolder):  # listed class by class: the files have no order
+        return None
     group = both.group
     is_copy = (group[:, None] >= 0) & (group[:, None] == group[neighbours.index])
     found = find_row_order(neighbours, is_copy)
