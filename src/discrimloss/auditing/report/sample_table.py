@@ -84,7 +84,7 @@ def make_table(
         "given": [_place(names, value) for value in chosen["given"]],
         "suggested": [_place(names, value) for value in chosen["suggested"]],
         "verdict": chosen["verdict"].astype(str).tolist(),
-        "p": _thousandths(chosen["p_incorrect"]),
+        "p": thousandths(chosen["p_incorrect"]),
         "loss": _losses(chosen["average_loss"]),
         "labels": [],
     }
@@ -105,16 +105,16 @@ def _place(names: dict[str, int], label: Any) -> int:
     return -1 if is_missing(label) else names.setdefault(label_text(label), len(names))
 
 
-def _thousandths(probability: Any) -> list[float]:
+def thousandths(probability: Any) -> list[float]:
     """Probabilities in thousandths, rounded as `percent` rounds them.
 
     What is not zero but shows as less is 0.4, and what is not one but shows as such is 999.9.
     """
     values = np.nan_to_num(np.asarray(probability, dtype=np.float64))
-    thousandths = [round(10 * float(f"{100 * value:.1f}")) for value in values.tolist()]
+    rounded = [round(10 * float(f"{100 * value:.1f}")) for value in values.tolist()]
     return [
         0.4 if 0.0 < value < 0.0005 else 999.9 if value < 1.0 and shown == 1000 else shown
-        for value, shown in zip(values.tolist(), thousandths, strict=True)
+        for value, shown in zip(values.tolist(), rounded, strict=True)
     ]
 
 
