@@ -7,9 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from discrimloss import AuditResult, audit
+from discrimloss.auditing.health.check import check_health, compare_samples
 from discrimloss.auditing.health.data_health import ADVICE, TITLES, DataHealth, HealthEntry
+from discrimloss.auditing.health.order import find_row_order
+from discrimloss.auditing.sources.base import SourceOptions
+from discrimloss.auditing.sources.open_source import open_source
 
 WORDS = {"sea": "boat wave fish salt sail net", "sky": "cloud wing star wind bird moon"}
 
@@ -135,3 +140,32 @@ def test_duplicate_groups_that_share_a_sample_are_one() -> None:
     assert groups[0] != groups[4]
     assert set(groups[[2, 3, 7]]) == {-1}
     assert DataHealth().duplicate_groups(3).tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("others", [(), ("source",)])
+def test_a_column_of_splits_is_not_learned_from(
+    frame: pd.DataFrame, others: tuple[str, ...]
+) -> None:
+    # Copies of a text are copies of the row only if the other columns are the same as well.
+    source = ["wire" if row in (0, 1, 2, 110) or row % 3 else "paper" for row in frame["index"]]
+    named = frame.assign(source=source)[["index", "text", "topic", "split", *others]]
+    found = audit(named, label="topic", id="index", encoder="none", progress=False)
+    assert [column["name"] for column in found.summary["learned_from"]] == ["text", *others]
+    assert any("'split' is left aside: it says which split" in note for note in found.notes)
+    assert set(found.health["duplicates_across_splits"].ids) == {"2", "110"}
+    assert set(found.health["conflicting_duplicates"].ids) == {"0", "1"}
+    assert "no letters or digits" in found.health["broken_samples"].remarks
+
+
+def test_a_folder_of_pictures_has_no_order(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    for topic in ("sea", "sky"):
+        (tmp_path / topic).mkdir()
+        for number in range(60):
+            pixels = generator.integers(0, 255, (4, 4, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / topic / f"{number:02}.png")
+    source = open_source(SourceOptions(str(tmp_path)))
+    points = generator.normal(size=(120, 8)) + 6.0 * source.target.numpy()[:, None]
+    compared = compare_samples(source, points)
+    assert find_row_order(compared.neighbours, np.zeros_like(compared.neighbours.index, bool))
+    assert "row_order" not in [entry.problem for entry in check_health(source, compared, points)]

@@ -135,6 +135,20 @@ def test_headlines_and_reasons_are_on_the_page() -> None:
 
 
 @pytest.mark.usefixtures("no_vega")
+def test_an_audit_says_what_it_learned_from() -> None:
+    columns = [{"name": "price", "read_as": "numbers, '3,50 €' is 3.5"}]
+    run = made_run(summary={"learned_from": columns, "predicted_by": "random trees 100%"})
+    texts = " ".join(Elements(page_of(run)).texts)
+    assert re.search(r"Learned from\s+price \(numbers, '3,50 €' is 3.5\)", texts)
+    assert re.search(r"Predicted by\s+random trees 100%", texts)
+    assert "How the model learned" in texts
+    # Where no network was trained, there is nothing to open.
+    texts = " ".join(Elements(page_of(replace(run, traces=None, history=[]))).texts)
+    assert "How the model learned" not in texts
+    assert "kept no traces" not in texts
+
+
+@pytest.mark.usefixtures("no_vega")
 @pytest.mark.parametrize(
     ("summary", "shown"),
     [

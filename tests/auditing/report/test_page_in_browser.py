@@ -10,10 +10,11 @@ from browser import complaints, open_browser, resize, set_dark
 from report_runs import NASTY, made_run, nasty_view, picture_view
 
 from discrimloss.auditing.report.contents import ReportContents
-from discrimloss.auditing.report.gallery import choose_gallery
+from discrimloss.auditing.report.gallery import choose_gallery, format_number
 from discrimloss.auditing.report.map_of_data import DataMap
 from discrimloss.auditing.report.page import write_report
 from discrimloss.auditing.report.sample_table import make_table
+from discrimloss.auditing.report.wording import UNIT, percent
 from discrimloss.auditing.sources.base import SampleView
 
 PLOTS = """
@@ -160,13 +161,23 @@ def write_audit_page(path: Path) -> Any:
     places |= {"y": [n // 10 * 150 for n in range(60)], "id": samples["id"].tolist()}
     labels = {name: samples[name].tolist() for name in ("given", "suggested", "verdict")}
     colours = {"classes": [[NASTY, "#c9356f"], ["b", "#2e86c8"]], "verdicts": [["easy", "#2e86c8"]]}
-    columns = {**places, **labels, **colours, "p": [500] * 60, "text": [NASTY] * 60}
+    columns = {**places, **labels, **colours, "p": [0.4] * 60, "text": [NASTY] * 60}
     table = make_table(samples, lambda row: SampleView(text=f"text {row} {NASTY} {'long ' * 60}"))
-    run = replace(run, table=table, map=DataMap(columns, 60, 60), traces=None)
+    learned = [{"name": f"{NASTY} {n}", "read_as": "numbers, '<0,5' is 0.5"} for n in range(60)]
+    summary = {**run.summary, "learned_from": learned, "predicted_by": "random trees 100%"}
+    run = replace(run, table=table, map=DataMap(columns, 60, 60), traces=None, summary=summary)
     address = "http://127.0.0.1:20000/"
     contents = ReportContents("Audit", (run,), is_audit=True, directory="x", review_address=address)
     write_report(contents, path)
     return samples, table
+
+
+def samples_loss(samples: Any, table: Any) -> list[str]:
+    return [format_number(samples["average_loss"][row]) for row in table.columns["index"]]
+
+
+def shown_percent(p: float) -> str:
+    return percent(p / 1000).replace(UNIT, " %")
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # selenium's own connection
@@ -178,6 +189,16 @@ def test_the_table_and_the_map_in_a_browser(tmp_path: Path) -> None:
         rows = driver.execute_script(ROWS)
         assert len(rows) == 25
         assert worst[0] in rows[0]
+        for row, p, loss in zip(
+            rows, table.columns["p"], samples_loss(samples, table), strict=False
+        ):
+            assert shown_percent(p) in row  # as on the cards
+            assert loss in row
+        # Many columns do not push the samples off the page.
+        learned, predicted = driver.find_elements("css selector", "dl.basis div")
+        assert learned.text.startswith(f"Learned from {NASTY} 0 (numbers, '<0,5' is 0.5)")
+        assert learned.size["height"] < 120
+        assert predicted.text == "Predicted by random trees 100%"
         link = driver.find_element("css selector", "#table tbody a").get_attribute("href")
         assert link == f"http://127.0.0.1:20000/#verdict=all&sample={table.columns['index'][0]}"
         driver.execute_script("document.querySelector('[data-step=\"1\"]').click()")
@@ -197,11 +218,15 @@ def test_the_table_and_the_map_in_a_browser(tmp_path: Path) -> None:
         driver.execute_script(TYPE, "search", "")
         driver.execute_script("document.querySelector('th[data-key=id] button').click()")
         assert "sample-0" in driver.execute_script(ROWS)[0]
-        assert "sample-42" in driver.execute_script(POINT, "sample-42")
+        pointed = driver.execute_script(POINT, "sample-42")
+        assert "sample-42" in pointed
+        assert "P(wrong) < 0.1 %" in pointed
         driver.execute_script("document.querySelector('[data-colour=verdict]').click()")
         legend = driver.find_element("css selector", ".map-legend")
         assert legend.text.strip() == "easy"
         resize(driver, 390)
         assert fits(driver)
+        assert learned.is_displayed()
+        assert learned.size["width"] <= 390
         assert driver.execute_script("return window.hacked") is None
         assert complaints(driver) == []

@@ -33,3 +33,11 @@ def test_headers_of_a_post_are_left_out() -> None:
 )
 def test_other_texts_stay_as_they_are(text: str) -> None:
     assert passage(text) == text
+
+
+def test_german_headers_and_the_line_of_a_mailbox() -> None:
+    assert (
+        passage("Von: a@b.de\nBetreff: Auto\n\nIch suche einen Motor.") == "Ich suche einen Motor."
+    )
+    assert passage("From a@b.de Mon Apr 5 1993\nSubject: car\n\nA motor.") == "A motor."
+    assert passage("An: alle\nKein Brief") == "An: alle\nKein Brief"

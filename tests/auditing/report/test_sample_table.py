@@ -30,7 +30,7 @@ def test_it_has_all_suspicious_samples_worst_first() -> None:
     names = table.columns["labels"]
     assert names[table.columns["given"][0]] == samples["given"][row]
     assert names[table.columns["suggested"][0]] == samples["suggested"][row]
-    assert table.columns["p"][0] == round(1000 * samples["p_incorrect"][row])
+    assert table.columns["p"][0] == pytest.approx(1000 * samples["p_incorrect"][row], abs=0.5)
 
 
 def test_a_clean_set_still_has_a_hundred_samples() -> None:
@@ -79,3 +79,16 @@ def test_regression_targets_and_missing_suggestions() -> None:
     columns = make_table(samples.assign(suggested=np.nan), None).columns
     assert set(columns["suggested"]) == {-1}
     safe_json(columns)
+
+
+def test_numbers_are_those_of_the_cards() -> None:
+    frame = (
+        samples_of()
+        .head(4)
+        .assign(
+            p_incorrect=[1.0, 0.99999, 0.97449, 0.0002], average_loss=[4.3351, 1234.5, 0.0, np.nan]
+        )
+    )
+    columns = make_table(frame, None).columns
+    by_row = sorted(zip(columns["index"], columns["p"], columns["loss"], strict=True))
+    assert by_row == [(0, 1000, 4.34), (1, 999.9, 1234.0), (2, 974, 0.0), (3, 0.4, None)]

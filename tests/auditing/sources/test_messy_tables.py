@@ -16,6 +16,7 @@ from discrimloss.auditing.sources.base import (
     SourceError,
     SourceOptions,
 )
+from discrimloss.auditing.sources.column_features import column_values
 from discrimloss.auditing.sources.columns import plan_columns
 from discrimloss.auditing.sources.open_source import open_data, open_source
 
@@ -160,6 +161,79 @@ def test_dates_in_local_order() -> None:
     assert all("2023-01-01" in column.read_as for column in plan.used)
 
 
+def test_dates_in_two_forms_and_times() -> None:
+    days = pd.date_range("2023-01-01", periods=40, freq="31h")
+    mixed = [day.strftime("%d.%m.%Y" if day.day % 2 else "%Y-%m-%d") for day in days]
+    plan = plan_columns(pd.DataFrame({"mixed": mixed, "clock": days.strftime("%H:%M")}))
+    assert [column.read_as for column in plan.used] == [
+        "dates, '2023-01-02' is 2023-01-02 and '01.01.2023' is 2023-01-01",
+        "times of day, such as '00:00'",
+    ]
+    values = column_values(pd.Series(mixed), plan.used[0])
+    assert (np.diff(values) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [
+        ("{:.1f} kg", "numbers, '40.5 kg' is 40.5"),
+        ("{:.1f}mg/dl", "numbers, '40.5mg/dl' is 40.5"),
+        ("{:.1f} m2", "numbers, '40.5 m2' is 40.5"),
+        ("{:.2f} ?", "numbers, '40.50 ?' is 40.5"),  # the euro sign, lost in Latin-1
+    ],
+)
+def test_numbers_with_a_unit(written: str, read_as: str) -> None:
+    plan = plan_columns(pd.DataFrame({"x": [written.format(i + 0.5) for i in range(40, 90)]}))
+    assert [(column.kind, column.read_as) for column in plan.used] == [("number", read_as)]
+
+
+def test_bounds_count_as_the_number_they_name() -> None:
+    values = [*(f"{i}.25" for i in range(1, 40)), "<0.5", ">120", "k.A."]
+    [column] = plan_columns(pd.DataFrame({"crp": values})).used
+    assert column.read_as == "numbers, '<0.5' is 0.5"
+    numbers = column_values(pd.Series(values), column)
+    assert numbers[[0, -3, -2]].tolist() == [1.25, 0.5, 120.0]
+    assert np.isnan(numbers[-1])
+    few = plan_columns(pd.DataFrame({"age": ["<18", "18", ">18", "<18"] * 10})).used
+    assert few[0].kind == "category"
+
+
+def test_a_refused_column_comes_with_the_way_out() -> None:
+    frame = news().drop(columns="text").assign(size=np.random.default_rng(0).random(ROWS))
+    price = [f"{i}.50 {'€' if i % 2 else '$'}" for i in range(ROWS)]
+    [note] = opened(frame.assign(price=price)).notes[-1:]
+    assert "'price' is left aside: its numbers have several units, " in note
+    assert "convert them to one" in note
+    spelt = [f"{i % 28 + 1}. März {1900 + i}" for i in range(ROWS)]
+    [note] = opened(frame.assign(born=spelt)).notes[-1:]
+    assert "write them like 1969.39 or 2020-01-23" in note
+
+
+def test_diagnoses_are_categories() -> None:
+    codes = ["E11", "I10", "E78", "J45"] * (ROWS // 4)
+    assert learned_from(opened(news(icd=codes)))["icd"] == "4 categories"
+
+
+def test_ids_that_several_rows_share_are_not_learned_from() -> None:
+    rng = np.random.default_rng(0)
+    frame = news(size=rng.random(ROWS)).drop(columns="text")
+    source = opened(frame.assign(patient_id=np.arange(ROWS) // 3, shop_id=np.arange(ROWS) % 4))
+    assert learned_from(source) == {"size": "numbers", "shop_id": "4 categories"}
+    assert any("'patient_id' is left aside: it names groups of rows" in n for n in source.notes)
+
+
+def test_a_column_for_each_class_gives_the_label_away() -> None:
+    rng = np.random.default_rng(0)
+    target = rng.integers(0, 3, 300)
+    frame = pd.DataFrame({"size": rng.random(300), "is_a": target == 0, "is_b": target == 1})
+    plan = plan_columns(frame, target)
+    assert [column.name for column in plan.used] == ["size"]
+    assert "together they give the label away" in plan.notes[0]
+    alone = plan_columns(frame.drop(columns="is_b"), target)
+    assert [column.name for column in alone.used] == ["size", "is_a"]
+    assert "'is_a' gives one class away" in alone.warnings[0]
+
+
 def test_regression_targets_in_local_form_come_back_in_it(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     prices = [f"{1 + i % 8}.{100 + i},{i % 90 + 10} €" for i in range(ROWS)]
@@ -177,6 +251,10 @@ def test_regression_targets_in_local_form_come_back_in_it(tmp_path: Path) -> Non
     [
         ["a,b", "b", "a", "a,c", "c"],
         ["sports|tech", "tech", "sports", "sports|news", "news"],
+        ["A", "B", "A,B", "A", "B"],
+        ["a,b", "b,c", "a,c", "a,b", "b,c"],
+        ["sports and news", "news", "sports", "tech", "news and tech"],
+        ["['a', 'b']", "['b']", '["a", "c"]', "[]", "['c']"],
         [["a", "b"], ["b"], ["a"], ["c"], ["a", "c"]],
     ],
 )
@@ -186,11 +264,27 @@ def test_several_labels_per_sample_are_refused(labels: list[Any]) -> None:
         opened(frame, label="topics")
     if isinstance(labels[0], str):
         source = opened(frame, label="topics", regression=False)
-        assert len(source.class_names) == 5
+        assert len(source.class_names) == len(set(labels))
 
 
-def test_classes_with_a_comma_are_classes() -> None:
-    frame = news(kind=["Food, drinks", "Toys, games", "Cars", "Health, beauty"] * (ROWS // 4))
+def test_the_way_out_names_the_sign_between_labels() -> None:
+    frame = news(topics=["a | b", "b", "a", "a | c", "c"] * (ROWS // 5))
+    with pytest.raises(SourceError, match=r'get_dummies\(" \| "\)'):
+        opened(frame, label="topics")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Food, drinks", "Toys, games", "Cars", "Health, beauty"],
+        ["Smith, John", "Smith, Anna", "Doe, John", "Doe, Anna"],
+        ["rock", "pop", "pop rock", "jazz"],
+        ["true positive", "false positive", "true negative", "false negative"],
+        ["10/20", "20/30", "30/40", "10/40"],
+    ],
+)
+def test_classes_that_consist_of_parts_are_classes(names: list[str]) -> None:
+    frame = news(kind=names * (ROWS // 4))
     assert len(opened(frame, label="kind").class_names) == 4
 
 

@@ -45,14 +45,11 @@ from discrimloss.auditing.health.outliers import find_outliers
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.features import Features
+from discrimloss.auditing.sources.image_folder import ImageFolder
+from discrimloss.auditing.sources.splits import find_split_column
 from discrimloss.auditing.sources.tables import LabelColumn
 from discrimloss.auditing.sources.text import Texts
 
-SPLIT_COLUMNS = ("split", "subset", "partition", "set", "fold", "usage")
-"""A column of one of these names tells which split a row belongs to."""
-SPLIT_NAMES = ("train", "test", "val", "dev", "eval", "hold")
-"""Splits begin with one of these, unless the column is called split."""
-MOST_SPLITS = 20
 RARE_BELOW = 0.1
 """A class is rare with fewer samples than this times the mean of all classes."""
 RARE_NUMBER = 10
@@ -116,7 +113,16 @@ def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> Data
 def _confirm(source: AuditSource, inputs: Any) -> Confirm | None:
     if isinstance(source.contents, Texts):
         return texts_confirm(source.contents.texts)
-    return rows_confirm(np.asarray(inputs)) if isinstance(source.contents, Columns) else None
+    if not isinstance(source.contents, Columns):
+        return None
+    texts = source.contents.texts()
+    if texts is None:
+        return rows_confirm(np.asarray(inputs))
+    same_texts = texts_confirm(texts)
+    if not source.contents.has_table:
+        return same_texts
+    same_rows = rows_confirm(source.contents.ordinal_and_features()[1])
+    return lambda first, second: same_texts(first, second) and same_rows(first, second)
 
 
 def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
@@ -134,6 +140,8 @@ def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
         return np.asarray(pandas.util.hash_array(plain, categorize=False))
     if isinstance(contents, Columns):
         frame = contents.raw_inputs()
+        for name in contents.text_columns:
+            frame[name] = [plain_text(text) for text in frame[name].fillna("").astype(str)]
         lists = [name for name in frame if frame[name].map(lambda v: isinstance(v, list)).any()]
         return np.asarray(
             pandas.util.hash_pandas_object(
@@ -149,15 +157,10 @@ def split_of_rows(source: AuditSource) -> npt.NDArray[Any] | None:
     store = source.store
     if not isinstance(store, LabelColumn):
         return None
-    for column in store.rows.columns:
-        if column.casefold() not in SPLIT_COLUMNS or column == store.column:
-            continue
-        names = np.array(store.rows.texts(column), dtype=object)[source.rows]
-        distinct = {name for name in names.tolist() if name is not None}
-        is_usual = all(str(name).casefold().startswith(SPLIT_NAMES) for name in distinct)
-        if 2 <= len(distinct) <= MOST_SPLITS and (is_usual or column.casefold() == "split"):
-            return names
-    return None
+    column = find_split_column(store.rows, store.column)
+    if column is None:
+        return None
+    return np.array(store.rows.texts(column), dtype=object)[source.rows]
 
 
 def _rounded(target: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -267,7 +270,9 @@ def _broken_of(source: AuditSource, inputs: Any) -> Broken:
     if isinstance(contents, Texts):
         return broken_texts(contents.texts)
     if isinstance(contents, Columns):
-        return broken_rows(contents.raw_inputs())
+        texts = contents.texts()
+        broken = {} if texts is None else broken_texts(texts)
+        return {**broken, **broken_rows(contents.raw_inputs())}
     if isinstance(contents, Features):
         return broken_features(contents.raw_inputs())
     pictures = np.asarray(inputs)
@@ -283,6 +288,8 @@ def _most(reasons: list[str]) -> str:
 
 
 def _ordered(source: AuditSource, neighbours: Neighbours, both: Duplicates) -> HealthEntry | None:
+    if isinstance(source.store, ImageFolder):  # listed class by class: the files have no order
+        return None
     group = both.group
     is_copy = (group[:, None] >= 0) & (group[:, None] == group[neighbours.index])
     found = find_row_order(neighbours, is_copy)

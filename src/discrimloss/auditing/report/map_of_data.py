@@ -16,6 +16,7 @@ from discrimloss.auditing.report.colours import RUN_COLOURS, colour_of, order_of
 from discrimloss.auditing.report.gallery import Rows, is_missing, label_text, worst_first
 from discrimloss.auditing.report.passage import passage
 from discrimloss.auditing.report.projection import map_features, plane
+from discrimloss.auditing.report.sample_table import thousandths
 from discrimloss.auditing.report.statistics import sampled
 from discrimloss.auditing.sources.base import AuditSource
 
@@ -75,7 +76,7 @@ def make_map(
             None if is_missing(label) else short(label_text(label)) for label in chosen["suggested"]
         ],
         "verdict": chosen["verdict"].astype(str).tolist(),
-        "p": np.rint(1000 * chosen["p_incorrect"].fillna(0.0)).astype(int).tolist(),
+        "p": thousandths(chosen["p_incorrect"]),
         "verdicts": [[name, colour_of(name)] for name in order_of(chosen["verdict"])],
     }
     if source.is_regression:

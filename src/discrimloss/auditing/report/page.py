@@ -89,6 +89,7 @@ def render(contents: ReportContents) -> str:
     environment.filters["number"] = format_number
     environment.filters["shortened"] = shortened
     environment.filters["one_line"] = one_line
+    environment.filters["basis"] = basis
     sections = [_section(f"run{number}", run, contents) for number, run in enumerate(contents.runs)]
     is_comparison = len(sections) > 1 and not contents.is_audit
     compared: Chart | None = None
@@ -194,9 +195,6 @@ def _facts(run: ReportRun) -> list[tuple[str, str]]:
         "recipe": settings.get("recipe") or summary.get("recipe"),
         "data": settings.get("data.name"),
         "model": settings.get("model.name"),
-        "learned from": "; ".join(
-            f"{column['name']} ({column['read_as']})" for column in summary.get("learned_from", ())
-        ),
         "seed": settings.get("seed", summary.get("seed")),
         "device": summary.get("device"),
         "time": None if summary.get("seconds") is None else duration(float(summary["seconds"])),
@@ -204,6 +202,17 @@ def _facts(run: ReportRun) -> list[tuple[str, str]]:
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
     }
     return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+
+
+def basis(run: ReportRun) -> list[tuple[str, str]]:
+    """What an audit compared the labels with, in the words of the terminal."""
+    columns = run.summary.get("learned_from", ())
+    learned = [f"{column['name']} ({column['read_as']})" for column in columns]
+    found = {
+        "Learned from": "; ".join(learned),
+        "Predicted by": run.summary.get("predicted_by"),
+    }
+    return [(name, str(value)) for name, value in found.items() if value]
 
 
 def headlines(run: ReportRun) -> list[Headline]:

@@ -6,9 +6,12 @@ import re
 
 FEWEST_HEADERS = 2
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,40}:(?=\s|$)")
+_BEGIN = re.compile(r"From \S+@\S+ .*\d")
+"""The first line of a mail in a mailbox."""
 _OF_MAIL = re.compile(
     r"(from|to|cc|subject|date|sent|lines|organization|organisation|newsgroups|message-id|path|"
-    r"reply-to|received|return-path|nntp-posting-host|x-[a-z-]+):",
+    r"reply-to|received|return-path|nntp-posting-host|x-[a-z-]+|"
+    r"von|an|betreff|datum|gesendet|zeilen|de|objet|asunto):",
     re.IGNORECASE,
 )
 
@@ -22,7 +25,9 @@ def passage(text: str) -> str:
     """
     lines = text.lstrip("\ufeff\r\n \t").splitlines()
     headers = known = end = 0
-    for line in lines:
+    if lines and _BEGIN.match(lines[0]):
+        headers = known = end = 1
+    for line in lines[end:]:
         is_continued = headers > 0 and line[:1] in (" ", "\t") and bool(line.strip())
         if not is_continued:
             if not _HEADER.match(line):

@@ -117,6 +117,7 @@ def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:
     """The entries of the audit's summary that replace those of its first run."""
     names = (
         *("seconds", "command", "noise_estimated", "noise_interval", "verdicts"),
-        *("learned_from", "warnings"),
+        *("learned_from", "warnings", "versions"),
     )
-    return {name: summary[name] for name in names if name in summary}
+    found = {name: summary[name] for name in names if name in summary}
+    return found | ({"predicted_by": summary["model"]} if summary.get("model") else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrimloss.auditing.report.chart import rounded
 from discrimloss.auditing.report.gallery import (
     FIELD_LENGTH,
     Rows,
     View,
+    format_number,
     is_missing,
     label_text,
     shortened,
@@ -83,8 +84,8 @@ def make_table(
         "given": [_place(names, value) for value in chosen["given"]],
         "suggested": [_place(names, value) for value in chosen["suggested"]],
         "verdict": chosen["verdict"].astype(str).tolist(),
-        "p": _thousandths(chosen["p_incorrect"]),
-        "loss": rounded(chosen["average_loss"].tolist()),
+        "p": thousandths(chosen["p_incorrect"]),
+        "loss": _losses(chosen["average_loss"]),
         "labels": [],
     }
     columns["labels"] = list(names)
@@ -104,10 +105,27 @@ def _place(names: dict[str, int], label: Any) -> int:
     return -1 if is_missing(label) else names.setdefault(label_text(label), len(names))
 
 
-def _thousandths(probability: Any) -> list[int]:
+def thousandths(probability: Any) -> list[float]:
+    """Probabilities in thousandths, rounded as `percent` rounds them.
+
+    What is not zero but shows as less is 0.4, and what is not one but shows as such is 999.9.
+    """
     values = np.nan_to_num(np.asarray(probability, dtype=np.float64))
-    thousandths: list[int] = np.rint(1000 * values).astype(int).tolist()
-    return thousandths
+    rounded = [round(10 * float(f"{100 * value:.1f}")) for value in values.tolist()]
+    return [
+        0.4 if 0.0 < value < 0.0005 else 999.9 if value < 1.0 and shown == 1000 else shown
+        for value, shown in zip(values.tolist(), rounded, strict=True)
+    ]
+
+
+def _losses(values: Any) -> list[float | None]:
+    """Losses with the digits that the cards show."""
+    return [
+        None
+        if value is None or not math.isfinite(value)
+        else float(format_number(value).replace(",", ""))
+        for value in values.tolist()
+    ]
 
 
 def _contents(rows: Rows, view: View, ids: Sequence[str], is_text: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.auditing.sources.measures import find_measures, several_units
 from discrimloss.auditing.sources.numerals import (
     READABLE,
     NumberStyle,
@@ -41,7 +42,10 @@ _IDS = re.compile(
     r"|(?i:^(lfd|lauf)\W*.*(nr\.?|nummer)$)"
     r"|[a-z](Id|ID|Nr|UUID)$"
 )
+_OR = " or "
+"""Between two formats of the dates of a column."""
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p")
 _ISO_DATES = ("ISO8601", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y.%m.%d")
 _DAY_AND_MONTH = tuple(
     (f"%d{sign}%m{sign}{year}{time}", f"%m{sign}%d{sign}{year}{time}")
@@ -65,6 +69,13 @@ class UsedColumn:
     """Of a column of two words, the one for yes, in lower case."""
     read_as: str = ""
     """For the user: ``"numbers, '1.969,39' is 1969.39"``."""
+
+
+_NAMES_A_GROUP = re.compile(
+    r"(?i:(^|[^a-z])(id|ids|uid|uuid|guid|kennung|kundennummer)$)|[a-z](Id|ID|Nr|UUID)$"
+)
+ROWS_PER_GROUP = 20
+"""On average; columns such as ``shop_id`` with more rows per value are categories."""
 
 
 def looks_like_id(name: str) -> bool:
@@ -96,6 +107,8 @@ def understood(
             return "none of its numbers is finite"
         if not is_wanted and (reason := _numbers_the_rows(name, series)):
             return reason
+        if not is_wanted and (group := _names_groups(name, present)):
+            return group
         return _constant(present, len(series)) or UsedColumn(name, "number", read_as="numbers")
     if types.is_datetime64_any_dtype(series.dtype) or types.is_timedelta64_dtype(series.dtype):
         return _constant(present, len(series)) or UsedColumn(name, "date", read_as="dates")
@@ -142,6 +155,22 @@ def _numbers_the_rows(name: str, series: Any) -> str | None:
     return "it identifies rows, in rising order" if is_sorted and len(values) > 30 else None
 
 
+def _names_groups(name: str, present: Any) -> UsedColumn | str | None:
+    """What to do with ids that several rows share, such as those of patients: None if it has none.
+
+    Numbers of them have no order, and one with few rows gives the label of its other rows away.
+    """
+    if not _NAMES_A_GROUP.search(name.strip()) or len(present) <= FEW_VALUES:
+        return None
+    distinct = present.nunique()
+    if distinct > max(FEW_VALUES, len(present) / ROWS_PER_GROUP):
+        return f"it names groups of rows ({distinct:,} in {len(present):,} rows)"
+    types = import_pandas().api.types
+    if not types.is_numeric_dtype(present.dtype) or distinct == 1:
+        return None
+    return UsedColumn(name, "category", read_as=f"{distinct:,} categories")
+
+
 def _vector(name: str, present: Any) -> UsedColumn | str:
     lengths = {len(value) if hasattr(value, "__len__") else -1 for value in present}
     if len(lengths) != 1 or not 0 < max(lengths) <= LONGEST_VECTOR:
@@ -157,26 +186,50 @@ def _texts(
     name: str, series: Any, distinct: Any, decimal_comma: bool | None, is_wanted: bool
 ) -> UsedColumn | str:
     num_present = int(series.notna().sum())
+    if not is_wanted and isinstance(group := _names_groups(name, series.dropna()), str):
+        return group
     if len(distinct) == 1 and num_present == len(series):
         return f"all its values are {str(distinct[0])[:40]!r}"
     if (yes := _yes(distinct)) is not None:
         return UsedColumn(name, "category", yes=yes, read_as=f"yes and no, {yes!r} is yes")
-    style = find_style(import_pandas().unique(series.dropna()), decimal_comma)
+    values = import_pandas().unique(series.dropna())
+    style = find_style(values, decimal_comma)
     if style is not None:
+        bounds = find_measures(values, decimal_comma)  # a few, such as <0.5
+        if bounds is not None and _num_lost(values, bounds) < _num_lost(values, style):
+            style = bounds
         return _numerals(name, series, style, is_wanted)
     if len(distinct) > FEW_VALUES and (form := date_format(distinct)) is not None:
-        example, date = _example(distinct, form)
-        return UsedColumn(name, "date", form, read_as=f"dates, {example!r} is {date}")
+        return UsedColumn(name, "date", form, read_as=_dates_read_as(distinct, form))
+    if (measures := find_measures(values, decimal_comma)) is not None:
+        return _numerals(name, series, measures, is_wanted)
     if is_free_text(name, distinct, num_present):
         return UsedColumn(name, "text", read_as="texts")
     if len(distinct) > max(FEW_VALUES, num_present / 2) and not is_wanted:
+        if units := several_units(values[:LOOKED_AT]):
+            return (
+                f"its numbers have several units, {', '.join(map(repr, units))}: convert them to "
+                "one, or give each a column of its own"
+            )
         if len(distinct) == num_present == len(series) and not _words(distinct) > 2:
             return "it identifies rows"
         return (
             f"nearly all its values differ ({len(distinct):,} in {num_present:,} rows); if it "
-            f"holds the texts to learn from, pass --text {name!r}"
+            f"holds the texts to learn from, pass --text {name!r}{_if_not_texts(distinct)}"
         )
     return UsedColumn(name, "category", read_as=f"{len(distinct):,} categories")
+
+
+def _num_lost(values: Any, style: NumberStyle) -> int:
+    return int(np.isnan(style.numbers(values)).sum())
+
+
+def _if_not_texts(distinct: Any) -> str:
+    """What to do with values that have digits, but are neither numbers nor dates."""
+    texts = [str(value) for value in distinct[:LOOKED_AT]]
+    if 2 * sum(any(sign.isdigit() for sign in text) for text in texts) < len(texts):
+        return ""
+    return "; if it holds numbers or dates, write them like 1969.39 or 2020-01-23"
 
 
 def _numerals(name: str, series: Any, style: NumberStyle, is_wanted: bool) -> UsedColumn | str:
@@ -189,9 +242,9 @@ def _numerals(name: str, series: Any, style: NumberStyle, is_wanted: bool) -> Us
     values = pandas.unique(series[~is_lost].dropna())
     if len(np.unique(numbers[np.isfinite(numbers)])) == 1 and not np.isnan(numbers).any():
         return f"all its values are {str(values[0])[:40]!r}"
-    shown = next(
-        (value for value in values if isinstance(value, str) and len(value) > 4), values[0]
-    )
+    long = [value for value in values if isinstance(value, str) and len(value) > 4]
+    bounds = [value for value in values if isinstance(value, str) and value[:1] in "<>≤≥≈~"]
+    shown = (bounds or long or values)[0]
     read_as = "numbers" if style.is_plain else f"numbers, {shown!r} is {style.number(shown):.12g}"
     wrong = [value for value in series[is_lost] if not is_word_for_missing(value)]
     if wrong:
@@ -238,9 +291,9 @@ def date_format(texts: Sequence[str]) -> str | None:
     """
     present = [text for text in map(str, texts) if not is_word_for_missing(text)]
     begin = present[0].strip()[:10] if present else ""
-    if not any(character.isdigit() for character in begin) or not set(begin) & set("-/. "):
+    if not any(character.isdigit() for character in begin) or not set(begin) & set("-/. :"):
         return None  # neither words nor codes such as 00501
-    for form in _ISO_DATES:
+    for form in (*_TIMES, *_ISO_DATES):
         if _are_dates(present, form):
             return form
     for day_first, month_first in _DAY_AND_MONTH:
@@ -249,7 +302,27 @@ def date_format(texts: Sequence[str]) -> str | None:
         if fits:  # the one that reads more dates, and else the usual one
             return max(fits, key=lambda form: parsed_dates(present, form).notna().sum())
     guessed = import_pandas().tseries.api.guess_datetime_format(begin and present[0].strip())
-    return guessed if guessed is not None and _are_dates(present, guessed) else None
+    if guessed is not None and _are_dates(present, guessed):
+        return str(guessed)
+    return _two_formats(present)
+
+
+def _two_formats(texts: Sequence[str]) -> str | None:
+    """Two formats, joined, of which one or the other reads nearly all texts.
+
+    Only formats with the day first, or the year: the order must be the same in both.
+    """
+    some = texts[:LOOKED_AT]
+    forms = (*_ISO_DATES, *(day_first for day_first, _ in _DAY_AND_MONTH))
+    numbers = {form: int(parsed_dates(some, form).notna().sum()) for form in forms}
+    first = max(forms, key=lambda form: numbers[form])
+    is_left = parsed_dates(some, first).isna().to_numpy()
+    left = [text for text, its in zip(some, is_left, strict=True) if its]
+    if not left or len(left) == len(some):
+        return None
+    second = max(forms, key=lambda form: parsed_dates(left, form).notna().sum())
+    both = f"{first}{_OR}{second}"
+    return both if _are_dates(texts, both) else None
 
 
 def _are_dates(texts: Sequence[str], form: str) -> bool:
@@ -263,13 +336,22 @@ def parsed_dates(texts: Any, form: str) -> Any:
     """Texts as a series of dates, missing where a text is none."""
     pandas = import_pandas()
     series = pandas.Series(texts, dtype=object)
-    return pandas.to_datetime(series, format=form, utc=True, errors="coerce")
+    first, *others = form.split(_OR)
+    dates = pandas.to_datetime(series, format=first, utc=True, errors="coerce")
+    for other in others:
+        dates = dates.fillna(pandas.to_datetime(series, format=other, utc=True, errors="coerce"))
+    return dates
 
 
-def _example(texts: Any, form: str) -> tuple[str, str]:
-    dates = parsed_dates(texts[:LOOKED_AT], form)
-    place = int(dates.notna().to_numpy().argmax())
-    return str(texts[place]), str(dates.iloc[place].date())
+def _dates_read_as(texts: Any, form: str) -> str:
+    examples = []
+    for single in form.split(_OR):
+        dates = parsed_dates(texts[:LOOKED_AT], single)
+        place = int(dates.notna().to_numpy().argmax())
+        if single in _TIMES:
+            return f"times of day, such as {str(texts[place])!r}"
+        examples.append(f"{str(texts[place])!r} is {dates.iloc[place].date()}")
+    return f"dates, {' and '.join(examples)}"
 
 
 def as_category(series: Any) -> npt.NDArray[np.object_]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,9 @@ from discrimloss.auditing.sources.column_reading import (
     UsedColumn,
     understood,
 )
-from discrimloss.auditing.sources.leaks import Leak, find_leak
+from discrimloss.auditing.sources.leaks import Leak, find_leak, marked_class
 from discrimloss.auditing.sources.numerals import shows_decimal_comma
+from discrimloss.auditing.sources.splits import find_split_column
 from discrimloss.auditing.sources.text import dense_ngrams, joined_texts
 from discrimloss.data.base import TensorInputs
 from discrimloss.judging.verdicts import import_pandas
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from discrimloss.auditing.sources.tables import Rows
 
 NAMES_IN_A_NOTE = 8
+_GIVES_AWAY = "it gives the label away"
+_GIVEN_AWAY = "each marks a class, and together they give the label away"
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,16 @@ class Columns(Contents):
         joined = joined_texts([self._rows.texts(name) for name in self._plan.texts])
         return [joined[row] or "" for row in self._numbers]
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The names of the columns of texts."""
+        return self._plan.texts
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a model learns from other columns than texts."""
+        return bool(self._plan.table)
+
     def raw_inputs(self) -> Any:
         """A data frame of the columns that are used."""
         used = [column.name for column in self._plan.used]
@@ -150,15 +163,22 @@ def plan_table(
     Raises:
         SourceError: no column can be used.
     """
+    splits = None
     if wanted is None:
-        names = [name for name in rows.columns if name not in hidden]
+        splits = find_split_column(rows, None)
+        splits = None if splits in hidden else splits
+        names = [name for name in rows.columns if name not in (*hidden, splits)]
     else:
         names = [rows.require(name, "--columns") for name in wanted]
         for name in names:
             if name in hidden:
                 raise SourceError(f"--columns names {name!r}, which holds the labels or ids")
     frame = rows.frame(names).iloc[samples.rows]
-    return plan_columns(frame, samples.target.numpy(), are_wanted=wanted is not None)
+    plan = plan_columns(frame, samples.target.numpy(), are_wanted=wanted is not None)
+    if splits is None:
+        return plan
+    reason = "it says which split a row belongs to"
+    return replace(plan, left_aside=(*plan.left_aside, (splits, reason)))
 
 
 def plan_columns(
@@ -189,15 +209,26 @@ def plan_columns(
         used.append(column)
         if leak is not None:
             warnings.append(_still_used(column.name, leak))
+    marks = {} if target is None or are_wanted else _marks(frame, used, target)
+    if len(set(marks.values())) >= _num_classes(target) - 1 > 1:  # together they are the label
+        leaking += [column for column in used if column.name in marks]
+        used = [column for column in used if column.name not in marks]
+    else:
+        warnings += [_one_class(name) for name in marks]
     if not used:
         used, left_aside = _rescued(frame, leaking, left_aside)
         warnings += [_still_used(column.name, Leak(1.0)) for column in leaking]
         leaking = []
     for column in leaking:
-        left_aside.append((column.name, "it gives the label away"))
+        left_aside.append((column.name, _GIVEN_AWAY if column.name in marks else _GIVES_AWAY))
         warnings.append(
-            f"the column {column.name!r} gives the label away: every value of it has one label "
-            "only. It is not learned from, because wrong labels would not stand out. If it is "
+            f"the column {column.name!r} gives the label away: "
+            + (
+                "it marks one class, and other columns the others. "
+                if column.name in marks
+                else "every value of it has one label only. "
+            )
+            + "It is not learned from, because wrong labels would not stand out. If it is "
             "known before the label is, name the columns to learn from, --columns"
         )
     if not used:
@@ -206,6 +237,23 @@ def plan_columns(
             f"no column can be learnt from: {reasons or 'there is no column besides the labels'}"
         )
     return ColumnPlan(tuple(used), tuple(left_aside), tuple(warnings))
+
+
+def _marks(frame: Any, used: Sequence[UsedColumn], target: npt.NDArray[Any]) -> dict[str, int]:
+    """The classes that columns of two values tell from all others, by the columns' names."""
+    found = {c.name: marked_class(frame[c.name], c, target) for c in used}
+    return {name: marked for name, marked in found.items() if marked is not None}
+
+
+def _num_classes(target: npt.NDArray[Any] | None) -> int:
+    return 0 if target is None else len(np.unique(target))
+
+
+def _one_class(name: str) -> str:
+    return (
+        f"the column {name!r} gives one class away: it has one value for all samples of that class "
+        "and another for all others. If it was made from the labels, take it out and audit again"
+    )
 
 
 def _still_used(name: str, leak: Leak) -> str:

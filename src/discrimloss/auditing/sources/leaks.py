@@ -54,6 +54,29 @@ def find_leak(series: Any, column: UsedColumn, target: npt.NDArray[Any]) -> Leak
     return _of_classes(values, labels, len(np.unique(target)), column.kind != "category")
 
 
+def marked_class(series: Any, column: UsedColumn, target: npt.NDArray[Any]) -> int | None:
+    """The class that a column of two values tells from all others; None if there is none.
+
+    Such columns come from labels that were turned into one column per class.
+
+    Args:
+        series: the values of the column.
+        column: how they are read.
+        target: positions of classes.
+    """
+    if column.kind not in ("number", "category") or np.issubdtype(target.dtype, np.floating):
+        return None
+    codes, distinct = import_pandas().factorize(column_values(series, column))
+    if len(distinct) != 2 or (codes < 0).any():
+        return None
+    for code in (0, 1):
+        classes = np.unique(target[codes == code])
+        is_whole = len(classes) == 1 and not (target[codes != code] == classes[0]).any()
+        if is_whole and (codes == code).sum() >= ROWS_PER_CLASS:
+            return int(classes[0])
+    return None
+
+
 def _of_numbers(values: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Leak | None:
     pandas = import_pandas()
     if len(np.unique(values)) < FEW_VALUES or len(np.unique(labels)) < FEW_VALUES:

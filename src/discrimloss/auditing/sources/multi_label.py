@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +11,13 @@ import numpy as np
 
 from discrimloss.auditing.sources.base import SourceError
 
-SIGNS = (",", ";", "|", "/", "+")
+SIGNS = (",", ";", "|", "/", "+", "\n")
+WEAK_SIGNS = ("&", " and ", " und ", " ")
+"""Names of classes hold them as well: here every part must be a label by itself."""
 FEWEST_LABELS = 3
 SHARED = 0.8
 """The fraction of parts that must occur in two different labels or more."""
+_LIST = re.compile(r"\[.*\]|\{.*\}|\(.*,.*\)", re.DOTALL)
 _WAY_OUT = (
     "audit one label at a time, with a column of its own that says whether a sample has it (in "
     "pandas, {})"
@@ -34,31 +39,61 @@ def refuse_several_labels(names: Sequence[str]) -> None:
     """Raise a `SourceError` if labels look like several, as in ``"sports, politics"``.
 
     They do if the parts of most of them occur in other labels as well: "Food, drinks" and "Toys"
-    are classes, and "a,b", "b" and "a,c" are not.
+    are classes, and "a,b", "b" and "a,c" are not. Parts that always stand at the same place are
+    no labels either: "Smith, John" and "Doe, John".
 
     Args:
         names: the different labels.
     """
-    for sign in SIGNS:
+    _refuse_written_lists(names)
+    for sign in (*SIGNS, *WEAK_SIGNS):
         split = [[part.strip() for part in name.split(sign)] for name in names]
-        several = [parts for parts in split if len(parts) > 1]
-        if len(several) < 2 or any(not part for parts in several for part in parts):
+        if not _are_several(split, is_weak=sign in WEAK_SIGNS):
             continue
-        if all(part.replace(".", "").isdecimal() for parts in several for part in parts):
-            continue  # numbers and dates
-        counts: dict[str, int] = {}
-        for parts in split:
-            for part in set(parts):
-                counts[part] = counts.get(part, 0) + 1
-        used = {part for parts in several for part in parts}
-        shared = sum(counts[part] > 1 for part in used)
-        if len(counts) >= FEWEST_LABELS and shared >= SHARED * len(used):
-            if len(counts) >= len(names):
-                continue  # as many parts as labels: ranges such as 10-20
-            example = next(name for name in names if sign in name)
-            between = f"{sign} " if f"{sign} " in example else sign
-            dummies = f'frame["label"].str.get_dummies("{between}")'
-            raise SourceError(
-                f"labels such as {example[:60]!r} seem to be several of {len(counts)} labels: "
-                f"{_WAY_OUT.format(dummies)}; if each is a class of its own, pass --no-regression"
-            )
+        parts = {part for its in split for part in its}
+        example = next(name for name in names if sign in name)
+        left, _, right = example.partition(sign)
+        between = f"{' ' * left.endswith(' ')}{sign}{' ' * right.startswith(' ')}"
+        dummies = f'frame["label"].str.get_dummies({json.dumps(between)})'
+        raise SourceError(
+            f"labels such as {example[:60]!r} seem to be several of {len(parts)} labels: "
+            f"{_WAY_OUT.format(dummies)}; if each is a class of its own, pass --no-regression"
+        )
+
+
+def _refuse_written_lists(names: Sequence[str]) -> None:
+    """Lists that a CSV file holds as texts: ``['a', 'b']`` or ``["a", "b"]``."""
+    lists = [name for name in names if _LIST.fullmatch(name.strip())]
+    if lists and 2 * len(lists) > len(names):
+        raise SourceError(
+            f"labels such as {lists[0][:60]!r} are lists, and an audit takes one label per sample: "
+            + _WAY_OUT.format('frame["label"].str.contains("\'a\'", regex=False)')
+            + "; if each is a class of its own, pass --no-regression"
+        )
+
+
+def _are_several(split: Sequence[Sequence[str]], is_weak: bool) -> bool:
+    """Whether labels, taken apart at a sign, consist of other labels."""
+    several = [parts for parts in split if len(parts) > 1]
+    if not several or any(not part for parts in several for part in parts):
+        return False
+    if all(part.replace(".", "").isdecimal() for parts in several for part in parts):
+        return False  # numbers and dates
+    alone = {parts[0] for parts in split if len(parts) == 1}
+    # Every part is a label by itself: "A", "B" and "A,B".
+    if all(part in alone for parts in several for part in parts):
+        return not is_weak or len(several) > 1  # rock, pop and pop rock are classes
+    if is_weak:
+        return False
+    counts: dict[str, int] = {}
+    places: dict[str, set[int]] = {}
+    for parts in split:
+        for place, part in enumerate(parts):
+            counts[part] = counts.get(part, 0) + 1
+            places.setdefault(part, set()).add(place)
+    used = {part for parts in several for part in parts}
+    if len(several) < 2 or len(counts) < FEWEST_LABELS:
+        return False
+    if sum(counts[part] > 1 for part in used) < SHARED * len(used):
+        return False
+    return any(part in alone or len(places[part]) > 1 for part in used)

@@ -34,7 +34,8 @@ _NUMERAL = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"0\d")
-_PLAIN = re.compile(r"[+-]?(0|[1-9]\d*)?(\.\d+)?([eE][+-]?\d+)?")
+_PLAIN = re.compile(r"[+-]?(?=\.?\d)(0|[1-9]\d*)?(\.\d+)?([eE][+-]?\d{1,2})?")
+"""Begins with digits: ``E11`` is a code."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ const verdictColours = new Map(map.verdicts), classColours = new Map(map.classes
 const ranks = map.value ? rankOf(map.value) : null;
 let colouring = "label", group = null, width = 0, height = 0, kept = -1;
 
+// Thousandths as the rest of the page writes them.
+function percent(p) { return p === 0 ? "0 %" : p < 0.5 ? "< 0.1 %" : p === 1000 ? "100 %" : `${(p / 10).toFixed(1)} %`; }
+
 function rankOf(values) {
   const order = values.map((_, row) => row).sort((a, b) => values[a] - values[b]);
   const found = new Array(values.length);
@@ -101,7 +104,7 @@ function show(row) {
   if (map.text?.[row]) parts.push(line("", map.text[row]));
   parts.push(line("", map.value ? "target " : "given ", strong(map.given[row])));
   if (map.suggested[row] !== null && map.suggested[row] !== map.given[row]) parts.push(line("", map.value ? "predicted " : "suggested ", strong(map.suggested[row])));
-  parts.push(line("quiet", `${map.verdict[row]}, P(wrong) ${(map.p[row] / 10).toFixed(1)} %`), line("quiet", map.id[row]));
+  parts.push(line("quiet", `${map.verdict[row]}, P(wrong) ${percent(map.p[row])}`), line("quiet", map.id[row]));
   if (map.review) {
     const link = document.createElement("a");
     Object.assign(link, { href: `${map.review}#verdict=all&sample=${map.index[row]}`, target: "_blank", rel: "noopener", textContent: "review" });

@@ -22,6 +22,9 @@ const KEYS = {
 };
 function value(place) { return table.is_regression && place >= 0 ? Number(table.labels[place].replaceAll(",", "")) : label(place); }
 
+// Thousandths as the rest of the page writes them.
+function percent(p) { return p === 0 ? "0 %" : p < 0.5 ? "< 0.1 %" : p === 1000 ? "100 %" : `${(p / 10).toFixed(1)} %`; }
+
 function element(tag, properties, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
@@ -88,8 +91,8 @@ function drawRow(row) {
     element("td", { className: "content" }, ...content(row)),
     cell(ORDERS.given, label(table.given[row]), aside), cell(ORDERS.suggested, label(table.suggested[row]), aside),
     cell("", table.verdict[row], "verdict"),
-    cell("P(wrong)", `${(table.p[row] / 10).toFixed(1)} %`, "number"),
-    cell("loss", table.loss[row] === null ? "–" : String(Number(table.loss[row].toPrecision(3))), "number"));
+    cell("P(wrong)", percent(table.p[row]), "number"),
+    cell("loss", table.loss[row] === null ? "–" : table.loss[row] < 1000 ? String(table.loss[row]) : whole.format(table.loss[row]), "number"));
   if (table.review) made.append(element("td", {}, reviewLink(row)));
   return made;
 }
