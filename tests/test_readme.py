@@ -19,6 +19,7 @@ PAGES = [
     "docs/interop.md",
     "docs/lightning.md",
     "docs/other-losses.md",
+    "docs/quick-start.md",
     "docs/skorch.md",
     "docs/verdicts.md",
 ]  # docs/huggingface.md is run with the tests of its integration
