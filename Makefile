@@ -1,4 +1,4 @@
-# make demo   install, then find wrong labels in handwritten digits (about a minute)
+# make demo   install, then audit images and texts, and train with and without (about two minutes)
 # make test   install, lint, type-check, run the tests and every documented example
 
 PYTHON ?= python3
@@ -22,7 +22,7 @@ CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_bat
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       install into $(VENV), then find wrong labels in handwritten digits"
+	@echo "make demo       install into $(VENV), then audit images and texts, and train with and without"
 	@echo "make test       install into $(VENV), then lint, type-check and test"
 	@echo "make core       the tests of the core, with no extras installed"
 	@echo "make docs       build the documentation site into site/"
