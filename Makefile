@@ -1,4 +1,4 @@
-# make demo   install, then find wrong labels in handwritten digits (about a minute)
+# make demo   install, then audit images and texts, and train with and without (about two minutes)
 # make test   install, lint, type-check, run the tests and every documented example
 
 PYTHON ?= python3
@@ -18,13 +18,15 @@ CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_bat
 	test_indexed_dataset test_layers test_package test_resume test_without_extras \
 	state/test_sample_ids state/test_state))
 
-.PHONY: help demo test test-slow lint types core pytest format clean
+.PHONY: help demo docs notebooks test test-slow lint types core pytest format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       install into $(VENV), then find wrong labels in handwritten digits"
+	@echo "make demo       install into $(VENV), then audit images and texts, and train with and without"
 	@echo "make test       install into $(VENV), then lint, type-check and test"
 	@echo "make core       the tests of the core, with no extras installed"
+	@echo "make docs       build the documentation site into site/"
+	@echo "make notebooks  run the notebooks of the tutorials and store their outputs"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make format     put the code in shape"
 	@echo "make clean      remove $(VENV) and caches"
@@ -39,6 +41,14 @@ $(VENV)/installed-%: pyproject.toml constraints.txt
 demo: $(VENV)/installed-demo
 	@echo "== discrimloss demo"
 	@$(BIN)/discrimloss demo --overwrite
+
+# A dead link or a warning is an error. `make test` builds the site too, in tests/docs.
+docs: $(VENV)/installed-dev
+	@echo "== mkdocs: site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+notebooks: $(VENV)/installed-dev
+	@$(BIN)/python tools/run_notebooks.py
 
 test: lint types core pytest
 
@@ -76,4 +86,4 @@ format: $(VENV)/installed-dev
 	@$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VENV)-core .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-core .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage site

@@ -8,6 +8,7 @@ line ``<!-- results: TABLE -->`` to a line ``<!-- end -->``:
     <!-- results: mnist brief=plain,discrimloss --> these rows at the last epoch
     <!-- results: mnist only=small -->              at reduced size only, or only=full
     <!-- tuned: mnist -->                           the best trial of `discrimloss tune`
+    <!-- comparison: audit_quality -->              the audit beside other ways to find wrong labels
 
     python -m benchmarks.results_page           writes all of them from the stored runs
     python -m benchmarks.results_page --check   names those that are outdated, and exits with 1
@@ -19,12 +20,16 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
+from benchmarks.audit_design import design
+from benchmarks.audit_page import TITLES, row_results
 from benchmarks.paper.grids import brief_grid, grids
 from benchmarks.paper.pages import both_sizes, figures, pages, write
 from benchmarks.paper.results import Results
@@ -36,7 +41,7 @@ PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 RESULTS = ROOT / "benchmarks" / "results"
 TABLES = tuple(table_files())
 BLOCK = re.compile(
-    r"(<!-- (?P<kind>results|tuned): (?P<words>[^>]*?) -->\n).*?<!-- end -->", re.DOTALL
+    r"(<!-- (?P<kind>results|tuned|comparison): (?P<words>[^>]*?) -->\n).*?<!-- end -->", re.DOTALL
 )
 
 
@@ -47,6 +52,8 @@ def filled(page: str, link: str) -> str:
         name, *options = found["words"].split()
         if found["kind"] == "tuned":
             lines = _searches(name)
+        elif found["kind"] == "comparison":
+            lines = comparison(name, link)
         else:
             lines = _block(name, dict(word.split("=", 1) for word in options), link)
         text = "\n".join(lines)
@@ -95,6 +102,54 @@ def _searches(recipe: str) -> Iterator[str]:
         best = max(complete, key=lambda trial: float(trial["validation_accuracy"]))
         told = [_trial(best), _trial(trials[0]), f"{len(complete)} / {len(trials) - len(complete)}"]
         yield f"| `{folder.name.removeprefix(f'{recipe}-')}` | {' | '.join(told)} |"
+
+
+COMPARED = ("audit", "cleanlab", "aum", "small loss")
+MEASURES = {
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+    "f1": "F1 of the flagged labels",
+}
+
+
+def comparison(name: str, link: str) -> Iterator[str]:
+    """Means over all stored rows that every compared method has, and what clean data costs."""
+    lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text().splitlines()]
+    rows = [row for row in row_results(lines, design()) if set(COMPARED) <= set(row.lines)]
+    noisy = [row for row in rows if all(row.values(method, "auroc") for method in COMPARED)]
+    clean = [row for row in rows if row.row.noise == "none"]
+    titles = ["discrimloss", *(TITLES[method] for method in COMPARED[1:])]
+    yield f"| | {' | '.join(titles)} |"
+    yield f"|---|{'---:|' * len(titles)}"
+    for key, title in MEASURES.items():
+        means = [fmean(row.mean(method, key) or 0.0 for row in noisy) for method in COMPARED]
+        yield _compared(f"{title}, {len(noisy)} rows with wrong labels", means, 2, max)
+    flagged = [fmean(100 * (row.mean(m, "flagged") or 0.0) for row in clean) for m in COMPARED]
+    yield _compared(f"flagged on {len(clean)} rows with clean labels, %", flagged, 1, min)
+    best = {
+        key: sum(
+            all((row.mean("audit", key) or 0) >= (row.mean(m, key) or 0) for m in COMPARED)
+            for row in noisy
+        )
+        for key in MEASURES
+    }
+    seeds = sorted({line["seed"] for line in lines})
+    yield ""
+    yield (
+        f"Means over texts, tables, images and features with injected and real label noise, "
+        f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}; every method at its defaults. By row, "
+        f"discrimloss is first in {best['auroc']} of {len(noisy)} by AUROC, "
+        f"{best['average_precision']} by average precision and {best['f1']} by F1. "
+        f"[Every row, and where it is behind]({link}/{name}.md); "
+        f"`python -m benchmarks.{name} run --data DIR --cifar DIR` makes all values again."
+    )
+
+
+def _compared(title: str, values: list[float], digits: int, best: Callable[..., float]) -> str:
+    texts = [f"{value:.{digits}f}" for value in values]
+    first = f"{best(values):.{digits}f}"
+    cells = [f"**{text}**" if text == first else text for text in texts]
+    return f"| {title} | {' | '.join(cells)} |"
 
 
 def _trial(trial: dict[str, str]) -> str:

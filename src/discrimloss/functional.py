@@ -45,8 +45,9 @@ class EpochTerms(NamedTuple):
 def early_suppression(epoch: int, suppressed_epochs: int) -> float:
     """Return ``ES(e) = e / e_s`` for ``e < e_s``, else 1: damps the first, unreliable epochs.
 
-    >>> [early_suppression(epoch, suppressed_epochs=4) for epoch in (1, 2, 4, 9)]
-    [0.25, 0.5, 1.0, 1.0]
+    Example:
+        >>> [early_suppression(epoch, suppressed_epochs=4) for epoch in (1, 2, 4, 9)]
+        [0.25, 0.5, 1.0, 1.0]
     """
     return epoch / suppressed_epochs if epoch < suppressed_epochs else 1.0
 
@@ -58,8 +59,9 @@ def threshold_rise(
 
     It runs from 0 (stage 1, ``k_dyn = k1``) to ``2 a`` (stage 2, ``k_dyn = k2``).
 
-    >>> threshold_rise(epoch=10, switch_gain=0.25, switch_rate=1.0, switch_epoch=10)
-    0.25
+    Example:
+        >>> threshold_rise(epoch=10, switch_gain=0.25, switch_rate=1.0, switch_epoch=10)
+        0.25
     """
     return switch_gain * (math.tanh(switch_rate * (epoch - switch_epoch)) + 1.0)
 
@@ -81,8 +83,9 @@ def update_history(history: Tensor, losses: Tensor, decay: float) -> Tensor:
 def history_mass(visits: Tensor, decay: float) -> Tensor:
     """Return ``1 - rho ** n``, the fraction of a history that does not come from its zero start.
 
-    >>> history_mass(torch.tensor([1.0, 2.0]), decay=0.5)
-    tensor([0.5000, 0.7500])
+    Example:
+        >>> history_mass(torch.tensor([1.0, 2.0]), decay=0.5)
+        tensor([0.5000, 0.7500])
     """
     if decay == 0.0:
         return torch.ones_like(visits)
@@ -131,8 +134,9 @@ def discrim_loss(
 ) -> Tensor:
     """Return the value of `loss_terms`.
 
-    >>> discrim_loss(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
-    tensor([1.])
+    Example:
+        >>> discrim_loss(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
+        tensor([1.])
     """
     return loss_terms(average, log_weight, threshold, suppression, regularization).value
 
@@ -148,8 +152,9 @@ def weight_gradient(
 
     It is negative for a difficult sample, so that gradient descent raises ``delta``.
 
-    >>> weight_gradient(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
-    tensor([-1.])
+    Example:
+        >>> weight_gradient(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
+        tensor([-1.])
     """
     return loss_terms(average, log_weight, threshold, suppression, regularization).weight_gradient
 
@@ -157,8 +162,9 @@ def weight_gradient(
 def model_gradient(log_weight: Tensor, suppression: float | Tensor = 1.0) -> Tensor:
     """Return ``dL/dl = ES / delta``, the factor of a sample's gradient.
 
-    >>> model_gradient(torch.tensor([4.0]).log(), suppression=0.5)
-    tensor([0.1250])
+    Example:
+        >>> model_gradient(torch.tensor([4.0]).log(), suppression=0.5)
+        tensor([0.1250])
     """
     return torch.exp(-log_weight) * suppression
 
@@ -183,8 +189,9 @@ def of_group(values: Tensor, group: Tensor | None) -> Tensor:
 def sum_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
     """Sum the rows of each group, shape (groups,).
 
-    >>> sum_by_group(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), groups=3)
-    tensor([5., 0., 2.])
+    Example:
+        >>> sum_by_group(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), groups=3)
+        tensor([5., 0., 2.])
     """
     if group is None:
         return values.sum(0, keepdim=True)
@@ -194,8 +201,10 @@ def sum_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
 def median_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
     """Lower median of the rows of each group, shape (groups,); 0 for a group without rows.
 
-    >>> median_by_group(torch.tensor([4.0, 1.0, 9.0, 2.0]), torch.tensor([0, 0, 2, 0]), groups=3)
-    tensor([2., 0., 9.])
+    Example:
+        >>> group = torch.tensor([0, 0, 2, 0])
+        >>> median_by_group(torch.tensor([4.0, 1.0, 9.0, 2.0]), group, groups=3)
+        tensor([2., 0., 9.])
     """
     if group is None:
         return values.median().unsqueeze(0)

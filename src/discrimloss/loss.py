@@ -83,8 +83,10 @@ class DiscrimLoss(CriterionState):
             samples in two once per epoch, robust against their tails. ``"split"`` is the plain
             split, ``"ema"`` a moving average of the batch means, ``"mean"`` the mean of all losses
             seen, and a number a constant.
-        switch_gain, switch_rate, switch_epoch: ``a``, ``p``, ``q`` of
-            ``k_dyn = (a tanh(p (e - q)) + a + 1) k1``.
+        switch_gain: ``a`` of ``k_dyn = (a tanh(p (e - q)) + a + 1) k1``: the threshold ends at
+            ``(1 + 2a) k1``.
+        switch_rate: ``p`` of the same formula: how fast the threshold rises.
+        switch_epoch: ``q`` of the same formula: the epoch in the middle of the rise.
         suppressed_epochs: Epochs of early suppression, ``e_s``; 0 turns it off.
         regularization: Pull of the weights towards 1, ``lambda``.
         history_decay: Decay of the historical loss, ``rho``; 0 turns the history off.

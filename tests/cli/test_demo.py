@@ -21,6 +21,7 @@ from sklearn.datasets import load_digits
 import discrimloss
 from discrimloss.auditing import settings
 from discrimloss.cli import main
+from discrimloss.demo import audits
 
 SMALL = ("demo", "--seeds", "2", "--epochs", "6", "--seed", "1", "--no-audit")
 FILES = ("summary.json", "suspicious.png", "table.md", "verdicts.csv")
@@ -130,10 +131,9 @@ def test_the_table_agrees_with_the_summary(finished: Finished) -> None:
     assert finished.summary["command"] in table
 
 
-def test_it_ends_with_where_the_picture_is_and_what_to_do_next(finished: Finished) -> None:
-    *_, picture, following = finished.printed.splitlines()
+def test_it_ends_with_where_the_picture_is(finished: Finished) -> None:
+    picture = finished.printed.splitlines()[-1]
     assert picture == f"Picture: {finished.directory / 'suspicious.png'}"
-    assert following.startswith("Next: ")
 
 
 def test_the_verdicts_are_of_the_first_seed_worst_first(finished: Finished) -> None:
@@ -414,26 +414,35 @@ def test_a_missing_extra_is_named(
     assert snapshot(tmp_path) == {}
 
 
-def test_it_ends_with_an_audit_of_the_digits(
+def test_it_ends_with_audits_of_images_and_texts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = dataclasses.replace(settings._IMAGES, epochs=(2, 2))
     monkeypatch.setattr(settings, "_IMAGES", quick)
+    monkeypatch.setattr(audits.audit_docstrings, "__defaults__", (200,))
     out = tmp_path / "demo"
     arguments = ["demo", "--seeds", "1", "--epochs", "2", "--out", str(out)]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert f"Look at it:   {out / 'audit' / 'report.html'}" in printed
-    assert f"discrimloss review {out / 'audit'}" in printed
-    lines = (out / "audit" / "verdicts.csv").read_text("utf-8").splitlines()
+    assert f"Report: {out / 'audit-images' / 'report.html'}" in printed
+    assert printed.endswith(f"Next: discrimloss review {out / 'audit-texts'}\n")
+
+    lines = (out / "audit-images" / "verdicts.csv").read_text("utf-8").splitlines()
     verdicts = list(csv.DictReader(lines))
     with np.load(out / "digits.npz") as digits:
         assert len(verdicts) == len(digits["labels"]) == 1348
         given = dict(zip(digits["ids"].tolist(), digits["labels"].tolist(), strict=True))
     assert all(int(row["given_label"]) == given[row["id"]] for row in verdicts)
-    assert main([*arguments, "--overwrite"]) == 0
 
-    decisions = out / "audit" / "decisions.jsonl"
+    with (out / "docstrings.csv").open(newline="", encoding="utf-8") as file:
+        texts = list(csv.DictReader(file))
+    assert len(texts) == 200
+    flagged = json.loads((out / "audit-texts" / "summary.json").read_text("utf-8"))
+    assert flagged["samples"] == 200
+    assert re.search(r"labels +│ +1,348 │ +200 │", printed)
+    assert re.search(r"wrong labels +│ +539 │ +20 │", printed)
+
+    decisions = out / "audit-images" / "decisions.jsonl"
     decisions.write_text("{}\n", encoding="utf-8")
     assert main([*arguments, "--overwrite"]) == 2
     assert "decisions" in capsys.readouterr().err

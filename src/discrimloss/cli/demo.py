@@ -1,7 +1,8 @@
-"""`discrimloss demo`: find wrong labels in handwritten digits."""
+"""`discrimloss demo`: train on wrong labels, and find them in images and texts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,18 +36,22 @@ def demo(
         int, typer.Option(metavar="N", help="Length of each training, 2 or more.")
     ] = 40,
     audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Whether to end with an audit of the digits.")
+        bool, typer.Option("--audit/--no-audit", help="Whether to audit the digits and texts.")
     ] = True,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the results of an earlier demo.")
     ] = False,
 ) -> None:
-    """Find wrong labels in handwritten digits, in about a minute.
+    """Train on wrong labels and find them, in images and texts, in about a minute.
 
-    Trains a small network with cross-entropy and with DiscrimLoss on the same digits, some of
+    Trains a small network with cross-entropy and with DiscrimLoss on handwritten digits, some of
     which have wrong labels, and compares both. Writes a picture of the most suspicious digits
     (suspicious.png), the verdicts of DiscrimLoss (verdicts.csv), and all values (table.md,
-    summary.json). Then audits the same digits (digits.npz): open audit/report.html.
+    summary.json).
+
+    Then audits the same digits as images (digits.npz) and docstrings of installed libraries as
+    texts (docstrings.csv), and compares what it finds with the labels that were made wrong. Open
+    audit-images/report.html and audit-texts/report.html.
     """
     _check_options(seed, seeds, noise, epochs)
     output = OutputDirectory(out, COMMAND, overwrite)
@@ -55,7 +60,7 @@ def demo(
         experiment = _run(output, seed, seeds, noise, epochs)
     _print(experiment, output.path)
     if audit:
-        _audit(experiment.first.digits, output.path, overwrite)
+        _audit(experiment.first.digits, seed, output.path, overwrite)
 
 
 def _check_options(seed: int, seeds: int, noise: float, epochs: int) -> None:
@@ -90,31 +95,40 @@ def _run(output: OutputDirectory, seed: int, seeds: int, noise: float, epochs: i
 def _print(experiment: Experiment, directory: Path) -> None:
     from discrimloss.demo.results import PICTURE, table_head, table_rows, title
 
-    table = Table(title=title(experiment), title_style="bold")
-    first, *others = table_head(experiment)
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in table_rows(experiment):
-        table.add_row(*row)
-    console = Console(highlight=False)
-    console.print(table)
-    for line in (
-        f"Picture: {directory / PICTURE}",
-        "Next: wrap your own data in IndexedDataset and pass its losses to DiscrimLoss (README).",
-    ):
-        console.print(line, markup=False, soft_wrap=True)
+    heading = f"Training. {title(experiment)}"
+    _print_table(heading, table_head(experiment), table_rows(experiment))
+    _print_line(f"Picture: {directory / PICTURE}")
 
 
-@needs_extra("audit", "the audit of the demo")
-def _audit(digits: NoisyDigits, directory: Path, overwrite: bool) -> None:
-    from discrimloss.cli.displays import print_audit
-    from discrimloss.demo.experiment import AUDIT, audit_digits
+@needs_extra("audit", "the audits of the demo")
+def _audit(digits: NoisyDigits, seed: int, directory: Path, overwrite: bool) -> None:
+    from discrimloss.demo.audits import audit_digits, audit_docstrings, audit_rows
 
-    unfinished = f"stopped; the results of the demo are in {directory}, its audit is not finished"
+    unfinished = f"stopped; the results of the demo are in {directory}, an audit is not finished"
     with if_stopped(lambda _: unfinished):
-        summary = audit_digits(digits, directory, overwrite)
-    print_audit(summary, directory / AUDIT)
+        scores = [
+            audit_digits(digits, directory, overwrite),
+            audit_docstrings(directory, seed, overwrite),
+        ]
+    heading = "Audits. Which labels are wrong?"
+    _print_table(heading, ("", *(score.title for score in scores)), audit_rows(scores))
+    for score in scores:
+        _print_line(f"Report: {score.directory / 'report.html'}")
+    _print_line(f"Next: discrimloss review {scores[-1].directory}")
+
+
+def _print_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(title=title, title_style="bold")
+    table.add_column(head[0])
+    for heading in head[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+
+
+def _print_line(line: str) -> None:
+    Console(highlight=False).print(line, markup=False, soft_wrap=True)
 
 
 def _progress_bar() -> Progress:

@@ -1,1 +1,1 @@
-"""Cross-entropy beside DiscrimLoss on real digits with known wrong labels."""
+"""The demo: training with and without DiscrimLoss, and audits, where wrong labels are known."""

@@ -1,4 +1,4 @@
-"""Cross-entropy and DiscrimLoss on the recipe `digits`, then an audit of the same digits.
+"""Cross-entropy and DiscrimLoss on the recipe `digits`.
 
 Both methods get the same initial weights, wrong labels, batches and learning rates in a seed.
 """
@@ -11,19 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from discrimloss import Verdicts
-from discrimloss.auditing.audit import audit
 from discrimloss.data.base import TaskData
 from discrimloss.data.digits import SIDES, split_rows
 from discrimloss.data.noise import NoisyLabels
 from discrimloss.errors import DiscrimLossError
-from discrimloss.files.atomic_write import atomic_write
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
 from discrimloss.training.grid import Job, run_jobs
@@ -35,8 +32,6 @@ from discrimloss.training.seeds import derived_generator
 
 METHODS = ("plain", "discrimloss")
 MOST_PROCESSES = 4
-SOURCE = "digits.npz"
-AUDIT = "audit"
 
 
 @dataclass(frozen=True)
@@ -208,21 +203,3 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
         statistics.fmean(known) if known else None,
         statistics.stdev(known) if len(known) > 1 else None,
     )
-
-
-def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> dict[str, Any]:
-    """Write the digits as a user has them, images with labels, and audit them.
-
-    Returns:
-        The summary of the audit.
-    """
-    source = directory / SOURCE
-    with atomic_write(source) as unfinished, unfinished.open("wb") as file:
-        np.savez(
-            file,
-            images=(digits.images * 255).round().astype(np.uint8),
-            labels=digits.labels.target.numpy(),
-            ids=np.array([f"digit {row}" for row in digits.rows]),
-        )
-    out = directory / AUDIT
-    return audit(source, "labels", id="ids", threads=1, out=out, overwrite=overwrite).summary
