@@ -310,6 +310,7 @@ class TrainingLoop:
         row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
+        self.method.end_epoch(row)
 
         for recorder in self.recorders:
             is_main = self.accelerator.is_main_process

@@ -225,6 +225,7 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
         epochs=config.epochs,
         target=target,
         difficulty=task.difficulty,
+        has_validation=task.validation is not None,
     )
     torch.manual_seed(derived_seed(config.seed, "model"))
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -57,6 +57,8 @@ class Setting:
     """Shape (num_samples,): all labels, as given."""
     difficulty: Tensor | None = None
     """Shape (num_samples,): how hard each sample is, if the dataset has it."""
+    has_validation: bool = False
+    """Whether samples are held out that are evaluated after every epoch."""
 
     def require_classes(self, method: str, why: str) -> int:
         """The number of classes, or a `ValueError` that says why `method` needs some."""
@@ -129,6 +131,9 @@ class Method(nn.Module, ABC):
 
     def after_step(self) -> None:
         """Called after the optimizer's step."""
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Called after the evaluation of an epoch, with its row of the history."""
 
     def predict(self, inputs: Any) -> Tensor:
         """The predictions that are evaluated: those of the first network."""
