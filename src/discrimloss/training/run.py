@@ -35,7 +35,6 @@ from discrimloss.training.methods.base import Method, Setting, methods
 from discrimloss.training.records import Row, versions
 from discrimloss.training.run_directory import (
     ENVIRONMENT,
-    SUMMARY,
     VERDICTS,
     NoDirectory,
     RunDirectory,
@@ -129,6 +128,7 @@ def train_run(
             new = {"noisy_validation": 0.0, "epochs_end_with_passes": False}
             saved = {**new, **directory.config()}
             require_same_settings(saved, config.as_dict())
+            directory.require_intact()
             if directory.is_finished and judge is None:
                 return TrainedRun(directory.summary())
         accelerator = build_accelerator(config)
@@ -269,7 +269,7 @@ def _train(
     if accelerator.is_main_process:
         if verdicts is not None and judge is None and directory.is_kept:
             write_verdicts(verdicts, scores, prepared, truth is not None, directory)
-        directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
+        directory.finish(summary)
     accelerator.wait_for_everyone()
     return TrainedRun(summary, verdicts, history, loop.traces)
 

@@ -47,11 +47,11 @@ class JoCoR(SmallLossMethod):
         co_regularization: lambda, the weight of the divergences. The authors search it for each
             dataset on validation data: 0.95 for MNIST, 0.9 for CIFAR-10 (0.65 at 80 % noise),
             0.85 for CIFAR-100 and Clothing1M, with Adam; the page of their code says that it
-            depends on data, noise and network and lies between 0.5 and 0.9. The default is that 0.5, our choice: the
-            divergences' gradient has no bound, so a larger lambda needs smaller steps of SGD, and
-            with the steps of our recipes it costs accuracy on clean digits (0.9: 6 points, 0.65:
-            one). Adam's steps do not grow with the gradient: for the paper's
-            values take ``optimizer.kind=adamw``.
+            depends on data, noise and network and lies between 0.5 and 0.9. The default is that
+            0.5, our choice: the divergences' gradient has no bound, so a larger lambda needs
+            smaller steps of SGD, and with the steps of our recipes it costs accuracy on clean
+            digits (0.9: 6 points, 0.65: one). Adam's steps do not grow with the gradient: for the
+            paper's values take ``optimizer.kind=adamw``.
         schedule: "paper"; or "released", that of the authors' code (hongxin001/JoCoR), which begins
             at tau / (T_k - 1) and reaches tau in epoch T_k - 1.
     """
