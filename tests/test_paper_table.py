@@ -355,6 +355,22 @@ def test_released_variant_over_two_epochs() -> None:
     assert weights(criterion) == close([1.3021376, 0.9178283])
 
 
+def test_released_samples_after_the_first_batch_enter_at_the_lower_bound() -> None:
+    # c = log 1.5. ES = 1, k_dyn = 1, Avg = l.
+    criterion = make_criterion(variant="released", weight_range=(1.5, 20.0))
+    criterion.set_epoch(1)
+    # Sample 0 is in the first batch: delta = 1, value 3 - 1 = 2, gradient 1. Its log delta becomes
+    # 0.5 * 2 = 1, delta = 2.7182818. Then the whole table is clamped.
+    values, gradients = visit(criterion, [3.0], [0])
+    assert values == close([2.0])
+    assert gradients == close([1.0])
+    assert weights(criterion) == close([2.7182818, 1.5, 1.5])
+    # Sample 1 enters at delta = 1.5: value 2 / 1.5 = 1.3333333, gradient 1 / 1.5 = 0.6666667.
+    values, gradients = visit(criterion, [3.0], [1])
+    assert values == close([1.3333333])
+    assert gradients == close([0.6666667])
+
+
 def test_released_regularization_is_summed_while_the_loss_is_averaged() -> None:
     criterion = make_criterion(variant="released", regularization=0.1, reduction="mean")
     criterion.set_epoch(1)

@@ -252,7 +252,7 @@ _TABLE = {
     "row": Option(list[dict[str, Any]]),
 }
 _PLACES = (
-    *("mnist", "cifar", "clothing1m", "utkface", "digitsum", "wikihow"),
+    *("mnist", "cifar", "clothing1m", "utkface", "digitsum", "digitsum-lengths", "wikihow"),
     *("generalization", "histograms", "fluctuation", "ablation"),
 )
 

@@ -88,6 +88,7 @@ def _visited(
     moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
     moved = visits.of_counted(batch, moved.clamp_(*criterion.log_weight_range), log_weight)
     table.log_weight.index_copy_(0, rows, moved)
+    criterion.form.bound_unvisited(table.log_weight, criterion.log_weight_range)
     return terms.value, terms.model_gradient
 
 

@@ -64,6 +64,13 @@ class ReleasedForm:
         share = (1.0 - values.history_decay) / (1.0 - values.history_decay**epoch)
         return F.EpochTerms(suppression, rise, share)
 
+    def bound_unvisited(self, log_weights: Tensor, bounds: tuple[float, float]) -> None:
+        """Clamp ``log delta`` of all samples after a step, as the released code does.
+
+        Only the first batch of all enters at ``delta = 1``: the others enter at the lower bound.
+        """
+        log_weights.clamp_(*bounds)
+
     def average(self, history: Tensor, visits: Tensor, epoch: Tensor) -> Tensor:
         """Return ``Avg(l)``, corrected as if every epoch visited every sample once."""
         return F.average_loss(history, epoch.float(), self.hyperparameters.history_decay)

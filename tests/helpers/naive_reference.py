@@ -112,6 +112,11 @@ class NaiveDiscrimLoss:
 
         for sample in visited:
             self._move_weight(sample, len(visited))
+        if self.released:  # Released: all weights are clamped after every step.
+            self.log_delta = [
+                min(max(each, self.lowest_log_delta), self.highest_log_delta)
+                for each in self.log_delta
+            ]
         return values, model_gradients
 
     def _remember(self, sample: int, loss: float) -> None:

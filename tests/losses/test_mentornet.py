@@ -137,7 +137,7 @@ def test_the_moving_percentile_by_a_loop() -> None:
 
 
 def test_in_the_burn_in_samples_are_left_out_at_random_and_weigh_1_otherwise() -> None:
-    net = mentornet(burn_in=0.4, burn_in_drop_rate=0.5, percentile=0.7)
+    net = mentornet(burn_in=0.4, burn_in_drop_rate=0.5, burn_in_drops=0.4, percentile=0.7)
     kept_in_epochs = []
     for epoch in (1, 2, 3, 4):
         net.set_epoch(epoch)
@@ -150,6 +150,19 @@ def test_in_the_burn_in_samples_are_left_out_at_random_and_weigh_1_otherwise() -
     kept = torch.stack(kept_in_epochs)
     assert 0.2 < float(kept.float().mean()) < 0.8
     assert (kept != kept[0]).any()
+
+
+def test_the_burn_in_and_its_dropout_have_lengths_of_their_own() -> None:
+    # Of 100 epochs: all weigh 1 in the first 18, half are dropped in the first 17, 5 % later.
+    net = MentorNet(1000, 3, 100, noise_rate=0.4)
+    dropped = {}
+    for epoch in (17, 18, 19):
+        net.set_epoch(epoch)
+        dropped[epoch] = 1.0 - float(net.is_kept.float().mean())
+        assert net.is_burning_in == (epoch <= 18)
+    assert 0.45 < dropped[17] < 0.55
+    assert 0.03 < dropped[18] < 0.07
+    assert 0.03 < dropped[19] < 0.07
 
 
 def test_then_the_mentor_weighs() -> None:

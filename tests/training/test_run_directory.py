@@ -119,7 +119,9 @@ def test_all_records_of_a_run(tmp_path: Path) -> None:
     )
 
     frame = pd.read_parquet(out / "verdicts.parquet")
-    assert frame.columns.tolist() == [*COLUMNS, "target", "clean_target", "method_score"]
+    dynamics = ["aum", "confidence", "variability", "correctness"]
+    of_run = ["target", "clean_target", "method_score", *dynamics]
+    assert frame.columns.tolist() == [*COLUMNS, *of_run]
     assert frame["given_label"].tolist() == [str(target) for target in frame["target"]]
     assert frame["suggested_label"].isna().all()
     verdicts = Verdicts.from_parquet(out / "verdicts.parquet")

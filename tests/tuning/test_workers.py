@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 import sqlalchemy.exc
 import torch
 from optuna.storages import RDBStorage
-from optuna.trial import TrialState
+from optuna.study import Study
+from optuna.trial import Trial, TrialState
 from tuning_runs import (
     before_every_epoch,
     ended,
@@ -38,10 +40,12 @@ from discrimloss.tuning.study import (
     TEST,
     WHY,
     WORKER,
+    give_up_lost_trials,
     is_surplus,
     open_study,
     standing,
 )
+from discrimloss.tuning.worker_processes import PROCESS, own_process
 from discrimloss.tuning.workers import IMPORTED_ONCE, _run_one, work, work_together
 
 
@@ -71,7 +75,7 @@ def test_two_processes_on_one_database_do_exactly_the_trials_that_are_wanted(
 
 
 def test_the_trial_of_a_killed_worker_is_begun_again(tmp_path: Path) -> None:
-    request = request_for(tmp_path, trials=3, lost_after=2)
+    request = request_for(tmp_path, trials=3, lost_after=600)  # its process is known to be gone
     process = process_context(IMPORTED_ONCE).Process(target=work_until_killed, args=(request, 1))
     process.start()
     process.join()
@@ -79,13 +83,43 @@ def test_the_trial_of_a_killed_worker_is_begun_again(tmp_path: Path) -> None:
     study = open_study(request)
     killed = study.get_trials()[1]
     assert [t.state for t in study.get_trials()] == [TrialState.COMPLETE, TrialState.RUNNING]
-    time.sleep(3.5)  # as long as its last sign of life counts
     work(request)
     assert len(ended(study)) == 3
     assert study.get_trials()[1].state == TrialState.FAIL
     again = [t for t in ended(study) if t.params == killed.params]
     assert len(again) == 1
     assert standing(study).failed == 1
+
+
+def begin_trial(study: Study) -> Trial:
+    """A trial that no worker continues."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna expects `Study.optimize`, with heartbeats
+        return study.ask()
+
+
+def test_a_trial_whose_worker_never_gave_a_sign_of_life_is_given_up(tmp_path: Path) -> None:
+    request = request_for(tmp_path, trials=2, lost_after=1)
+    study = open_study(request)
+    begin_trial(study)  # and the worker is killed before the trial's first heartbeat
+    assert [t.state for t in study.get_trials()] == [TrialState.RUNNING]
+    time.sleep(1.5)
+    work(request)
+    assert study.get_trials()[0].state == TrialState.FAIL
+    assert len(ended(study)) == 2
+    assert ended(study)[0].user_attrs[AS_IT_IS]
+
+
+def test_the_heartbeat_of_a_worker_elsewhere_is_waited_for(tmp_path: Path) -> None:
+    request = request_for(tmp_path, trials=2, lost_after=600)
+    study = open_study(request)
+    trial = begin_trial(study)
+    trial.set_user_attr(PROCESS, [0, "another machine", 1, "1"])
+    give_up_lost_trials(study, 600)
+    assert study.get_trials()[0].state == TrialState.RUNNING
+    trial.set_user_attr(PROCESS, [0, *own_process()])
+    give_up_lost_trials(study, 600)
+    assert study.get_trials()[0].state == TrialState.RUNNING
 
 
 def test_processes_that_are_started_for_one(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from discrimloss.auditing.sources.base import (
 from discrimloss.auditing.sources.open_source import open_source
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
+from discrimloss.files.checksums import CHECKSUMS, require_intact, write_checksums
 from discrimloss.files.locks import exclusive_lock
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.training.run_directory import CONFIG, LOCK, why_unusable
@@ -80,6 +81,7 @@ class AuditDirectory:
                 f"the audit in {self.path} is not finished: go on with it, "
                 "`discrimloss audit … --resume`"
             )
+        require_intact(self.path, "put the file back, or audit again")
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -166,11 +168,17 @@ class AuditDirectory:
     def write(self, name: str, text: str) -> None:
         """Write a file, all of it or nothing."""
         with atomic_write(self / name) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+            unfinished.write_bytes(text.encode())
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, all of it or nothing."""
-        self.write(name, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        self.write(name, _as_json(content))
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the checksums of what is read again, and then the summary, which ends the audit."""
+        text = _as_json(summary)
+        write_checksums(self.path, (AUDIT, VERDICTS, HEALTH, EVIDENCE), {SUMMARY: text})
+        self.write(SUMMARY, text)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write what is audited and how, unless the source has changed since the audit began."""
@@ -277,8 +285,12 @@ class AuditDirectory:
         for folder in (RUNS, CORRECTED):
             shutil.rmtree(self / folder, ignore_errors=True)
         saved = SavedPart(self / DECISIONS).path.name
-        for name in (*outputs, CHANGES, DECISIONS, saved, AUDIT):
+        for name in (*outputs, CHECKSUMS, CHANGES, DECISIONS, saved, AUDIT):
             (self / name).unlink(missing_ok=True)
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _is_about(verdicts: Verdicts, source: AuditSource) -> bool:

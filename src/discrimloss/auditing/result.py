@@ -386,7 +386,7 @@ class AuditResult:
         Returns:
             The path of the directory.
         """
-        from discrimloss.auditing.directory import REPORT, SUMMARY, AuditDirectory
+        from discrimloss.auditing.directory import REPORT, AuditDirectory
         from discrimloss.auditing.outputs import write_outputs
         from discrimloss.auditing.review.decisions import read_decisions
 
@@ -400,7 +400,7 @@ class AuditResult:
                 _, length = read_decisions(log)  # refuses a damaged one
                 (audit / log.name).write_bytes(log.read_bytes()[:length])
             self.report(audit / REPORT)
-            audit.write_json(SUMMARY, self.summary)  # last: it marks the audit as finished
+            audit.finish(self.summary)  # last: it marks the audit as finished
         return audit.path
 
     # -- shown ------------------------------------------------------------------------------------

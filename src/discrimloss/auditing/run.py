@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from discrimloss.auditing.directory import CACHE, REPORT, SUMMARY, AuditDirectory
+from discrimloss.auditing.directory import CACHE, REPORT, AuditDirectory
 from discrimloss.auditing.evidence.why import Evidence
 from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.inspection import inspect_samples
@@ -238,7 +238,7 @@ class _Audit:
             with undivided():  # only the first process has a directory
                 write_outputs(directory, self.source, verdicts, health, evidence)
                 result.report(directory / REPORT)
-            directory.write_json(SUMMARY, summary)  # last: it marks the audit as finished
+            directory.finish(summary)  # last: it marks the audit as finished
         return result
 
     def _inspected(self, verdicts: Verdicts) -> tuple[DataHealth, Evidence]:

@@ -42,10 +42,13 @@ class MentorNet(IndexedLoss):
     The loss is the mean of weight times loss, divided by the size of the batch as in the authors'
     code, not by the sum of the weights: a batch with few trusted samples moves the network less.
 
-    In the first part of the run, the burn-in, the mentor is not used: each sample is dropped at
-    random, and weighs 1 otherwise. The authors' code gives the percentage by the step, ours by the
-    epoch, and drops an exact fraction of each batch where ours draws for each sample, as in the
-    paper.
+    The curriculum itself has a burn-in, in which every sample weighs 1: the mentor is not called
+    there. Beside it samples are dropped at random, many of them at first and few later.
+
+    Where we depart from the authors' code (google/mentornet): it gives the percentage by the step,
+    ours by the epoch; it drops an exact fraction of each batch where ours draws for each sample, as
+    in the paper; and it scales the weight decay by the mean weight of the batch, which a loss
+    cannot: here the decay is the optimizer's.
 
     Args:
         num_samples: size of the training set.
@@ -57,11 +60,14 @@ class MentorNet(IndexedLoss):
         noise_rate: the fraction of wrong labels, for `percentile`; None estimates it from the
             losses.
         percentile_decay: of the moving average of the percentile; 0.5 as in the authors' program.
-        burn_in: the fraction of the run without the mentor; 0.2 as in section 3 of the paper. (The
-            authors' commands for MentorNet PD have none; their dropout in that part remains.)
-        burn_in_drop_rate: the fraction of samples dropped in the burn-in; the 0.5 of the authors'
+        burn_in: the fraction of the run in which all weights are 1; 0.18, to which the curriculum
+            comes that the authors' mentors imitate (0.2 in section 3 of the paper).
+        burn_in_drop_rate: the fraction of samples dropped at first; the 0.5 of the authors'
             commands for MentorNet PD.
-        drop_rate: the same after the burn-in, whatever the mentor's weight; 0.05 in these commands.
+        burn_in_drops: the fraction of the run in which `burn_in_drop_rate` holds; 0.17 in these
+            commands.
+        drop_rate: the fraction of samples dropped later, whatever the mentor's weight; 0.05 in
+            these commands.
         ramp: lambda2, how far above the threshold the weight reaches 0; 1 as in the authors' code.
         ramp_from: the fraction of the run from which `ramp` holds; before, lambda2 is 0. 0.9 as in
             the authors' code, which thereby mixes two curricula.
@@ -84,8 +90,9 @@ class MentorNet(IndexedLoss):
         percentile: float | None = None,
         noise_rate: float | None = None,
         percentile_decay: float = 0.5,
-        burn_in: float = 0.2,
+        burn_in: float = 0.18,
         burn_in_drop_rate: float = 0.5,
+        burn_in_drops: float = 0.17,
         drop_rate: float = 0.05,
         ramp: float = 1.0,
         ramp_from: float = 0.9,
@@ -101,6 +108,7 @@ class MentorNet(IndexedLoss):
             "percentile_decay": percentile_decay,
             "burn_in": burn_in,
             "burn_in_drop_rate": burn_in_drop_rate,
+            "burn_in_drops": burn_in_drops,
             "drop_rate": drop_rate,
         }
         for name, fraction in fractions.items():
@@ -114,6 +122,7 @@ class MentorNet(IndexedLoss):
         self.percentile = 1.0 if percentile is None else percentile
         """Not state: `set_epoch` derives it if it is not given."""
         self.burn_in_epochs = math.ceil(burn_in * epochs - _ROUNDING)
+        self.burn_in_drop_epochs = math.ceil(burn_in_drops * epochs - _ROUNDING)
         self.fractions, self.ramp, self.ramp_from = fractions, ramp, ramp_from
         self.mentor = trained_mentor(num_classes, ramp, ramp_from)
         self.draws = EpochDraws()
@@ -145,7 +154,8 @@ class MentorNet(IndexedLoss):
         if self.noise_rate is not None:
             self.noise_rate.begin_epoch(epoch, self.task_history)
             self.percentile = 1.0 - float(self.noise_rate)
-        drop_rate = self.fractions["burn_in_drop_rate" if self.is_burning_in else "drop_rate"]
+        is_first = epoch <= self.burn_in_drop_epochs
+        drop_rate = self.fractions["burn_in_drop_rate" if is_first else "drop_rate"]
         draws = torch.rand(len(self.is_kept), generator=self.draws.generator(epoch))
         self.is_kept.copy_(draws >= drop_rate)
 
@@ -194,6 +204,7 @@ class MentorNet(IndexedLoss):
             **rate,
             **self.fractions,
             "burn_in_epochs": self.burn_in_epochs,
+            "burn_in_drop_epochs": self.burn_in_drop_epochs,
             "ramp": self.ramp,
             "ramp_from": self.ramp_from,
         }

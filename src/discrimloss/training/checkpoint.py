@@ -16,6 +16,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from discrimloss.errors import DiscrimLossError
+from discrimloss.files.checksums import fingerprint
 from discrimloss.training.run_directory import CHECKPOINT, OLD, UNFINISHED, RunDirectory
 
 MANIFEST = "progress.json"
@@ -72,12 +73,12 @@ def read_progress(checkpoint: Path) -> dict[str, Any]:
         raise _unreadable(checkpoint / MANIFEST, reason or str(error)) from error
     if not is_intact:
         raise _unreadable(checkpoint / MANIFEST, "its contents have changed")
-    for name, fingerprint in expected.items():
+    for name, recorded in expected.items():
         try:
-            found = _fingerprint(checkpoint / name)
+            found = fingerprint(checkpoint / name)
         except OSError as error:
             raise _unreadable(checkpoint / name, error.strerror or str(error)) from error
-        if found != fingerprint:
+        if found != recorded:
             raise _unreadable(checkpoint / name, "its contents have changed")
     return progress
 
@@ -86,6 +87,8 @@ def load_checkpoint(accelerator: Accelerator, checkpoint: Path) -> None:
     """Restore models, optimizers, sample state and generators."""
     try:
         accelerator.load_state(str(checkpoint))
+    except DiscrimLossError:  # a recorder says what is wrong with its files
+        raise
     except Exception as error:  # torch, safetensors and pickle raise different errors
         raise _unreadable(checkpoint, str(error).strip().partition("\n")[0]) from error
 
@@ -98,7 +101,7 @@ def _unreadable(path: Path, reason: str) -> DiscrimLossError:
 
 
 def _write_manifest(checkpoint: Path, progress: dict[str, Any]) -> None:
-    files = {file.name: _fingerprint(file) for file in sorted(checkpoint.iterdir())}
+    files = {file.name: fingerprint(file) for file in sorted(checkpoint.iterdir())}
     (checkpoint / MANIFEST).write_text(_manifest_text(progress, files), encoding="utf-8")
     for path in (*checkpoint.iterdir(), checkpoint):  # on disk before the old one is removed
         _flush(path)
@@ -117,14 +120,6 @@ def _swap_in(directory: RunDirectory) -> None:
         current.replace(old)
     (directory / (CHECKPOINT + UNFINISHED)).replace(current)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _fingerprint(path: Path) -> list[int]:
-    checksum = 0
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            checksum = zlib.crc32(piece, checksum)
-    return [path.stat().st_size, checksum]
 
 
 def _flush(path: Path) -> None:

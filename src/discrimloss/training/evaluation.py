@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -109,6 +109,17 @@ def score_metrics(scores: Tensor, noise: NoisyLabels | None) -> dict[str, Any]:
         return {}
     ranking = _ranking(scores[seen].double().cpu().numpy(), is_wrong)
     return {f"score_{name}": value for name, value in ranking.items()}
+
+
+def dynamics_metrics(dynamics: Mapping[str, Tensor], noise: NoisyLabels | None) -> dict[str, Any]:
+    """How well the area under the margin and the confidence rank the wrong labels first.
+
+    Args:
+        dynamics: `TrainingDynamics.scores`.
+        noise: the given and the clean labels; None where the truth is unknown.
+    """
+    found = {name: score_metrics(-dynamics[name], noise) for name in ("aum", "confidence")}
+    return {f"{name}_auroc": each["score_auroc"] for name, each in found.items() if each}
 
 
 def _ranking(score: Any, is_wrong: Any) -> dict[str, float]:

@@ -32,7 +32,8 @@ from discrimloss.training.run_directory import RunDirectory
 IMPORTED_ONCE = ("discrimloss.training.grid", "pandas", "sklearn.datasets", "torch._dynamo")
 """Modules that every training run imports, which takes seconds. Missing ones are left out."""
 POLL_SECONDS = 0.1
-SECONDS_TO_STOP = 60.0
+SECONDS_TO_STOP = 10.0
+"""How long a job may take for its checkpoint after the process that started it was killed."""
 
 
 @dataclass(frozen=True)

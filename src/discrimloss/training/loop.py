@@ -21,6 +21,7 @@ from discrimloss.training.config import RunConfig
 from discrimloss.training.evaluation import evaluate, metric_name, score_sum
 from discrimloss.training.interruption import Interrupted, StopRequest
 from discrimloss.training.methods.base import Batch, Method, StepResult
+from discrimloss.training.mixup import mixed
 from discrimloss.training.optimization import (
     build_optimizer,
     learning_rate_factor,
@@ -30,6 +31,7 @@ from discrimloss.training.records import History, Row
 from discrimloss.training.run_directory import RunDirectory
 from discrimloss.training.sample_traces import SampleTraces, StepRecorder
 from discrimloss.training.seeds import derived_generator
+from discrimloss.training.training_dynamics import TrainingDynamics
 
 
 class NonFiniteLossError(DiscrimLossError):
@@ -121,11 +123,15 @@ class TrainingLoop:
         self.wrapped, self.optimizer = accelerator.prepare(method, optimizer)
         self.recorders = list(recorders)
         self.traces: SampleTraces | None = None
+        self.dynamics: TrainingDynamics | None = None
         if len(splits.train) <= config.traced_samples:
             place = directory.path if directory.is_kept else None
             classes, device = method.setting.num_classes, accelerator.device
             self.traces = SampleTraces(len(splits.train), classes, place, device)
             self.recorders.append(self.traces)
+            if classes is not None:
+                self.dynamics = TrainingDynamics(splits.train.target, device)
+                self.recorders.append(self.dynamics)
         accelerator.register_for_checkpointing(*self.recorders)
         self._parts: PassParts | None = None
         if config.epochs_end_with_passes and config.steps_per_epoch is not None:
@@ -227,6 +233,8 @@ class TrainingLoop:
             config.seed, "augmentation", *place, device=batch.target.device
         )
         batch = replace(batch, inputs=self.splits.prepare(batch.inputs, generator))
+        if config.mixup > 0.0:
+            batch = mixed(batch, config.mixup, generator)
 
         result: StepResult = self.wrapped(batch)
         self._check_last_loss()  # of the previous step, which does not wait for this one
@@ -310,6 +318,7 @@ class TrainingLoop:
         row["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         row |= self.method.log_values()
         row["seconds"] = round(self.seconds, 3)
+        self.method.end_epoch(row)
 
         for recorder in self.recorders:
             is_main = self.accelerator.is_main_process

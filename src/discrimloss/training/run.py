@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,13 @@ from discrimloss.options import OptionError
 from discrimloss.training.checkpoint import find_checkpoint
 from discrimloss.training.config import RunConfig
 from discrimloss.training.denormals import flushed_denormals
-from discrimloss.training.evaluation import is_better, metric_name, score_metrics, verdict_metrics
+from discrimloss.training.evaluation import (
+    dynamics_metrics,
+    is_better,
+    metric_name,
+    score_metrics,
+    verdict_metrics,
+)
 from discrimloss.training.interruption import StopRequest, stop_on_signals
 from discrimloss.training.labels import hold_out, make_labels, truth_is_known
 from discrimloss.training.local_data import load_data
@@ -35,7 +41,6 @@ from discrimloss.training.methods.base import Method, Setting, methods
 from discrimloss.training.records import Row, versions
 from discrimloss.training.run_directory import (
     ENVIRONMENT,
-    SUMMARY,
     VERDICTS,
     NoDirectory,
     RunDirectory,
@@ -126,9 +131,10 @@ def train_run(
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
             # Older runs do not have these.
-            new = {"noisy_validation": 0.0, "epochs_end_with_passes": False}
+            new = {"noisy_validation": 0.0, "epochs_end_with_passes": False, "mixup": 0.0}
             saved = {**new, **directory.config()}
             require_same_settings(saved, config.as_dict())
+            directory.require_intact()
             if directory.is_finished and judge is None:
                 return TrainedRun(directory.summary())
         accelerator = build_accelerator(config)
@@ -225,6 +231,7 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
         epochs=config.epochs,
         target=target,
         difficulty=task.difficulty,
+        has_validation=task.validation is not None,
     )
     torch.manual_seed(derived_seed(config.seed, "model"))
     try:
@@ -262,13 +269,20 @@ def _train(
     verdicts = prepared.method.verdicts() if judge is None else judge(prepared.method)
     truth = prepared.labels if truth_is_known(config.noise, prepared.task) else None
     scores = prepared.method.sample_scores()
+    dynamics: dict[str, torch.Tensor] = {}
+    if loop.dynamics is not None:
+        loop.dynamics.share()
+        dynamics = loop.dynamics.scores()
     summary = summarize(config, history, fit, verdicts, scores, truth)
+    if dynamics:
+        summary |= dynamics_metrics(dynamics, truth)
     summary["seconds"] = round(loop.seconds, 1)
     summary |= _circumstances(request, prepared, accelerator)
     if accelerator.is_main_process:
         if verdicts is not None and judge is None and directory.is_kept:
-            write_verdicts(verdicts, scores, prepared, truth is not None, directory)
-        directory.write(SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
+            known = truth is not None
+            write_verdicts(verdicts, scores, prepared, known, directory, dynamics)
+        directory.finish(summary)
     accelerator.wait_for_everyone()
     return TrainedRun(summary, verdicts, history, loop.traces)
 
@@ -338,12 +352,14 @@ def write_verdicts(
     prepared: Prepared,
     truth_known: bool,
     directory: RunDirectory,
+    dynamics: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Write the verdicts on all training labels to ``verdicts.parquet``.
 
     The file has the columns of `Verdicts.to_pandas`, with the labels that were trained on as the
     given ones, and three of its own: ``target``, the given label as the model sees it;
-    ``clean_target``, where the truth is known; ``method_score``, where the method has scores.
+    ``clean_target``, where the truth is known; ``method_score``, where the method has scores. Of a
+    classification it also has ``aum``, ``confidence``, ``variability`` and ``correctness``.
 
     Args:
         verdicts: the method's.
@@ -351,6 +367,7 @@ def write_verdicts(
         prepared: the task and its labels.
         truth_known: whether `NoisyLabels.clean_target` is true.
         directory: where the file goes.
+        dynamics: more columns, `TrainingDynamics.scores`.
     """
     target = prepared.labels.target.cpu().numpy()
     names = np.array(prepared.task.class_names, dtype=object)
@@ -361,5 +378,7 @@ def write_verdicts(
         frame["clean_target"] = prepared.labels.clean_target.cpu().numpy()
     if scores is not None:
         frame["method_score"] = scores.detach().float().cpu().numpy()
+    for name, values in (dynamics or {}).items():
+        frame[name] = values.float().numpy()
     with atomic_write(directory / VERDICTS) as unfinished:
         frame.to_parquet(unfinished)

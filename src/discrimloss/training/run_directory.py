@@ -15,6 +15,7 @@ import tomlkit.exceptions
 
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.atomic_write import atomic_write
+from discrimloss.files.checksums import CHECKSUMS, require_intact, write_checksums
 from discrimloss.files.locks import exclusive_lock
 from discrimloss.options import OptionError
 
@@ -40,8 +41,10 @@ FILES = (
     CHECKPOINT,
     TENSORBOARD,
     TRACES,
+    CHECKSUMS,
     LOCK,
 )
+PUT_BACK = "put the file back, or train again with --overwrite"
 
 
 class RunDirectory:
@@ -125,7 +128,21 @@ class RunDirectory:
     def write(self, name: str, text: str) -> None:
         """Write a file, completely or not at all."""
         with atomic_write(self / name) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+            unfinished.write_bytes(text.encode())
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the checksums of all records, and then the summary, which ends the run."""
+        text = json.dumps(summary, indent=1, allow_nan=False) + "\n"
+        names = [CONFIG, ENVIRONMENT, HISTORY, HISTORY_LINES, VERDICTS]
+        folder = self / TRACES
+        names += [f"{TRACES}/{file.name}" for file in folder.iterdir()] if folder.is_dir() else []
+        write_checksums(self.path, names, {SUMMARY: text})
+        self.write(SUMMARY, text)
+
+    def require_intact(self) -> None:
+        """Raise a `DiscrimLossError` if a record of a finished run is damaged or missing."""
+        if self.is_finished:
+            require_intact(self.path, PUT_BACK)
 
     def write_config(self, settings: dict[str, Any]) -> None:
         """Write the settings of the run."""
@@ -164,6 +181,9 @@ class NoDirectory(RunDirectory):
         """There is nothing to remove."""
 
     def write(self, name: str, text: str) -> None:
+        """Write nothing."""
+
+    def finish(self, summary: dict[str, Any]) -> None:
         """Write nothing."""
 
     @contextmanager

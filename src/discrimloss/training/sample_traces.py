@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.files.atomic_write import atomic_write
+from discrimloss.files.checksums import Fingerprint, fingerprint, require_fingerprint
 from discrimloss.state.processes import Processes
 from discrimloss.training.run_directory import TRACES
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # it imports torch's compiler
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
 Column = npt.NDArray[np.float32]
+START_ANEW = "put the file back, or start anew with --overwrite"
 
 
 class StepRecorder(Protocol):
@@ -76,6 +78,8 @@ class SampleTraces:
         self.directory = None if directory is None else directory / TRACES
         self.epochs: dict[int, dict[str, Tensor]] = {}
         """The columns of each epoch, where they are kept in memory: see `stack_traces`."""
+        self._written: dict[str, Fingerprint] = {}
+        """The files of finished epochs, with their checksums."""
         self._class_type = torch.uint8 if (num_classes or 0) <= 256 else torch.int32
         self._is_regression = num_classes is None
         self._columns = {
@@ -127,15 +131,26 @@ class SampleTraces:
         from safetensors.torch import save_file
 
         self.directory.mkdir(exist_ok=True)
-        with atomic_write(self.directory / f"epoch-{epoch:05d}.safetensors") as unfinished:
+        path = self.directory / f"epoch-{epoch:05d}.safetensors"
+        with atomic_write(path) as unfinished:
             save_file(columns, unfinished)
+        self._written[path.name] = fingerprint(path)
 
     def state_dict(self) -> dict[str, Any]:
-        """The columns of the current epoch."""
-        return {name: column.clone() for name, column in self._columns.items()}
+        """The columns of the current epoch, and the checksums of the files of earlier ones."""
+        columns: dict[str, Any] = {name: c.clone() for name, c in self._columns.items()}
+        return {**columns, "written": dict(self._written)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the columns in the middle of an epoch."""
+        """Restore the columns in the middle of an epoch.
+
+        Raises:
+            DiscrimLossError: a file of an earlier epoch is damaged or missing.
+        """
+        self._written = dict(state.get("written") or {})  # earlier versions do not have it
+        if self.directory is not None:
+            for name, found in self._written.items():
+                require_fingerprint(self.directory / name, found, START_ANEW)
         for name, column in self._columns.items():
             column.copy_(state[name])
 

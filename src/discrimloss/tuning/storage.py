@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import optuna
+import sqlalchemy
 import sqlalchemy.exc
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 from sqlalchemy.engine import URL, make_url
 
 from discrimloss.errors import DiscrimLossError
@@ -29,6 +32,12 @@ DRIVER_PACKAGES = {
     "mysql": "mysql-connector-python",
 }
 """The package to install for a module, where the names differ or a compiler would be needed."""
+
+
+def repeat_lost_trial(study: Study, trial: FrozenTrial) -> None:
+    """Enqueue the trial of a dead worker again, unless it was repeated often enough."""
+    with experimental_is_fine():
+        RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS)(study, trial)
 
 
 @contextmanager
@@ -71,7 +80,7 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
                 engine_kwargs=engine_options,
                 heartbeat_interval=max(1, lost_after // 4),
                 grace_period=lost_after,
-                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS),
+                heartbeat_stale_trial_callback=repeat_lost_trial,
             )
         except sqlalchemy.exc.DBAPIError as error:
             # Another worker creates the same tables at this moment: try again.
@@ -82,6 +91,15 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
                 raise
         time.sleep(0.2 * (attempt + 1))
     raise AssertionError("unreachable")
+
+
+def trials_with_heartbeat(study: Study) -> set[int]:
+    """The storage's numbers of all trials that ever had a heartbeat."""
+    storage: Any = study._storage
+    backend = getattr(storage, "_backend", storage)  # Optuna puts a cache before it
+    with backend.engine.connect() as connection:
+        found = connection.execute(sqlalchemy.text("SELECT trial_id FROM trial_heartbeats"))
+        return {int(row[0]) for row in found}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
 import time
@@ -21,7 +22,15 @@ from discrimloss.training.run_directory import changed_settings
 from discrimloss.training.seeds import derived_seed
 from discrimloss.tuning.request import TuneRequest
 from discrimloss.tuning.search_space import combinations, own_values
-from discrimloss.tuning.storage import experimental_is_fine, open_storage, shown, storage_errors
+from discrimloss.tuning.storage import (
+    experimental_is_fine,
+    open_storage,
+    repeat_lost_trial,
+    shown,
+    storage_errors,
+    trials_with_heartbeat,
+)
+from discrimloss.tuning.worker_processes import PROCESS, has_died
 
 SETTINGS = "settings"
 """Attribute of a study: the settings its workers share. Of a trial: its own settings."""
@@ -131,10 +140,39 @@ def is_surplus(study: Study, number: int, trials: int) -> bool:
     return sum(other.number < number for other in others) >= trials
 
 
-def give_up_lost_trials(study: Study) -> None:
-    """Mark the trials of dead workers as failed, and enqueue them again."""
+def give_up_lost_trials(study: Study, lost_after: int) -> None:
+    """Mark the trials of dead workers as failed, and enqueue them again.
+
+    A worker is dead if its process on this machine is gone, if its heartbeat is older than
+    `lost_after` seconds, or if it began a trial that long ago and never had a heartbeat: Optuna
+    waits for ever for a trial whose worker was killed before its first one.
+    """
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    dead = [t for t in running if has_died(_process(t))]
+    silent = [t for t in running if _process(t) is None and _age(t) > lost_after]
+    if silent:
+        beating = trials_with_heartbeat(study)
+        dead += [t for t in silent if t._trial_id not in beating]
+    for trial in dead:
+        try:
+            study.tell(trial.number, state=TrialState.FAIL)
+        except (ValueError, RuntimeError):  # another worker was faster
+            continue
+        repeat_lost_trial(study, trial)
     with experimental_is_fine():
         optuna.storages.fail_stale_trials(study)
+
+
+def _process(trial: FrozenTrial) -> list[str | int] | None:
+    """The process that works on a trial; None if it has not said so."""
+    number, *process = trial.user_attrs.get(PROCESS) or (None,)
+    return process if number == trial.number else None  # a repeated trial has the one before's
+
+
+def _age(trial: FrozenTrial) -> float:
+    """Seconds since a trial began."""
+    began = trial.datetime_start
+    return 0.0 if began is None else (datetime.datetime.now() - began).total_seconds()
 
 
 def begin_again(study: Study, number: int) -> None:

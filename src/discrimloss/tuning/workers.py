@@ -31,6 +31,7 @@ from discrimloss.tuning.study import (
     standing,
 )
 from discrimloss.tuning.trial import run_trial
+from discrimloss.tuning.worker_processes import PROCESS, own_process
 
 POLL_SECONDS = 0.5
 IMPORTED_ONCE = (
@@ -66,6 +67,7 @@ def work(
     with storage_errors(request.storage):
         study = open_study(request)
         task = load_data(request.config, request.data) if task is None else task
+        give_up_lost_trials(study, request.lost_after)
         while True:
             now = standing(study)
             watch(now)
@@ -73,7 +75,7 @@ def work(
                 return study
             if now.settled + now.running >= request.trials:
                 time.sleep(POLL_SECONDS)  # other workers run the rest, unless they died
-                give_up_lost_trials(study)
+                give_up_lost_trials(study, request.lost_after)
                 continue
             _run_one(study, request, task)
 
@@ -87,6 +89,7 @@ def _run_one(study: Study, request: TuneRequest, task: TaskData) -> None:
         if is_surplus(study, trial.number, request.trials):
             trial.set_user_attr(SURPLUS, True)
             raise _SurplusError
+        trial.set_user_attr(PROCESS, [trial.number, *own_process()])
         begun.append(trial.number)
         try:
             return run_trial(trial, request, task)

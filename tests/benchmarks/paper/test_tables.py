@@ -10,7 +10,7 @@ from benchmarks.paper.cells import Cell
 from benchmarks.paper.table_file import PaperTable, load_table, table_files
 from discrimloss.options import OptionError
 
-NAMES = ["mnist", "cifar", "clothing1m", "utkface", "digitsum", "wikihow"]
+NAMES = ["mnist", "cifar", "clothing1m", "utkface", "digitsum", "digitsum-lengths", "wikihow"]
 NAMES += ["generalization", "histograms", "fluctuation", "ablation"]
 
 

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from discrimloss.training.batches import epoch_batches
-from discrimloss.training.methods.baby_steps import BabySteps, buckets_open, into_buckets
+from discrimloss.training.methods.baby_steps import (
+    BabySteps,
+    buckets_open,
+    equal_buckets,
+    into_buckets,
+    validation_value,
+)
 from discrimloss.training.methods.base import Batch, Setting
 from discrimloss.training.methods.plain import Plain
 from discrimloss.training.task_losses import cross_entropy, mse
@@ -24,7 +30,8 @@ def network() -> nn.Module:
 
 def method(difficulty: Tensor | None = LENGTHS, epochs: int = EPOCHS, **options: Any) -> BabySteps:
     target = torch.zeros(SAMPLES)
-    setting = Setting(network, mse, SAMPLES, None, epochs, target, difficulty)
+    has_validation = options.pop("has_validation", True)
+    setting = Setting(network, mse, SAMPLES, None, epochs, target, difficulty, has_validation)
     return BabySteps(setting, **options)
 
 
@@ -148,6 +155,73 @@ def test_an_epoch_of_so_many_steps_has_the_buckets_of_its_epoch() -> None:
     assert all(sorted(each.tolist()) == list(range(SAMPLES)) for each in passes)
 
 
+def test_equal_buckets_by_hand() -> None:
+    # Ordered: samples 1, 2, 0, 4, 3, of which the first three of five are in bucket 0 of 2.
+    assert equal_buckets(torch.tensor([7, 3, 3, 9, 7]), 2).tolist() == [0, 0, 0, 1, 1]
+    assert equal_buckets(LENGTHS, 5).bincount().tolist() == [4, 4, 4, 4, 4]
+
+
+def weights(trained: BabySteps) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in trained.networks[0].parameters()])
+
+
+def test_cirik_ends_a_stage_after_so_many_epochs_without_a_lower_validation_loss() -> None:
+    trained = method(form="cirik", patience=2)
+    # Stages end after the second epoch in a row that is not below the lowest loss so far, which
+    # goes on into the next stage: 5, 4 | 4, 6 and the stage is over.
+    longest, kept = [], []
+    for epoch, loss in enumerate([5.0, 4.0, 4.0, 6.0, 4.5, 3.0, 3.5, 3.0, 2.0], start=1):
+        order = order_in(trained, epoch)
+        longest.append(int(LENGTHS[order].max()))
+        assert len(order) == 4 * (longest[-1] - 1)  # one pass through the open buckets
+        assert LENGTHS[order].tolist() == sorted(LENGTHS[order].tolist())  # bucket after bucket
+        with torch.no_grad():
+            for parameter in trained.networks[0].parameters():
+                parameter.fill_(float(epoch))
+        trained.end_epoch({"validation_loss": loss, "validation_mae": 0.0})
+        kept.append(float(weights(trained)[0]))
+    assert longest == [2, 2, 2, 2, 3, 3, 3, 3, 4]
+    # At the end of a stage the weights of the lowest loss return: those of epochs 2 and 6.
+    assert kept == [1, 2, 3, 2, 5, 6, 7, 6, 9]
+
+
+def test_the_release_ends_stages_by_its_metric_and_keeps_the_weights() -> None:
+    trained = method(form="released", patience=1)
+    longest = []
+    for epoch, error in enumerate([5.0, 5.0, 4.0, 4.5, 4.2], start=1):
+        order = order_in(trained, epoch)
+        longest.append(int(LENGTHS[order].max()))
+        assert sorted(order.tolist()) == torch.where(longest[-1] >= LENGTHS)[0].tolist()
+        before = weights(trained)
+        trained.end_epoch({"validation_loss": 0.0, "validation_mae": error})
+        assert torch.equal(weights(trained), before)
+    assert longest == [2, 2, 3, 3, 4]
+    assert trained.hyperparameters() == {
+        "difficulty": "given",
+        "buckets": 5,
+        "warmup_epochs": 0,
+        "form": "released",
+        "patience": 1,
+    }
+
+
+def test_a_higher_accuracy_is_better() -> None:
+    assert validation_value({"validation_accuracy": 90.0}, "released") == -90.0
+
+
+@pytest.mark.parametrize("form", ["cirik", "released"])
+def test_a_loaded_state_goes_on_in_its_stage(form: Any) -> None:
+    trained, loaded = method(form=form, patience=1), method(form=form, patience=1)
+    for epoch, loss in enumerate([5.0, 6.0, 4.0], start=1):
+        trained.begin_epoch(epoch)
+        trained.end_epoch({"validation_loss": loss, "validation_mae": loss})
+    loaded.load_state_dict(trained.state_dict())
+    assert order_in(loaded, 4).tolist() == order_in(trained, 4).tolist()
+    for each in (trained, loaded):
+        each.end_epoch({"validation_loss": 4.5, "validation_mae": 4.5})
+    assert int(loaded.stage) == int(trained.stage) == 3
+
+
 def test_the_loss_is_the_task_loss() -> None:
     def logits() -> nn.Module:
         return nn.Linear(3, 2)
@@ -171,6 +245,9 @@ def test_the_loss_is_the_task_loss() -> None:
         ({"growing": 1.1}, "growing and warmup must be fractions"),
         ({"warmup": 0.0}, "growing and warmup must be fractions"),
         ({"warmup": 0.6}, "warmup not after growing"),
+        ({"form": "other"}, "form must be scheduled, cirik or released"),
+        ({"patience": 0}, "patience must be 1 or more"),
+        ({"form": "cirik", "has_validation": False}, "set noisy_validation"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

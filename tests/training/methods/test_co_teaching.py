@@ -10,6 +10,7 @@ from discrimloss.training.methods.base import Batch, Setting
 from discrimloss.training.methods.co_teaching import CoTeaching
 from discrimloss.training.methods.small_loss import (
     gradual_length,
+    released_forget_rate,
     risen_forget_rate,
     small_loss_mask,
 )
@@ -72,6 +73,24 @@ class TestForgetRate:
     ) -> None:
         rates = [risen_forget_rate(finished, 0.4, 4, exponent) for finished in (0, 1, 2, 4, 16)]
         assert rates == pytest.approx(expected, abs=1e-6)
+
+    def test_the_authors_code_is_ahead_by_two_epochs(self) -> None:
+        # tau = 0.45, T_k = 10: nine steps of 0.05, the first in epoch 1 and the last in epoch 9
+        rates = [released_forget_rate(epoch, 0.45, 10) for epoch in (1, 2, 8, 9, 10, 11)]
+        assert rates == pytest.approx([0.05, 0.10, 0.40, 0.45, 0.45, 0.45])
+        # its exponent is on tau: 0.5 ** 2 in three steps, then 0.5
+        rates = [released_forget_rate(epoch, 0.5, 4, 2.0) for epoch in (1, 2, 3, 4)]
+        assert rates == pytest.approx([0.25 / 3, 0.5 / 3, 0.25, 0.5])
+        assert released_forget_rate(1, 0.4, 1) == 0.4
+
+    def test_the_schedule_is_an_option(self) -> None:
+        method = CoTeaching(classification(), noise_rate=0.3, gradual_epochs=4, schedule="released")
+        rates = []
+        for epoch in range(1, 5):
+            method.begin_epoch(epoch)
+            rates.append(method.forget_rate)
+        assert rates == pytest.approx([0.1, 0.2, 0.3, 0.3])
+        assert method.hyperparameters()["schedule"] == "released"
 
     @pytest.mark.parametrize(
         ("epochs", "length"), [(200, 10), (40, 10), (39, 9), (12, 3), (6, 1), (1, 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -117,6 +119,68 @@ def test_while_nothing_is_forgotten_it_takes_every_row() -> None:
     torch.testing.assert_close(result.loss.detach(), result.losses.mean() + second)
 
 
+def released(**options: int) -> CoTeachingPlus:
+    torch.manual_seed(0)
+    return CoTeachingPlus(SETTING, noise_rate=0.5, gradual_epochs=3, form="released", **options)
+
+
+def second_softmax(logits: list[float], label: int) -> float:
+    """The cross-entropy of probabilities that are taken for logits."""
+    total = sum(math.exp(each) for each in logits)
+    probabilities = [math.exp(each) / total for each in logits]
+    return math.log(sum(map(math.exp, probabilities))) - probabilities[label]
+
+
+def test_the_second_softmax_by_hand() -> None:
+    # Probabilities 1/2, 1/4, 1/4: log(e^0.5 + 2 e^0.25) - 0.25 = log 4.2167723 - 0.25 = 1.1890695
+    # for a wrong label, and 0.25 less for the right one.
+    logits = [math.log(2.0), 0.0, 0.0]
+    assert second_softmax(logits, 1) == pytest.approx(1.1890695)
+    assert second_softmax(logits, 0) == pytest.approx(0.9390695)
+
+
+def test_the_authors_code_selects_by_a_second_softmax_and_divides_twice() -> None:
+    method = released(warmup_epochs=0)
+    method.begin_epoch(1)  # the forget rate is 0.5 / 2
+    outputs = [network(INPUTS).detach() for network in method.networks]
+    rows = [row for row in range(SAMPLES) if outputs[0][row].argmax() != outputs[1][row].argmax()]
+    number = int(0.75 * len(rows))
+    losses = [
+        [second_softmax(output[row].tolist(), int(TARGET[row])) for row in range(SAMPLES)]
+        for output in outputs
+    ]
+    chosen = [sorted(rows, key=own.__getitem__)[:number] for own in losses]
+    plain = [cross_entropy(output, TARGET).tolist() for output in outputs]
+    by_logits = [sorted(rows, key=own.__getitem__)[:number] for own in plain]
+    assert [set(each) for each in chosen] != [set(each) for each in by_logits]
+    expected = sum(
+        sum(own[row] for row in others) / number / number
+        for own, others in zip(losses, reversed(chosen), strict=True)
+    )
+    assert number > 1
+    assert float(step(method, ALL).loss.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_authors_warm_up_has_one_softmax_and_divides_twice() -> None:
+    method = released(warmup_epochs=2)
+    method.begin_epoch(1)  # keeps 30 of 40 rows
+    losses = [cross_entropy(net(INPUTS).detach(), TARGET) for net in method.networks]
+    chosen = [own.argsort()[:30] for own in losses]
+    expected = (losses[0][chosen[1]].mean() + losses[1][chosen[0]].mean()) / 30
+    torch.testing.assert_close(step(method, ALL).loss.detach(), expected)
+
+
+def test_the_authors_code_takes_disputed_rows_though_nothing_is_forgotten() -> None:
+    method = CoTeachingPlus(SETTING, noise_rate=0.0, warmup_epochs=0, form="released")
+    method.begin_epoch(5)
+    outputs = [network(INPUTS).detach() for network in method.networks]
+    disputed = outputs[0].argmax(1) != outputs[1].argmax(1)
+    assert 0 < int(disputed.sum()) < SAMPLES
+    soft = [cross_entropy(each.softmax(1), TARGET)[disputed].mean() for each in outputs]
+    expected = (soft[0] + soft[1]) / disputed.sum()
+    torch.testing.assert_close(step(method, ALL).loss.detach(), expected)
+
+
 def test_the_share_of_disagreement_is_of_the_epoch() -> None:
     torch.manual_seed(0)
     method = CoTeachingPlus(SETTING)
@@ -167,6 +231,7 @@ def test_what_is_recorded(noise_rate: float | None, warmup_epochs: int) -> None:
         "gradual_epochs": 2,  # a quarter of 8
         "warmup_epochs": warmup_epochs,
         "late_schedule": "level",
+        "form": "paper",
     }
 
 
@@ -175,6 +240,8 @@ def test_what_is_recorded(noise_rate: float | None, warmup_epochs: int) -> None:
     [
         ({"noise_rate": -0.1}, "noise_rate must be a fraction of the labels"),
         ({"warmup_epochs": -1}, "warmup_epochs must be at least 0, not -1"),
+        ({"form": "other"}, "form must be 'paper' or 'released'"),
+        ({"form": "released", "late_schedule": "rising"}, "of the paper only"),
         ({"late_schedule": "falling"}, "late_schedule must be 'level' or 'rising', not 'falling'"),
     ],
 )

@@ -54,10 +54,12 @@ def test_without_a_momentum_model() -> None:
         "sigma": 0.2,
         "momentum_decay": None,
         "correction_epoch": None,
+        "correction": None,
     }
     assert method.sample_scores() is None
     assert list(methods.options("sln")) == [
-        *("sigma", "momentum_model", "momentum_decay", "label_correction", "correction_epoch")
+        *("sigma", "momentum_model", "momentum_decay", "label_correction", "correction_epoch"),
+        "correction",
     ]
 
 
@@ -139,6 +141,32 @@ def test_labels_are_corrected_by_the_momentum_models_predictions() -> None:
     assert not torch.equal(method.labels.label_weight, in_use)
 
 
+def test_labels_are_mixed_with_probabilities_as_for_clothing1m() -> None:
+    def stubborn() -> nn.Module:
+        network = nn.Linear(4, CLASSES)
+        nn.init.zeros_(network.weight)
+        network.bias.data = torch.tensor([0.2, 0.7, 0.1]).log()
+        return network
+
+    options = {"momentum_model": True, "label_correction": True, "correction": "probabilities"}
+    method = sln(stubborn, sigma=0.2, correction_epoch=2, **options)
+    train(method, 0, 2, learning_rate=0.0)  # the first epoch
+    method.begin_epoch(2)
+    assert method.loss.noise.abs().sum() == 0
+    smallest, largest = -math.log(0.7), -math.log(0.1)
+    weight = [(-math.log(p) - smallest) / (largest - smallest) for p in (0.2, 0.7, 0.1)]
+    mixed = [[(1 - w) * p for p in (0.2, 0.7, 0.1)] for w in weight]
+    for label in range(CLASSES):
+        mixed[label][label] += weight[label]
+    expected = -(torch.tensor(mixed)[TARGET] * torch.tensor([0.2, 0.7, 0.1]).log()).sum(1)
+    result = method(batch(EVERYONE))
+    torch.testing.assert_close(result.loss.detach(), expected.mean())
+    # what weighs the labels of the next epoch is the loss of the labels as given
+    as_given = -torch.tensor([0.2, 0.7, 0.1]).log()[TARGET]
+    torch.testing.assert_close(method.labels.next_loss, as_given)
+    assert method.hyperparameters()["correction"] == "probabilities"
+
+
 @pytest.mark.parametrize("cut", [3, 7, 8, 9, 11])
 def test_saved_and_loaded_it_goes_on(cut: int) -> None:
     options = {"momentum_model": True, "label_correction": True, "correction_epoch": 4}
@@ -160,6 +188,7 @@ def test_saved_and_loaded_it_goes_on(cut: int) -> None:
         ({"momentum_decay": 1.0}, "at least 0 and below 1"),
         ({"label_correction": True}, "needs the predictions of momentum_model"),
         ({"correction_epoch": 1}, "2 or more"),
+        ({"correction": "hard"}, "correction must be classes or probabilities"),
     ],
 )
 def test_options_refused(options: dict[str, Any], message: str) -> None:

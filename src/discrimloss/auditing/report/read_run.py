@@ -51,6 +51,7 @@ def read_run(directory: Path) -> ReportRun:
             f"{directory} {where}: name the --out directory of `discrimloss train` or "
             "`discrimloss audit`"
         )
+    run.require_intact()
     settings = dict(flat(run.config()))
     summary = run.summary() if run.is_finished else _environment(run)
     is_regression = settings.get("loss", "cross_entropy") != "cross_entropy"

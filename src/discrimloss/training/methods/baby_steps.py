@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from discrimloss.training.methods.base import Setting, methods
 from discrimloss.training.methods.plain import Plain
+
+RELEASED_BUCKETS = 5
+"""Buckets of the form "released"."""
 
 
 def into_buckets(difficulty: Tensor, most: int) -> Tensor:
@@ -33,6 +38,20 @@ def into_buckets(difficulty: Tensor, most: int) -> Tensor:
     return bucket
 
 
+def equal_buckets(difficulty: Tensor, number: int) -> Tensor:
+    """The bucket of each sample, from 0, where all buckets have about the same size.
+
+    Samples of one difficulty may be in two buckets: the earlier in the data the easier.
+
+    >>> equal_buckets(torch.tensor([7.0, 3.0, 3.0, 9.0]), number=2)
+    tensor([1, 0, 0, 1])
+    """
+    order = difficulty.to(torch.float64).nan_to_num(nan=math.inf).argsort(stable=True)
+    bucket = torch.empty_like(order)
+    bucket[order] = torch.arange(len(order)) * number // len(order)
+    return bucket
+
+
 def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
     """How many buckets are learned from: 1 until epoch `first`, all of them from `last` on."""
     if epoch >= last:
@@ -40,6 +59,13 @@ def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
     if epoch <= first:
         return 1
     return 1 + (epoch - first) * (buckets - 1) // (last - first)
+
+
+def validation_value(row: Mapping[str, Any], form: str) -> float:
+    """What a stage is ended by, lower is better: the loss ("cirik") or the metric ("released")."""
+    if form == "cirik":
+        return float(row["validation_loss"])
+    return float(row["validation_mae"]) if "validation_mae" in row else -row["validation_accuracy"]
 
 
 @methods.register("baby_steps")
@@ -52,14 +78,26 @@ class BabySteps(Plain):
     after some epochs on all samples; the network continues from there.
 
     Where we depart from both papers: they train in each stage until nothing improves, for as many
-    epochs as that takes. Here a run has a number of epochs and the stages are equal parts of some
-    of them. And an epoch takes as many steps as in any other method: a small pool is passed through
-    again and again until it has brought as many samples as the dataset has.
+    epochs as that takes. Here, with ``form="scheduled"``, a run has a number of epochs and the
+    stages are equal parts of some of them. And an epoch takes as many steps as in any other method:
+    a small pool is passed through again and again until it has brought as many samples as the
+    dataset has. The other two forms have stages that end when the validation part does not improve,
+    and epochs that are one pass through the open buckets. A run still has its number of epochs: it
+    may end before all buckets are open, and goes on with all of them after the last stage.
 
     Args:
         setting: what is known of the task.
+        form: "scheduled", ours. "cirik", read from volkancirik/curriculum-sstb: a bucket for each
+            difficulty, visited in their order within an epoch and each shuffled; a stage ends after
+            `patience` epochs in which the validation loss was not below its lowest, and the next
+            one begins with the weights of that lowest loss. "released", read from
+            tangminji/DiscrimLoss: five buckets of equal size, shuffled together; a stage ends in
+            the same way, by the validation metric, and the weights stay as they are.
+        patience: epochs without improvement that end a stage. 10, the default in both
+            repositories. Not used if scheduled.
         most_buckets: how many at most. One for each difficulty up to this number, as in both papers
-            (19 lengths in Digit Sum); 20 where losses are the difficulty is ours.
+            (19 lengths in Digit Sum); 20 where losses are the difficulty is ours. Not used in the
+            form "released".
         growing: fraction of the run after which all buckets are open. Half is ours: the last stage
             of the papers uses all data, and has to converge too.
         warmup: fraction of the run on all samples before their losses are taken as the difficulty;
@@ -71,11 +109,16 @@ class BabySteps(Plain):
 
     bucket: Tensor
     is_sorted: Tensor
+    stage: Tensor
+    epochs_without_gain: Tensor
+    best_validation: Tensor
 
     def __init__(
         self,
         setting: Setting,
         *,
+        form: Literal["scheduled", "cirik", "released"] = "scheduled",
+        patience: int = 10,
         most_buckets: int = 20,
         growing: float = 0.5,
         warmup: float = 0.15,
@@ -87,7 +130,18 @@ class BabySteps(Plain):
                 "growing and warmup must be fractions of the run, above 0 and at most 1, warmup "
                 f"not after growing, not {growing} and {warmup}"
             )
+        if form not in ("scheduled", "cirik", "released"):
+            raise ValueError(f"form must be scheduled, cirik or released, not {form!r}")
+        if patience < 1:
+            raise ValueError(f"patience must be 1 or more, not {patience}")
+        if form != "scheduled" and not setting.has_validation:
+            raise ValueError(
+                f"form = {form!r} ends its stages by a validation part, and the dataset has none: "
+                "set noisy_validation, e.g. to 0.1"
+            )
         super().__init__(setting)
+        self.form: Literal["scheduled", "cirik", "released"] = form
+        self.patience = patience
         self.most_buckets = most_buckets
         self.is_self_taught = setting.difficulty is None
         self.warmup_epochs = math.ceil(warmup * setting.epochs) if self.is_self_taught else 0
@@ -95,16 +149,46 @@ class BabySteps(Plain):
         """The epoch from which on all buckets are open."""
         bucket = torch.zeros(setting.num_samples, dtype=torch.int64)
         if setting.difficulty is not None:
-            bucket = into_buckets(setting.difficulty.cpu(), most_buckets)
+            bucket = self._buckets_of(setting.difficulty.cpu())
         self.register_buffer("bucket", bucket)
         self.register_buffer("is_sorted", torch.tensor(not self.is_self_taught))
+        if form == "scheduled":
+            return
+        self.register_buffer("stage", torch.tensor(1))
+        self.register_buffer("epochs_without_gain", torch.tensor(0))
+        self.register_buffer("best_validation", torch.tensor(math.inf, dtype=torch.float64))
+        if form == "cirik":  # one of the networks, so that all processes use the same buffers
+            self.networks.append(copy.deepcopy(self.networks[0]).requires_grad_(False))
+
+    def _buckets_of(self, difficulty: Tensor) -> Tensor:
+        if self.form == "released":
+            return equal_buckets(difficulty, RELEASED_BUCKETS)
+        return into_buckets(difficulty, self.most_buckets)
 
     def begin_epoch(self, epoch: int) -> None:
         """Sort the samples by their losses, once, after the warm-up."""
         super().begin_epoch(epoch)
         if epoch > self.warmup_epochs and self.history is not None and not bool(self.is_sorted):
-            self.bucket.copy_(into_buckets(self.history.average_losses.cpu(), self.most_buckets))
+            self.bucket.copy_(self._buckets_of(self.history.average_losses.cpu()))
             self.is_sorted.fill_(True)
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Open the next bucket once the validation part has not improved for long enough."""
+        if self.form == "scheduled" or not bool(self.is_sorted):
+            return
+        value = validation_value(row, self.form)
+        if value < float(self.best_validation):
+            self.best_validation.fill_(value)
+            self.epochs_without_gain.zero_()
+            if self.form == "cirik":
+                self.networks[1].load_state_dict(self.networks[0].state_dict())
+            return
+        self.epochs_without_gain += 1
+        if int(self.epochs_without_gain) == self.patience:
+            self.stage += 1
+            self.epochs_without_gain.zero_()
+            if self.form == "cirik":
+                self.networks[0].load_state_dict(self.networks[1].state_dict())
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
         """The open buckets, shuffled, in as many passes as it takes to visit `num_samples` samples.
@@ -115,6 +199,11 @@ class BabySteps(Plain):
         """
         pool = (self.bucket.cpu() < self._open_buckets).nonzero().flatten()
         samples = self.setting.num_samples
+        if self.form != "scheduled":
+            shuffled_pool = pool[torch.randperm(len(pool), generator=generator)]
+            if self.form == "released":
+                return shuffled_pool
+            return shuffled_pool[self.bucket.cpu()[shuffled_pool].argsort(stable=True)]
         if len(pool) == samples:
             return super().sample_order(epoch, generator)
         passes = math.ceil(samples / len(pool))
@@ -124,16 +213,20 @@ class BabySteps(Plain):
     @property
     def _open_buckets(self) -> int:
         buckets = 1 + int(self.bucket.max())
+        if self.form != "scheduled":
+            return min(int(self.stage), buckets)
         return buckets_open(self.epoch, self.warmup_epochs + 1, self.last_opening, buckets)
 
     def hyperparameters(self) -> dict[str, Any]:
         """The buckets and the epochs in which they open."""
-        return {
+        values: dict[str, Any] = {
             "difficulty": "losses" if self.is_self_taught else "given",
             "buckets": 1 + int(self.bucket.max()),
             "warmup_epochs": self.warmup_epochs,
-            "all_open_from_epoch": self.last_opening,
         }
+        if self.form == "scheduled":
+            return {**values, "all_open_from_epoch": self.last_opening}
+        return {**values, "form": self.form, "patience": self.patience}
 
     def log_values(self) -> dict[str, float]:
         """The fraction of samples in the open buckets."""

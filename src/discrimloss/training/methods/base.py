@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,8 +14,21 @@ from discrimloss.judging.verdicts import Verdicts
 from discrimloss.loss import DiscrimLoss
 from discrimloss.losses.sample_state import loss_history
 from discrimloss.registry import Registry
+from discrimloss.training.repeated_outputs import computed_once
 
 methods: Registry[Callable[..., Any]] = Registry("method", "discrimloss.training.methods")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The samples that are mixed into the rows of a batch."""
+
+    weight: float
+    """Of a row's own sample, at least 0.5; the other one has the rest."""
+    target: Tensor
+    """Shape (batch,): the labels of the other samples."""
+    index: Tensor
+    """Shape (batch,): their positions in the training set."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,8 @@ class Batch:
     """Shape (batch,): the labels as given."""
     index: Tensor
     """Shape (batch,): the position of each row in the training set."""
+    mixture: Mixture | None = None
+    """What the inputs are mixed with, by mixup."""
 
 
 class StepResult(NamedTuple):
@@ -57,6 +72,8 @@ class Setting:
     """Shape (num_samples,): all labels, as given."""
     difficulty: Tensor | None = None
     """Shape (num_samples,): how hard each sample is, if the dataset has it."""
+    has_validation: bool = False
+    """Whether samples are held out that are evaluated after every epoch."""
 
     def require_classes(self, method: str, why: str) -> int:
         """The number of classes, or a `ValueError` that says why `method` needs some."""
@@ -102,10 +119,25 @@ class Method(nn.Module, ABC):
 
     def forward(self, batch: Batch) -> StepResult:
         """The training step, as the call of the module, where wrappers hook in."""
-        result = self.training_step(batch)
+        if batch.mixture is None:
+            result = self.training_step(batch)
+        else:
+            result = self._mixed_step(batch, batch.mixture)
         if self.history is not None:
             self.history(result.losses, batch.index)
         return result
+
+    def _mixed_step(self, batch: Batch, mixture: Mixture) -> StepResult:
+        """The loss of a mixture: that of both labels, by their weights.
+
+        The networks run once. A method's own state sees both samples of a row, the records of a run
+        only the heavier one.
+        """
+        other = Batch(batch.inputs, mixture.target, mixture.index)
+        with computed_once(self.networks):
+            result, lighter = self.training_step(batch), self.training_step(other)
+        loss = mixture.weight * result.loss + (1.0 - mixture.weight) * lighter.loss
+        return result._replace(loss=loss)
 
     def begin_epoch(self, epoch: int) -> None:
         """Called before the first step of an epoch, and again when one is resumed in its middle.
@@ -129,6 +161,9 @@ class Method(nn.Module, ABC):
 
     def after_step(self) -> None:
         """Called after the optimizer's step."""
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Called after the evaluation of an epoch, with its row of the history."""
 
     def predict(self, inputs: Any) -> Tensor:
         """The predictions that are evaluated: those of the first network."""

@@ -7,8 +7,10 @@ from typing import Any
 
 from discrimloss.training.methods.base import Batch, Setting, StepResult, methods
 from discrimloss.training.methods.small_loss import (
+    Schedule,
     SmallLossMethod,
     exchanged_loss,
+    released_forget_rate,
     risen_forget_rate,
 )
 
@@ -33,6 +35,9 @@ class CoTeaching(SmallLossMethod):
             the run, because our runs are shorter.
         exponent: c in ``R(T) = 1 - tau * min(T**c / T_k, 1)``, the paper's study of schedules; 1,
             among the 0.5, 1 and 2 tried there, is the schedule of Algorithm 1.
+        schedule: "paper", as above; or "released", that of the authors' code (bhanML/Co-teaching):
+            tau / (T_k - 1) in the first epoch already, tau in epoch T_k - 1, and c as the exponent
+            of tau instead of T.
     """
 
     def __init__(
@@ -42,15 +47,21 @@ class CoTeaching(SmallLossMethod):
         noise_rate: float | None = None,
         gradual_epochs: int | None = None,
         exponent: float = 1.0,
+        schedule: Schedule = "paper",
     ) -> None:
         if not 0.0 < exponent < math.inf:
             raise ValueError(f"exponent must be a finite number above 0, not {exponent}")
-        super().__init__(setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs)
+        super().__init__(
+            setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs, schedule=schedule
+        )
         self.exponent = exponent
 
-    def scheduled_forget_rate(self, finished_epochs: int, noise_rate: float) -> float:
+    def scheduled_forget_rate(self, epoch: int, noise_rate: float) -> float:
         """1 - R(T), with the exponent."""
-        return risen_forget_rate(finished_epochs, noise_rate, self.gradual_epochs, self.exponent)
+        length = (self.gradual_epochs, self.exponent)
+        if self.schedule == "released":
+            return released_forget_rate(epoch, noise_rate, *length)
+        return risen_forget_rate(epoch - 1, noise_rate, *length)
 
     def training_step(self, batch: Batch) -> StepResult:
         """The mean loss of each network on what the other kept, summed."""

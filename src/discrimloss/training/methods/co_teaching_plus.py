@@ -8,12 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from discrimloss.functional import at_least_float32
+from discrimloss.losses.base import cross_entropy
 from discrimloss.state.gathering import gather_rows
 from discrimloss.training.methods.base import Batch, Setting, StepResult, methods
 from discrimloss.training.methods.small_loss import (
     SmallLossMethod,
     exchanged_loss,
-    risen_forget_rate,
 )
 
 WARMUP_FRACTION = 0.1
@@ -39,9 +40,7 @@ class CoTeachingPlus(SmallLossMethod):
     losses of the other network. The paper does not say what to do if no row is left. The authors'
     code then takes the mean over the whole batch early on and changes nothing later; so do we, and
     "early" is as long as the forget rate still rises (theirs is a number of steps that comes to
-    about that on MNIST). Their code also puts the softmax through a second softmax and divides
-    twice by the number of rows, which the paper does not; nor do we. The first network is
-    evaluated.
+    about that on MNIST). The first network is evaluated.
 
     Where we depart: as long as nothing is forgotten, all rows are used. Disagreement is there to
     keep the networks from confirming each other's selection. Without noise there is no selection,
@@ -63,6 +62,14 @@ class CoTeachingPlus(SmallLossMethod):
         late_schedule: what follows once tau is reached. "level" stays there, the first of the two
             schedules in Algorithm 1 and the one of the authors' code; "rising" goes on to twice
             tau.
+        form: "paper"; or "released", that of the authors' code (xingruiyu/coteaching_plus). After
+            the warm-up it takes the cross-entropy of probabilities as if they were logits, a second
+            softmax: losses lie within 1 of each other, other rows are selected, and a label that
+            a network is sure to be wrong sends almost no gradient. It divides the mean over the
+            selected rows once more by their number, also in the warm-up, which an optimizer such as
+            Adam does not notice and SGD does. Disputed rows are selected from the end of the
+            warm-up on, even while nothing is forgotten, and the forget rate is
+            `released_forget_rate`.
     """
 
     disagreements: Tensor
@@ -76,6 +83,7 @@ class CoTeachingPlus(SmallLossMethod):
         gradual_epochs: int | None = None,
         warmup_epochs: int | None = None,
         late_schedule: Literal["level", "rising"] = "level",
+        form: Literal["paper", "released"] = "paper",
     ) -> None:
         setting.require_classes(
             "co_teaching_plus", "compares the classes that two networks predict"
@@ -84,7 +92,14 @@ class CoTeachingPlus(SmallLossMethod):
             raise ValueError(f"warmup_epochs must be at least 0, not {warmup_epochs}")
         if late_schedule not in ("level", "rising"):
             raise ValueError(f"late_schedule must be 'level' or 'rising', not {late_schedule!r}")
-        super().__init__(setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs)
+        if form not in ("paper", "released"):
+            raise ValueError(f"form must be 'paper' or 'released', not {form!r}")
+        if form == "released" and late_schedule == "rising":
+            raise ValueError("late_schedule = 'rising' is of the paper only: leave out the form")
+        super().__init__(
+            setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs, schedule=form
+        )
+        self.form = form
         if warmup_epochs is None:
             warmup_epochs = math.ceil(WARMUP_FRACTION * setting.epochs)
             if not self.noise_rate.is_given:
@@ -95,13 +110,11 @@ class CoTeachingPlus(SmallLossMethod):
         self.register_buffer("disagreements", torch.zeros(2, dtype=torch.int64))
         self.register_buffer("counted_epoch", torch.tensor(0))
 
-    def scheduled_forget_rate(self, finished_epochs: int, noise_rate: float) -> float:
+    def scheduled_forget_rate(self, epoch: int, noise_rate: float) -> float:
         """1 - lambda(e)."""
         if self.late_schedule == "level":
-            return risen_forget_rate(finished_epochs, noise_rate, self.gradual_epochs)
-        return rising_forget_rate(
-            finished_epochs, noise_rate, self.gradual_epochs, self.setting.epochs
-        )
+            return super().scheduled_forget_rate(epoch, noise_rate)
+        return rising_forget_rate(epoch - 1, noise_rate, self.gradual_epochs, self.setting.epochs)
 
     def begin_epoch(self, epoch: int) -> None:
         """Count the disagreements of the epoch, which a resumed one continues."""
@@ -117,13 +130,34 @@ class CoTeachingPlus(SmallLossMethod):
         disagree = gather_rows((first != second).to(torch.uint8)).bool()
         self.disagreements[0] += disagree.sum()
         self.disagreements[1] += len(disagree)
-        loss = exchanged_loss(losses, self._kept(batch, losses, disagree))
+        if self.form == "paper":
+            loss = exchanged_loss(losses, self._kept(batch, losses, disagree))
+        else:
+            loss = self._released_loss(batch, outputs, losses, disagree)
         return StepResult(loss, losses[0].detach(), outputs[0].detach())
+
+    def _released_loss(
+        self,
+        batch: Batch,
+        outputs: tuple[Tensor, Tensor],
+        losses: tuple[Tensor, Tensor],
+        disagree: Tensor,
+    ) -> Tensor:
+        """The loss of the authors' code: softened after the warm-up, divided twice by the rows."""
+        if self.epoch > self.warmup_epochs:
+            first, second = (at_least_float32(output).softmax(dim=1) for output in outputs)
+            losses = (cross_entropy(first, batch.target), cross_entropy(second, batch.target))
+        kept = self._kept(batch, losses, disagree)
+        rows = kept[0].sum()  # the same number for both networks
+        if self.epoch > self.warmup_epochs:  # the whole batch is divided by its number once
+            rows = torch.where(disagree.any(), rows, 1)
+        return exchanged_loss(losses, kept) / rows.clamp(min=1)
 
     def _kept(
         self, batch: Batch, losses: tuple[Tensor, Tensor], disagree: Tensor
     ) -> tuple[Tensor, Tensor]:
-        if self.epoch <= self.warmup_epochs or self.forget_rate == 0.0:
+        keeps_all = self.forget_rate == 0.0 and self.form == "paper"
+        if self.epoch <= self.warmup_epochs or keeps_all:
             by_first, by_second = self.small_losses(batch, *losses)
             return by_first, by_second
         by_first, by_second = self.small_losses(batch, *losses, candidates=disagree)
@@ -138,6 +172,7 @@ class CoTeachingPlus(SmallLossMethod):
             **super().hyperparameters(),
             "warmup_epochs": self.warmup_epochs,
             "late_schedule": self.late_schedule,
+            "form": self.form,
         }
 
     def log_values(self) -> dict[str, float]:

@@ -25,6 +25,7 @@ class CorrectedLabels(nn.Module):
 
     Args:
         target: shape (num_samples,): all labels, as given. The corrected ones start as these.
+        num_classes: keeps the probabilities of so many classes; None keeps predicted classes.
     """
 
     prediction: Tensor
@@ -33,11 +34,15 @@ class CorrectedLabels(nn.Module):
     next_loss: Tensor
     renewed_in: Tensor
 
-    def __init__(self, target: Tensor) -> None:
+    def __init__(self, target: Tensor, num_classes: int | None = None) -> None:
         super().__init__()
-        self.register_buffer("prediction", target.clone())
+        self.is_soft = num_classes is not None
+        predicted = target.clone()
+        if num_classes is not None:
+            predicted = functional.one_hot(target, num_classes).float()
+        self.register_buffer("prediction", predicted)
         self.register_buffer("label_weight", torch.ones(len(target)))
-        self.register_buffer("next_prediction", target.clone())
+        self.register_buffer("next_prediction", predicted.clone())
         self.register_buffer("next_loss", torch.full((len(target),), UNKNOWN))
         self.register_buffer("renewed_in", torch.tensor(0))
 
@@ -51,11 +56,14 @@ class CorrectedLabels(nn.Module):
     def mixed(self, label: Tensor, index: Tensor) -> Tensor:
         """``w y + (1 - w) prediction``, shape (batch, classes), of one-hot labels."""
         weight = self.label_weight[index, None]
-        prediction = functional.one_hot(self.prediction[index], label.shape[1])
+        prediction = self.prediction[index]
+        if not self.is_soft:
+            prediction = functional.one_hot(prediction, label.shape[1])
         return weight * label + (1.0 - weight) * prediction
 
-    def record(self, prediction: Tensor, losses: Tensor, index: Tensor) -> None:
-        """Keep the predictions of some rows, and the losses of the labels as corrected so far."""
+    def record(self, output: Tensor, losses: Tensor, index: Tensor) -> None:
+        """Keep predictions, from logits, and the losses that weigh the labels."""
         index = gather_rows(index)
-        self.next_prediction[index] = gather_rows(prediction)
+        predicted = output.float().softmax(1) if self.is_soft else output.argmax(1)
+        self.next_prediction[index] = gather_rows(predicted)
         self.next_loss[index] = gather_rows(losses.float())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from discrimloss.losses.base import IndexedLoss
+from discrimloss.losses.base import IndexedLoss, cross_entropy
 from discrimloss.losses.sample_state import SampleMean
 from discrimloss.losses.stochastic_label_noise import StochasticLabelNoise, soft_cross_entropy
 from discrimloss.training.methods.base import Batch, Setting, StepResult, methods
@@ -56,7 +56,12 @@ class SlnMethod(LossMethod):
             the loss of that model, scaled to [0, 1] over all samples. The authors predict for all
             samples before each epoch; we record the predictions in the steps of the epoch before.
         correction_epoch: the first epoch with corrected labels; None for the first of the last
-            sixth, as in the authors' code for CIFAR (251 of 300).
+            sixth, as in the authors' code for CIFAR (251 of 300). Their code for Clothing1M begins
+            in epoch 2.
+        correction: "classes", as in the authors' code for CIFAR (chenpf1025/SLN): labels are mixed
+            with the predicted class, and w is the loss of the labels as corrected so far. Or
+            "probabilities", as in their code for Clothing1M: labels are mixed with the predicted
+            probabilities, and w is the loss of the labels as given.
         options: options of the loss.
     """
 
@@ -74,12 +79,15 @@ class SlnMethod(LossMethod):
         momentum_decay: float = 0.999,
         label_correction: bool = False,
         correction_epoch: int | None = None,
+        correction: Literal["classes", "probabilities"] = "classes",
         **options: Any,
     ) -> None:
         if not 0.0 <= momentum_decay < 1.0:
             raise ValueError(f"momentum_decay must be at least 0 and below 1, not {momentum_decay}")
         if label_correction and not momentum_model:
             raise ValueError("label_correction needs the predictions of momentum_model = true")
+        if correction not in ("classes", "probabilities"):
+            raise ValueError(f"correction must be classes or probabilities, not {correction!r}")
         if correction_epoch is not None and correction_epoch < 2:
             raise ValueError(
                 f"correction_epoch must be 2 or more, after predictions, not {correction_epoch}"
@@ -96,9 +104,11 @@ class SlnMethod(LossMethod):
             self.networks.append(copy.deepcopy(self.networks[0]).requires_grad_(False))
             self.register_buffer("steps", torch.tensor(0))
         self.correction_epoch = correction_epoch or max(2, 1 + setting.epochs * 5 // 6)
+        self.correction = correction
         self.labels: CorrectedLabels | None = None
         if label_correction:
-            self.labels = CorrectedLabels(setting.target)
+            is_soft = correction == "probabilities"
+            self.labels = CorrectedLabels(setting.target, setting.num_classes if is_soft else None)
             self.distrust = SampleMean(setting.num_samples)
 
     def training_step(self, batch: Batch) -> StepResult:
@@ -116,9 +126,11 @@ class SlnMethod(LossMethod):
     def _record(self, labels: CorrectedLabels, corrected: Tensor, batch: Batch) -> None:
         """Keep what the momentum model predicts, for the next correction."""
         output = self.networks[1](batch.inputs)
-        # The authors, too, take the loss of the labels as corrected so far.
-        losses = soft_cross_entropy(output, corrected)
-        labels.record(output.argmax(1), losses, batch.index)
+        if labels.is_soft:
+            losses = cross_entropy(output, batch.target)
+        else:  # the authors, too, take the loss of the labels as corrected so far
+            losses = soft_cross_entropy(output, corrected)
+        labels.record(output, losses, batch.index)
         probability = output.float().softmax(1).gather(1, batch.target[:, None]).squeeze(1)
         self.distrust.add(1.0 - probability, batch.index)
 
@@ -152,4 +164,5 @@ class SlnMethod(LossMethod):
             **super().hyperparameters(),
             "momentum_decay": self.momentum_decay if self.has_momentum_model else None,
             "correction_epoch": None if self.labels is None else self.correction_epoch,
+            "correction": None if self.labels is None else self.correction,
         }

@@ -7,7 +7,7 @@ that are kept, and a base class that trains two networks and records which sampl
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from discrimloss.training.methods.base import Batch, Method, Setting
 
 GRADUAL_EPOCHS = 10
 LARGEST_GRADUAL_FRACTION = 0.25
+Schedule = Literal["paper", "released"]
+"""Which forget rate an epoch has: `risen_forget_rate` or `released_forget_rate`."""
 _ROUNDING = 1e-9  # (1 - 0.9) * 10 is a little less than 1
 
 
@@ -45,6 +47,21 @@ def risen_forget_rate(
     epoch T: the first epoch keeps every row.
     """
     return noise_rate * min(math.pow(finished_epochs, exponent) / gradual_epochs, 1.0)
+
+
+def released_forget_rate(
+    epoch: int, noise_rate: float, gradual_epochs: int, exponent: float = 1.0
+) -> float:
+    """The fraction of a batch to leave out in an epoch, counted from 1, in the authors' code.
+
+    Their list of rates has ``T_k`` equal steps from 0 to ``tau**c`` and tau after them, and the
+    first epoch of training takes its second entry. With ``T_k = 10`` that is tau / 9 in the first
+    epoch and tau in the ninth, where `risen_forget_rate` has 0 and reaches tau in the eleventh.
+    Read from bhanML/Co-teaching, xingruiyu/coteaching_plus and hongxin001/JoCoR.
+    """
+    if epoch >= gradual_epochs:
+        return noise_rate
+    return math.pow(noise_rate, exponent) * epoch / (gradual_epochs - 1)
 
 
 def small_loss_mask(
@@ -94,31 +111,42 @@ class SmallLossMethod(Method):
         setting: what is known of the task.
         noise_rate: the fraction of wrong labels; None to estimate it.
         gradual_epochs: as in `gradual_length`.
+        schedule: the paper's schedule, or that of the authors' code.
     """
 
     needs: ClassVar[str] = "noise rate, given or estimated"
 
     def __init__(
-        self, setting: Setting, *, noise_rate: float | None, gradual_epochs: int | None
+        self,
+        setting: Setting,
+        *,
+        noise_rate: float | None,
+        gradual_epochs: int | None,
+        schedule: Schedule = "paper",
     ) -> None:
+        if schedule not in ("paper", "released"):
+            raise ValueError(f"schedule must be 'paper' or 'released', not {schedule!r}")
         checked_rate = NoiseRate(noise_rate, setting.epochs)
         checked_length = gradual_length(gradual_epochs, setting.epochs)
         super().__init__(setting, num_networks=2)
         self.noise_rate = checked_rate
         self.gradual_epochs = checked_length
+        self.schedule = schedule
         self.left_out = SampleMean(setting.num_samples)
         self.forget_rate = 0.0
         """Forget rate of the current epoch. `begin_epoch` sets it, so it is not saved."""
 
-    def scheduled_forget_rate(self, finished_epochs: int, noise_rate: float) -> float:
-        """The fraction of a batch to leave out after `finished_epochs`."""
-        return risen_forget_rate(finished_epochs, noise_rate, self.gradual_epochs)
+    def scheduled_forget_rate(self, epoch: int, noise_rate: float) -> float:
+        """The fraction of a batch to leave out in an epoch."""
+        if self.schedule == "released":
+            return released_forget_rate(epoch, noise_rate, self.gradual_epochs)
+        return risen_forget_rate(epoch - 1, noise_rate, self.gradual_epochs)
 
     def begin_epoch(self, epoch: int) -> None:
         """Update the noise rate and the forget rate."""
         super().begin_epoch(epoch)
         self.noise_rate.begin_epoch(epoch, self.history)
-        self.forget_rate = self.scheduled_forget_rate(epoch - 1, float(self.noise_rate))
+        self.forget_rate = self.scheduled_forget_rate(epoch, float(self.noise_rate))
 
     def predictions(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """The outputs of both networks, and their task losses."""
@@ -160,7 +188,8 @@ class SmallLossMethod(Method):
 
     def hyperparameters(self) -> dict[str, Any]:
         """The noise rate, its source, and the length of the schedule."""
-        return {**self.noise_rate.record(), "gradual_epochs": self.gradual_epochs}
+        values = {**self.noise_rate.record(), "gradual_epochs": self.gradual_epochs}
+        return values if self.schedule == "paper" else {**values, "schedule": self.schedule}
 
     def log_values(self) -> dict[str, float]:
         """The noise rate, and the fraction of a batch that is left out."""

@@ -1,0 +1,43 @@
+"""Mixup (Zhang et al. 2018): steps on mixtures of two samples, for any method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrimloss.options import OptionError
+from discrimloss.training.methods.base import Batch, Mixture
+
+
+def mixture_weight(alpha: float, generator: torch.Generator) -> float:
+    """The weight of a row's own sample, at least 0.5: ``lambda`` from Beta(alpha, alpha).
+
+    A mixture is the same with its two samples exchanged, so the heavier one is called the own one.
+    """
+    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+    drawn = float(np.random.default_rng(int(seed)).beta(alpha, alpha))
+    return max(drawn, 1.0 - drawn)
+
+
+def mixed(batch: Batch, alpha: float, generator: torch.Generator) -> Batch:
+    """A batch in which every input is mixed with that of another row.
+
+    Args:
+        batch: with inputs that are one tensor of real numbers.
+        alpha: of the Beta distribution of the weight.
+        generator: of random numbers, on the device of the batch.
+    """
+    inputs = batch.inputs
+    if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
+        raise OptionError(
+            "mixup mixes inputs that are real numbers, such as images, and these are not: "
+            "set mixup=0"
+        )
+    weight = mixture_weight(alpha, generator)
+    order = torch.randperm(len(inputs), generator=generator, device=generator.device)
+    order = order.to(inputs.device)
+    other = Mixture(weight, batch.target[order], batch.index[order])
+    return replace(batch, inputs=weight * inputs + (1.0 - weight) * inputs[order], mixture=other)

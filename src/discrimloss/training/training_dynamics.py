@@ -1,0 +1,90 @@
+"""How a network learned each sample: the area under the margin, and the axes of data maps.
+
+Both come from the predictions of all visits to a sample during training, with any method:
+
+- AUM, the area under the margin (Pleiss et al. 2020, asappresearch/aum): the mean of the label's
+  logit minus the greatest of the others. Wrong labels have a low one.
+- Confidence, variability and correctness (dataset cartography, Swayamdipta et al. 2020,
+  allenai/cartography): mean and standard deviation of the label's probability, and the fraction of
+  visits at which it was the predicted class. Wrong labels have a low confidence.
+
+The papers take one prediction for each epoch; so do we, that of the visit in training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrimloss.losses.curriculum_loss import margins
+from discrimloss.state.processes import Processes
+from discrimloss.training.methods.base import Method, StepResult
+
+SUMS = ("visits", "margin", "probability", "squared_probability", "correct")
+
+
+class TrainingDynamics:
+    """Records the margin and the probability of each given label, summed over the visits.
+
+    Args:
+        target: shape (num_samples,): the labels as given, classes from 0.
+        device: of the training, so that recording does not synchronise with the host.
+    """
+
+    def __init__(self, target: Tensor, device: torch.device | str = "cpu") -> None:
+        self._target = target.to(device)
+        shape = (len(SUMS), len(target))
+        self._shared = torch.zeros(shape, dtype=torch.float64, device=device)
+        """Of all processes."""
+        self._own = torch.zeros(shape, dtype=torch.float64, device=device)
+        """Of this process, since the last exchange."""
+
+    def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
+        """Add the predictions of a batch."""
+        target, logits = self._target[index], result.output.float()
+        probability = logits.softmax(1).gather(1, target[:, None]).squeeze(1)
+        correct = (logits.argmax(1) == target).float()
+        values = [torch.ones_like(probability), margins(logits, target)]
+        values += [probability, probability.square(), correct]
+        self._own.index_add_(1, index, torch.stack(values).double())
+
+    def share(self) -> None:
+        """Exchange the sums between processes. All processes call it."""
+        self._shared += Processes().total(self._own)
+        self._own.zero_()
+
+    def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
+        """Nothing ends with an epoch."""
+
+    def record_final(self, index: Tensor, output: Tensor) -> None:
+        """The sums are of predictions in training only."""
+
+    def finish(self, method: Method) -> None:
+        """Nothing is left to do."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums of all processes."""
+        return {"sums": self._shared.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the sums."""
+        self._shared.copy_(state["sums"])
+        self._own.zero_()
+
+    def scores(self) -> dict[str, Tensor]:
+        """Each score of all samples, shape (num_samples,); NaN for a sample in no batch.
+
+        Call `share` before. All are higher for labels that were learned, but ``variability``.
+        """
+        visits, margin, probability, squared, correct = self._shared.cpu()
+        visits = visits.where(visits > 0, torch.nan)
+        mean = probability / visits
+        variance = (squared / visits - mean.square()).clamp(min=0.0)
+        return {
+            "aum": margin / visits,
+            "confidence": mean,
+            "variability": variance.sqrt(),
+            "correctness": correct / visits,
+        }

@@ -1,0 +1,54 @@
+"""Which process works on a trial, and whether it is still alive."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+PROCESS = "process"
+"""Attribute of a trial: its number and the process that works on it."""
+
+
+def own_process() -> list[str | int]:
+    """This process: its machine, its number and when it started."""
+    return [_machine(), os.getpid(), _start_time(os.getpid())]
+
+
+def has_died(process: object) -> bool:
+    """Whether a process that `own_process` named was one of this machine, and is no more.
+
+    A process of another machine, or of another container, is never said to have died: only its
+    heartbeat tells.
+    """
+    if not isinstance(process, list) or len(process) != 3 or process[0] != _machine():
+        return False
+    number, started = process[1:]
+    if not isinstance(number, int) or number < 1:
+        return False
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # a process of another user
+        return False
+    return bool(_start_time(number) != started)  # another one has its number
+
+
+def _machine() -> str:
+    """A name that no other machine has, nor another container or another start of this one."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"{uuid.getnode():x}"
+
+
+def _start_time(number: int) -> str:
+    """When a process started, in the units of the system; empty where that is not known."""
+    try:
+        text = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    fields = text.rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
