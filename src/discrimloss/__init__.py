@@ -41,7 +41,7 @@ _MODULES = {
     "find_label_errors": "judging.find_label_errors",
     "Verdicts": "judging.verdicts",
 }
-"""Where each public name lives. It is imported on first use: `import discrimloss` costs nothing."""
+"""Module of each public name. Names are imported on first use, so `import discrimloss` is fast."""
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ MOVED = {
     "discrimloss.verdict_frames": "discrimloss.judging.frames",
     "discrimloss.verdicts": "discrimloss.judging.verdicts",
 }
-"""Old names and new ones. They go with 0.3."""
+"""Old and new module names. The old ones will be removed in 0.3."""
 
 
 class _MovedModules(MetaPathFinder, Loader):

@@ -31,7 +31,7 @@ def visit(criterion: CriterionState, batch: Batch) -> tuple[Tensor, ...]:
 def visit_with_labels(
     criterion: CriterionState, batch: Batch, given: Given[Any], begin_step: Callable[[], None]
 ) -> Rows:
-    """Update the state with a batch that has targets; what is found of its own rows.
+    """Update the state with a batch that has targets; return the results for the local rows.
 
     Args:
         criterion: its state.
@@ -58,7 +58,7 @@ def visit_with_labels(
 def _visited(
     criterion: CriterionState, batch: Batch, visits: Visits, group: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Update history, thresholds and weights; the value and ``dL/dl`` of each local row."""
+    """Update history, thresholds and weights; return the value and ``dL/dl`` of each local row."""
     table, tracker, values = criterion.table, criterion.tracker, criterion.hyperparameters
 
     # The history of the samples, and Avg(l).
@@ -74,7 +74,7 @@ def _visited(
     average = criterion.form.average(history, count, tracker.epoch_count)
     _remember_latest(criterion, batch, visits)
 
-    # Thresholds and loss scales. Eager steps skip what would change nothing. A compiled step
+    # Thresholds and loss scales. Eager steps skip updates without effect. A compiled step
     # must not: it would be compiled again when the first epoch is over.
     if torch.compiler.is_compiling() or tracker.is_moving:
         visits = criterion.form.tracked_visits(visits, average, batch, criterion)
@@ -93,7 +93,7 @@ def _visited(
 
 
 def _remember_latest(criterion: CriterionState, batch: Batch, visits: Visits) -> None:
-    """Store the losses of this visit: verdicts ask whether they speak against a label now."""
+    """Store the losses of this visit. Verdicts use them as the latest evidence on each label."""
     if criterion.variant == "released":  # its columns are the released code's
         return
     column, rows = criterion.table.latest_loss, batch.table_rows

@@ -1,4 +1,4 @@
-"""Samples in groups by their class, with what predictions say of each: see `known_labels`."""
+"""Class labels and averaged predictions of the samples: see `known_labels`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
         return losses
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
-        """The averaged predictions, where they are targets."""
+        """The averaged predictions of the rows that use them as targets."""
         if self.correction.phase != MIXING or not table.has_optional_columns():
             return ()
         classes = table.predicted_class.index_select(0, batch.table_rows).float()
@@ -120,7 +120,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
         return table.target[rows].long().clamp(min=0)
 
     def distrust(self, table: SampleTable) -> Tensor:
-        """What averaged predictions leave to other classes than the given one."""
+        """Averaged probability of all classes other than the given one."""
         top = TopPredictions(table.predicted_class.long(), table.predicted_mass.float())
         label = table.target.long().clamp(min=0).unsqueeze(1)
         return 1.0 - top.of_class(label, self.groups)[:, 0]

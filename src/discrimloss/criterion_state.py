@@ -1,4 +1,4 @@
-"""What a `DiscrimLoss` knows of its samples and of its run: built, read, grown and saved.
+"""The state of a `DiscrimLoss`: how it is built, read, extended and saved.
 
 How a batch changes it is `batch_visit`, and what happens at the end of an epoch is `epoch_end`.
 """
@@ -101,7 +101,7 @@ class CriterionState(nn.Module):
     def _known_labels(
         self, num_classes: int | None, task: Task, num_samples: int
     ) -> KnownLabels[Any] | None:
-        """What is done with targets, if they will be given."""
+        """Build the module that handles targets, if batches will have them."""
         if task not in ("classification", "regression"):
             raise ValueError(f"task must be 'classification' or 'regression', not {task!r}")
         if num_classes is None and task == "classification":
@@ -165,7 +165,7 @@ class CriterionState(nn.Module):
 
     @property
     def ids(self) -> SampleIds | None:
-        """The names of the samples, if they are known by names."""
+        """The ids of the samples, if they have any."""
         return self.table.ids
 
     @property
@@ -186,9 +186,10 @@ class CriterionState(nn.Module):
         return self.table.whole(self.average_chunk(slice(None)))
 
     def labels_distrust(self) -> Tensor:
-        """How far averaged predictions contradict each target, shape (num_samples,), from 0 to 1.
+        """How strongly averaged predictions contradict each target, from 0 to 1.
 
-        It needs predictions. Samples that were never visited have no meaningful value.
+        The shape is (num_samples,). It needs predictions. Samples that were never visited have no
+        meaningful value.
         """
         if self.labels is None or not self.table.has_column("predicted_visits"):
             raise ValueError("this DiscrimLoss was given no predictions")
@@ -222,7 +223,7 @@ class CriterionState(nn.Module):
     # ------------------------------------------------------------------ growing
 
     def resize(self, num_samples: int) -> None:
-        """Make room for appended samples, which start fresh. All others keep their state."""
+        """Add rows for appended samples in their initial state. All others keep their state."""
         if self.ids is not None:
             raise ValueError("with ids the table grows by itself: add the new ones to `ids`")
         require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)

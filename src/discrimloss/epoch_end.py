@@ -1,4 +1,4 @@
-"""What a `DiscrimLoss` sets at the end of an epoch, from the losses of all samples."""
+"""Updates at the end of an epoch, from the losses of all samples."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _is_scale_open(criterion: CriterionState) -> bool:
 def _lower_scales(criterion: CriterionState) -> None:
     """Measure the loss scale of a regression again, from the latest losses of all samples.
 
-    They are those of a network that knows at least where the targets lie.
+    By then the network predicts at least the mean of the targets.
     """
     latest = criterion.latest_losses().abs()
     seen = latest.isfinite()

@@ -1,4 +1,4 @@
-"""Samples that are held out of the gradient at first: which they are, and what is known of them."""
+"""Samples that are held out of the gradient at first: their selection and their statistics."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from discrimloss.state.predictions import TopPredictions
 from discrimloss.state.table import HELD_OUT, SampleTable
 
 FEWEST_EPOCHS = 8
-"""Shorter runs are over before anything can be noticed: they learn labels as they are."""
+"""Minimum number of epochs. Shorter runs end before memorisation can be detected."""
 HELD_OUT_SAMPLES = 1500
-"""Samples that are enough to watch."""
+"""Number of held-out samples that is enough to detect memorisation."""
 FEWEST_HELD_OUT = 30
-"""Fewer samples say too little: labels are learned as they are."""
+"""Minimum number of held-out samples. With fewer, nothing is held out."""
 LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
 """Fractions of the samples that are held out."""
 NEVER_HELD_OUT = 8
-"""So many samples of each class are learned from first, so that no rare class goes missing."""
+"""Number of samples of each class that are never held out, so that no rare class is lost."""
 MOST_MATCHED = 50_000
-"""Samples that the adjustment of the classes is computed from, about."""
+"""Approximate number of samples from which the class adjustment is computed."""
 
 
 def held_out_fraction(num_samples: int, epochs: float) -> float:
-    """The fraction of samples to hold out; 0 where it is of no use.
+    """The fraction of samples to hold out; 0 if holding out would not help.
 
     >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
     (0.1, 0.025)
@@ -64,12 +64,12 @@ class Samples(NamedTuple):
     top: TopPredictions
 
     def at_most(self, number: int) -> Samples:
-        """About so many of them, evenly spaced."""
+        """An evenly spaced selection of about this many samples."""
         rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
         return Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
 
     def followed_by(self, others: Samples) -> Samples:
-        """These samples and others."""
+        """The union with other samples."""
         top = (torch.cat(parts) for parts in zip(self.top, others.top, strict=True))
         return Samples(torch.cat([self.target, others.target]), TopPredictions(*top))
 

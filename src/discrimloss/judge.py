@@ -1,7 +1,7 @@
-"""Slots for what the core needs of the layer above it.
+"""Slots for functions of the package `judging`, which the core must not import.
 
-Estimating label errors is a layer above the core. So the core declares the functions that it needs
-here, and `discrimloss/__init__.py`, which knows every package, puts them in.
+Estimating label errors is a layer above the core. The core declares the functions that it needs
+here, and `discrimloss/__init__.py` sets them.
 """
 
 from __future__ import annotations

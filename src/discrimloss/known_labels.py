@@ -1,4 +1,4 @@
-"""What DiscrimLoss does with targets and predictions, if they are given: ours, not the paper's.
+"""How DiscrimLoss uses targets and predictions. This is our extension of the paper.
 
 Targets divide the samples into groups with a threshold and a loss scale each: one for each class
 (`class_labels`), or for each range of a regression target (`target_ranges`). So a sample is
@@ -33,7 +33,7 @@ Predictions = TypeVar("Predictions")
 
 
 class Given(NamedTuple, Generic[Predictions]):
-    """What the rows of all processes carry besides losses."""
+    """Targets and predictions of the rows of all processes."""
 
     target: Tensor
     """Shape (rows,): int64 classes or float32 regression targets."""
@@ -51,7 +51,7 @@ class Given(NamedTuple, Generic[Predictions]):
 
 
 class Remembered(NamedTuple):
-    """What the table knows of the rows of all processes, shape (rows,) each."""
+    """Stored state of the rows of all processes, shape (rows,) each."""
 
     is_known: Tensor
     """Bool: whether the sample was visited before."""

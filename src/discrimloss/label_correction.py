@@ -80,7 +80,7 @@ PREDICTED_WEIGHT = 0.8
 SHARPENING = 2.5
 """Exponent of averaged predictions in mixed targets."""
 SMOOTHING = 0.2
-"""Part of a corrected label that all classes share, so that the network does not grow too sure. It
+"""Fraction of a corrected target that is spread over all classes, against overconfidence. It
 shrinks with the noise: where most labels are wrong, they teach so little that the network would
 learn nothing but the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
@@ -235,7 +235,7 @@ class LabelCorrection(FixedDtypeModule):
             self._set_phase(CORRECTING)
             self.lowest.fill_(torch.inf)
         elif self.phase == CORRECTING and float(self.evidence) < LITTLE_EVIDENCE:
-            self._set_phase(WATCHING)  # a network that knows more needs no wrong labels
+            self._set_phase(WATCHING)  # the network has improved: start watching again
             self.lowest.fill_(torch.inf)
         if epoch >= self._watched_fraction(gap) * self.epochs:  # learn from all samples from now on
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)

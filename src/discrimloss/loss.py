@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _GivenBatch(NamedTuple):
-    """What one process is given of a training batch, besides the losses."""
+    """The inputs of one process for a training batch, besides the losses."""
 
     samples: Tensor
     """The index of each row."""
@@ -47,7 +47,7 @@ class _GivenBatch(NamedTuple):
     outputs: Tensor | None
     """The network's output, with its gradient."""
     known: Given[Any] | None
-    """Targets and predictions, where the form knows them."""
+    """Targets and predictions; None in the form of the paper."""
 
 
 class DiscrimLoss(CriterionState):
@@ -95,7 +95,7 @@ class DiscrimLoss(CriterionState):
             makes it independent of the unit of the loss. Used if `weight_lr` is not given.
         weight_range: Bounds of the weights ``delta``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        steps_per_epoch: For loops that count steps: after so many training batches the next epoch
+        steps_per_epoch: Training batches per epoch, for loops that count steps. The next epoch then
             begins by itself, and `set_epoch` is not called. A compiled step does not count.
         variant: ``"paper"``, or ``"released"`` for the form of the authors' released code.
         ids: Names of the samples, instead of `num_samples`. Batches then contain names instead of

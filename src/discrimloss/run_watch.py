@@ -54,7 +54,7 @@ class RunWatch:
 
     def begin_epoch(self, epoch: int, current: int, table: SampleTable, *, has_begun: bool) -> None:
         """Look at the epoch that begins and at the one that ends."""
-        self._looked_at_passes = True  # who sets epochs knows what an epoch is
+        self._looked_at_passes = True  # a caller of `set_epoch` counts epochs itself
         if self.epochs is not None and epoch > self.epochs:
             self._warn(
                 "more epochs",

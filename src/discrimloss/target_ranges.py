@@ -15,7 +15,7 @@ from discrimloss.known_labels import Given, KnownLabels, Rows, count_predictions
 from discrimloss.label_correction import MIXING, LabelCorrection
 from discrimloss.state.exchange import Batch
 from discrimloss.state.labels import checked_values, pack_values, unpack_values
-from discrimloss.state.predictions import share_of_past
+from discrimloss.state.predictions import past_fraction
 from discrimloss.state.table import (
     HELD_OUT,
     MEAN_PREDICTION_COLUMNS,
@@ -160,7 +160,7 @@ def _average_values(new: Tensor, batch: Batch, table: SampleTable, counts: Tenso
     """Add the predictions of a batch to the mean predictions of its samples."""
     counts = counts & new.isfinite()
     visits = count_predictions(batch, table, counts)
-    past = share_of_past(visits.float())
+    past = past_fraction(visits.float())
     old = table.mean_prediction.index_select(0, batch.table_rows)
     moved = torch.where(visits > 1, past * old + (1.0 - past) * new, new)
     table.mean_prediction.index_copy_(0, batch.table_rows, torch.where(counts, moved, old))

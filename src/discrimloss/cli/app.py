@@ -70,13 +70,13 @@ def _discrimloss(
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code; print one sentence if the user can mend the error."""
+    """Run a command and return its exit code; print one sentence for errors the user can fix."""
     command = typer.main.get_command(app)
     try:
         # Returns the exit code of --help and --version, and None after a command.
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
     except SharedError as error:
-        # A launcher ends all processes when one fails: the others leave the first one its time.
+        # A launcher ends all processes when one fails: the others wait until the first has printed.
         return _failed(str(error), error.exit_code) if is_first_process() else 0
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)

@@ -37,7 +37,7 @@ def writing(place: str, advice: str, below: Path | None = None) -> Iterator[None
     """Give a failed write a sentence with its place and what to do.
 
     Args:
-        place: as the user knows it, such as "to --out DIR".
+        place: as the user named it, such as "to --out DIR".
         advice: ends the sentence.
         below: an error about a file outside this directory passes as it is, if not None.
     """

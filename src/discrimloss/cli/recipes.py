@@ -1,4 +1,4 @@
-"""`discrimloss ls` and `discrimloss cp`: what there is, and a copy to change."""
+"""`discrimloss ls` and `discrimloss cp`: list what is available, and copy a recipe."""
 
 from __future__ import annotations
 

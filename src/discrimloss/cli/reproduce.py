@@ -1,4 +1,4 @@
-"""`discrimloss reproduce`: where the command of 0.1 went."""
+"""`discrimloss reproduce`: an error that names the replacement of this command of 0.1."""
 
 from __future__ import annotations
 

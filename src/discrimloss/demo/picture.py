@@ -77,7 +77,7 @@ def _draw_panel(figure: Figure, height: float, position: int, run: SeedRun, samp
     )
     axes.set(xticks=[], yticks=[], xlim=(0, 9), ylim=(9, 0))
     given, suggested = run.verdicts.given_label, run.verdicts.suggested_label
-    assert given is not None  # the experiment knows both
+    assert given is not None  # the experiment sets both
     assert suggested is not None
     caption = f"given {given[sample]} → suggests {suggested[sample]}"
     axes.set_title(caption, loc="left", size=9.2, color=INK, pad=6)

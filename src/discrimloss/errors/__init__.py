@@ -1,7 +1,7 @@
 """The errors that discrimloss raises, and the sentence about an extra that is not installed.
 
 A wrong argument of a function is a `ValueError`, `TypeError` or `IndexError`, as everywhere in
-Python. Everything else that the user can mend, such as a damaged file, a full directory or a column
+Python. Everything else that the user can fix, such as a damaged file, a full directory or a column
 that is not there, is a `DiscrimLossError`: one sentence that says what is wrong and what to do.
 """
 

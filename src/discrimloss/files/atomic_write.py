@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A place to write to; what was written gets the name `path` when the block ends well."""
+    """Yield a temporary path. It is renamed to `path` if the block ends without an error."""
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         yield unfinished

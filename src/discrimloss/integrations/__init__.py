@@ -1,1 +1,1 @@
-"""DiscrimLoss inside the training libraries that people already use: one module for each."""
+"""DiscrimLoss in other training libraries: one module for each."""

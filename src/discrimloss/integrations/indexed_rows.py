@@ -1,4 +1,4 @@
-"""Rows that bring their index along, past whatever a trainer does to columns and features."""
+"""Samples with their index attached, which survives the column handling of a trainer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from discrimloss.indexed_dataset import IndexedDataset
 from discrimloss.state.sample_ids import SampleId
 
 INDEX_KEY = "discrimloss_index"
-"""Where a batch carries the index of each of its samples, until the loss takes it out."""
+"""Key of the sample indices in a batch. The loss removes it before the model is called."""
 
 
 @dataclass(frozen=True)
 class IndexedRow:
-    """A sample as the dataset gave it, and its index beside it: no column that could be dropped."""
+    """A sample and its index. The index is not a column, so it cannot be dropped."""
 
     sample: Any
     index: SampleId
@@ -53,7 +53,7 @@ class NamedRows(IndexedRows):
 
 
 class NamedStream(IterableDataset[IndexedRow]):
-    """The same for a dataset that has no positions."""
+    """An iterable dataset whose samples carry their own ids in a column."""
 
     def __init__(self, dataset: Any, id_column: str, *, only_numbers: bool = False) -> None:
         self.dataset = dataset
@@ -74,7 +74,7 @@ class NamedStream(IterableDataset[IndexedRow]):
         return len(self.dataset)  # which raises the error that is expected, where it has none
 
     def set_epoch(self, epoch: int) -> None:
-        """Streams that shuffle do it anew in every epoch."""
+        """Pass the epoch on, so that streams shuffle differently in each epoch."""
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(epoch)
 
@@ -99,7 +99,7 @@ def id_of(sample: Any, id_column: str) -> SampleId:
 
 
 class IndexedCollator:
-    """Lets a collator see the samples alone, and adds their indices to the batch it makes."""
+    """Passes the samples to a collator, and adds their indices to the batch it returns."""
 
     def __init__(self, collator: Callable[[list[Any]], Any]) -> None:
         self.collator = collator

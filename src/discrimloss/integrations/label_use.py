@@ -1,4 +1,4 @@
-"""What a trainer's criterion is given of a batch besides the losses: targets and predictions."""
+"""Targets and predictions that an integration passes to the criterion, besides the losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from discrimloss.state.predictions import MOST_CLASSES
 
 
 class SampleLabels(NamedTuple):
-    """The targets of a batch, and what the network returned for them."""
+    """The targets of a batch and the outputs of the network."""
 
     target: Tensor
     """Shape (batch,): classes, or regression targets."""
@@ -31,7 +31,7 @@ class SampleLabels(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a `DiscrimLoss` for these labels is built with."""
+        """Constructor arguments of a `DiscrimLoss` for these labels."""
         if self.num_classes is None:
             return {"task": "regression"}
         return {"num_classes": self.num_classes}
@@ -68,7 +68,7 @@ def regression_labels(target: Tensor, predictions: Tensor) -> SampleLabels | Non
 
 @dataclass(frozen=True)
 class LabelUse:
-    """The switches of an integration: which of the labels of a batch its criterion is given."""
+    """Options of an integration: whether the criterion gets targets and predictions."""
 
     class_aware: bool = True
     """Whether the criterion gets targets. Without them it is the loss of the paper."""
@@ -91,7 +91,7 @@ class LabelUse:
             labels: of the first batch; None where there is not one target for each sample.
             given: the user's options, which come first.
         """
-        is_released = given.get("variant") == "released"  # it knows no targets
+        is_released = given.get("variant") == "released"  # it takes no targets
         if labels is None or is_released or _are_for_targets(given) or not self.class_aware:
             return dict(given)
         if labels.num_classes == 0:
@@ -123,7 +123,7 @@ class LabelUse:
         return {**saved, **given}
 
     def arguments(self, criterion: DiscrimLoss, labels: SampleLabels | None) -> dict[str, Tensor]:
-        """What to call the criterion with besides losses and index, as it was built.
+        """Keyword arguments for the criterion besides losses and index, matching how it was built.
 
         A run that began without predictions goes on without.
         """

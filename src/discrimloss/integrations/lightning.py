@@ -46,7 +46,7 @@ class DiscrimLossCallback(Callback):
         criterion: a `DiscrimLoss` of your own. Left out, one is built with the first batch: as many
             samples as the `IndexedDataset` of the training data, as many epochs as the trainer will
             run, and as many classes as there are logits.
-        log_every: log the verdicts after every so many epochs; 0 turns it off. By default they are
+        log_every: log the verdicts every this many epochs; 0 turns it off. By default they are
             logged after the last epoch: they take a calibration, about a second.
         class_aware: False trains with the loss of the paper, whatever `weighted_loss` is given.
         predictions: False gives the criterion the targets only.
@@ -97,10 +97,10 @@ class DiscrimLossCallback(Callback):
         return self.criterion.verdicts(rule)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Find out what the criterion must fit, or make the one that there is ready."""
+        """Read the settings for a new criterion from the trainer, or prepare the existing one."""
         if self._builds_criterion:
             num_samples = self._options.get("num_samples") or _num_samples(trainer)
-            # A callback that served another run before must not know its samples.
+            # A callback that was used in another run must not keep the state of its samples.
             begins_anew = trainer.global_step == 0 and trainer.current_epoch == 0
             if self._criterion is None or begins_anew:
                 epochs = self._options.get("epochs") or _planned_epochs(trainer)
@@ -129,7 +129,7 @@ class DiscrimLossCallback(Callback):
             self._criterion.set_epoch(trainer.current_epoch + 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log ``k_dyn``; where it is due, the noise rate and the fraction of each verdict too."""
+        """Log ``k_dyn``, and by `log_every` the noise rate and the fraction of each verdict."""
         if self._criterion is None:
             return
         epoch = trainer.current_epoch + 1
@@ -199,7 +199,7 @@ def weighted_loss(
 def _sample_labels(
     target: Tensor | None, logits: Tensor | None, predictions: Tensor | None
 ) -> SampleLabels | None:
-    """What `weighted_loss` was given. Shapes are left to the criterion to check."""
+    """The targets and predictions of a batch. The criterion checks their shapes."""
     if target is None:
         if logits is not None or predictions is not None:
             raise ValueError("logits and predictions need the target of each sample: target=…")
@@ -226,7 +226,7 @@ def _num_samples(trainer: Trainer) -> int:
 
 
 def _size_of_data(loader: Any) -> int | None:
-    """`num_samples` of the `IndexedDataset`, whatever was taken from it."""
+    """`num_samples` of the `IndexedDataset`, also behind a `Subset`."""
     dataset = getattr(loader, "dataset", None)
     while dataset is not None and not hasattr(dataset, "num_samples"):
         dataset = getattr(dataset, "dataset", None)

@@ -16,7 +16,7 @@ def metrics_due(
         criterion: of the run.
         epoch: the one that ends.
         log_every: None logs ``k_dyn`` after every epoch and all metrics after the last one; a
-            number all metrics after so many epochs; 0 nothing.
+            number logs all metrics every this many epochs; 0 logs nothing.
         is_last: whether it is the last epoch.
     """
     if log_every is None:

@@ -83,7 +83,7 @@ class DiscrimNetMixin:
         return self
 
     def _begin_samples(self) -> None:
-        """Sample state that knows nothing yet, not even how many samples there will be."""
+        """An empty sample state; the number of samples is set by the first fit."""
         options = self.get_params_for("discrimloss")
         if "ids" in options:
             raise ValueError("a net knows samples by their rows: leave out discrimloss__ids")
@@ -131,7 +131,7 @@ class DiscrimNetMixin:
         return _IndexedBatches(loader)
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
-        """A step that knows which samples are in its batch."""
+        """A training step with the sample indices of its batch."""
         self.batch_index_ = batch.sample_index
         try:
             return super().train_step_single(batch, **fit_params)  # type: ignore[misc]
@@ -168,7 +168,7 @@ class DiscrimNetMixin:
             target,
             gives_probabilities=isinstance(self, NeuralNetClassifier),
         )
-        if known is None and self.discrimloss_.labels is not None:  # the user says what they are
+        if known is None and self.discrimloss_.labels is not None:  # the user declared the labels
             known = SampleLabels(target, None, self.discrimloss_.label_options.get("num_classes"))
         return known, is_labelled(self.criterion_, target)
 
@@ -238,7 +238,7 @@ class _GrowingDiscrimLoss(DiscrimLoss):
 
 
 class _IndexedBatches:
-    """Batches of a loader as skorch wants them, a pair, with the index beside."""
+    """Batches of a loader as the pairs that skorch expects, with the index attached."""
 
     def __init__(self, loader: Any) -> None:
         if not isinstance(loader, DataLoader):
@@ -266,7 +266,7 @@ class _IndexedBatch(tuple[Any, ...]):
 
 
 class _CollateWithIndex:
-    """Leaves the samples to the collate function that the user chose."""
+    """Passes the samples to the collate function of the user."""
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self.collate = collate

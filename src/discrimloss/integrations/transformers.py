@@ -67,10 +67,10 @@ class DiscrimTrainerMixin(_Trainer):
             several label columns, `labels` is a dict.
         sample_id: the column of the training data with an id of each sample, a string or a whole
             number, by which samples are known instead of their positions. A stream needs it.
-        class_aware: False trains with the loss of the paper, which knows neither targets nor
+        class_aware: False trains with the loss of the paper, which uses neither targets nor
             predictions.
         predictions: False gives the criterion the targets only.
-        log_every: log the verdicts after every so many epochs; 0 turns it off. By default they are
+        log_every: log the verdicts every this many epochs; 0 turns it off. By default they are
             logged after the last epoch: they take a calibration, about a second.
     """
 
@@ -151,7 +151,7 @@ class DiscrimTrainerMixin(_Trainer):
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def begin_criterion(self, epochs: int) -> None:
-        """Make the criterion ready for a run of so many epochs, or for the rest of one.
+        """Prepare the criterion for a run of this many epochs, or for the rest of one.
 
         A new one is built when the first batch shows what its targets are.
         """
@@ -222,7 +222,7 @@ class DiscrimTrainerMixin(_Trainer):
         self.data_collator = IndexedCollator(collate)
         try:
             return super().get_train_dataloader()
-        finally:  # evaluating on the training data is nothing special
+        finally:  # evaluation on the training data uses the plain dataset
             self.train_dataset, self.data_collator = given, collator
 
     def _rows(self, dataset: Any, ids: Any = None) -> IndexedRows | NamedStream:
@@ -271,7 +271,7 @@ class DiscrimTrainerMixin(_Trainer):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         labelled = self._labelled(inputs)
         index, share = inputs.pop(INDEX_KEY), inputs.pop(SHARE_KEY, 1.0)
-        # The model sees its labels, as with the Trainer, though its own loss is of no use here.
+        # The model gets its labels, as with the Trainer, although its own loss is not used here.
         outputs = model(**inputs)
         labels = self._labels(inputs)
         losses = self._losses(outputs, labels)

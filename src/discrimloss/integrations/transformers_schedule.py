@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SampleSchedule(TrainerCallback):
-    """Tells the criterion the epoch, or the iteration, and logs what it found when one ends."""
+    """Sets the epoch or iteration of the criterion, and logs metrics at the end of each."""
 
     def __init__(self, trainer: DiscrimTrainerMixin) -> None:
         self.trainer = trainer

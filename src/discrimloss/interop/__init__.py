@@ -1,1 +1,1 @@
-"""Verdicts into the tools people look at labels with, and corrected labels back."""
+"""Export of verdicts to labelling tools, and import of corrected labels."""

@@ -1,4 +1,4 @@
-"""Shared by the files for other tools: readable labels, facts about a sample, JSON."""
+"""Helpers for the files of other tools: readable labels, facts about a sample, JSON."""
 
 from __future__ import annotations
 

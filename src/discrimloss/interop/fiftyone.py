@@ -128,7 +128,7 @@ def _label(
 
 
 def _keys(images: Sequence[str | PurePath], num_samples: int) -> list[str]:
-    """FiftyOne knows an image by its relative path without the ending."""
+    """FiftyOne identifies an image by its relative path without the suffix."""
     if len(images) != num_samples:
         raise ValueError(f"there are {len(images)} images for {num_samples} samples")
     key_of: dict[str, PurePath] = {}

@@ -223,6 +223,6 @@ def _changed_at(annotation: dict[str, Any]) -> datetime:
     when = annotation.get("updated_at") or annotation.get("created_at")
     if when is None:
         return datetime.min.replace(tzinfo=timezone.utc)
-    # Python 3.10 does not know that Z is UTC.
+    # Python 3.10 does not parse Z as UTC.
     time = datetime.fromisoformat(when.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)

@@ -1,4 +1,4 @@
-"""The registry of models, and what a model knows of the task."""
+"""The registry of models, and the description of the task that a model gets."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class DigitLSTM(nn.Module):
     ) -> None:
         super().__init__()
         if shape.num_classes is not None:
-            raise ValueError("digit_lstm predicts a number; this dataset has classes")
+            raise ValueError("digit_lstm is for regression; this dataset has classes")
         self.embedding = nn.Embedding(NUM_SYMBOLS, embedding_size, padding_idx=PADDING)
         self.lstm = nn.LSTM(embedding_size, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, 1)

@@ -59,8 +59,8 @@ def top_predictions(logits: Tensor) -> TopPredictions:
     return TopPredictions(classes, mass.half().float())
 
 
-def share_of_past(visits: Tensor) -> Tensor:
-    """The share of the past in a moving average that is corrected for its start at zero.
+def past_fraction(visits: Tensor) -> Tensor:
+    """Weight of the past in a moving average that is corrected for its start at zero.
 
     Args:
         visits: shape (rows,), float: number of visits, this one included.
@@ -80,12 +80,14 @@ def average_predictions(
         visits: shape (rows,): number of visits, this one included.
         num_classes: number of all classes.
     """
-    past = share_of_past(visits).unsqueeze(1)
+    past = past_fraction(visits).unsqueeze(1)
     same = new.classes.unsqueeze(2) == old.classes.unsqueeze(1)
     known = same.any(2)
     new_of_old = (same * new.mass.unsqueeze(2)).sum(1)
     old_of_new = (same * old.mass.unsqueeze(1)).sum(2)
-    if num_classes > old.classes.shape[1]:  # a class that is not kept has its share of the rest
+    if (
+        num_classes > old.classes.shape[1]
+    ):  # a class that is not kept gets an equal part of the rest
         new_of_old = torch.where(same.any(1), new_of_old, new.others(num_classes).unsqueeze(1))
         old_of_new = torch.where(known, old_of_new, old.others(num_classes).unsqueeze(1))
     of_old = past * old.mass + (1.0 - past) * new_of_old

@@ -1,4 +1,4 @@
-"""The per-sample table: what DiscrimLoss remembers of each sample."""
+"""The state table of DiscrimLoss: one row per sample."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Column:
 
 
 CLASS_COLUMNS = {"target": Column(torch.int16, NO_CLASS), "role": Column(torch.int8, UNDECIDED)}
-"""What the class-aware form adds."""
+"""Additional columns of the class-aware form."""
 RANGE_COLUMNS = {
     "target": Column(torch.float32, float("nan")),
     "role": Column(torch.int8, UNDECIDED),
 }
-"""What the form that knows regression targets adds."""
+"""Additional columns of the form with regression targets."""
 
 
 def prediction_columns(kept: int) -> dict[str, Column]:
@@ -129,7 +129,7 @@ class SampleTable(nn.Module):
         self.num_samples = num_samples
         """Number of samples of all processes; this one holds ``len(table)`` rows."""
         self.is_partial = False
-        """Whether `state_dict` is about the rows of this process only."""
+        """Whether `state_dict` contains only the rows of this process."""
         self._columns: dict[str, Column] = {}
         self._optional = optional_columns or {}
         self._allocated: dict[str, Tensor] = {}  # columns with room for more rows
@@ -288,7 +288,7 @@ class SampleTable(nn.Module):
 
     @contextmanager
     def own_rows_only(self) -> Iterator[None]:
-        """Within the block, `state_dict` and `load_state_dict` are about this process's rows."""
+        """Within the block, `state_dict` and `load_state_dict` use this process's rows only."""
         self.is_partial = True
         try:
             yield
