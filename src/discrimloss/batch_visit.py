@@ -69,6 +69,8 @@ def _visited(
     new_history = F.update_history(old_history, losses, values.history_decay)
     history = visits.of_counted(batch, new_history, old_history)
     count = visits.of_counted(batch, old_count.clamp(max=MAX_VISITS - 1).add_(1), old_count)
+    log_weight = table.log_weight.index_select(0, rows)
+    entering = criterion.form.entering(log_weight, criterion)
     table.history.index_copy_(0, rows, history)
     table.visits.index_copy_(0, rows, count)
     average = criterion.form.average(history, count, tracker.epoch_count)
@@ -83,12 +85,10 @@ def _visited(
     threshold = F.of_group(tracker.threshold_now, group)
 
     # The loss with the old weights, then one step of the weights.
-    log_weight = table.log_weight.index_select(0, rows)
-    terms = criterion.form.terms(average, log_weight, threshold, visits, batch, criterion)
-    moved = log_weight - F.of_group(tracker.step_size, group) * terms.weight_gradient
+    terms = criterion.form.terms(average, entering, threshold, visits, batch, criterion)
+    moved = entering - F.of_group(tracker.step_size, group) * terms.weight_gradient
     moved = visits.of_counted(batch, moved.clamp_(*criterion.log_weight_range), log_weight)
     table.log_weight.index_copy_(0, rows, moved)
-    criterion.form.bound_unvisited(table.log_weight, criterion.log_weight_range)
     return terms.value, terms.model_gradient
 
 

@@ -340,8 +340,9 @@ class PaperForm:
         rise = threshold_rise(epoch, values.switch_gain, values.switch_rate, values.switch_epoch)
         return EpochTerms(early_suppression(epoch, values.suppressed_epochs), rise, 1.0)
 
-    def bound_unvisited(self, log_weights: Tensor, bounds: tuple[float, float]) -> None:
-        """Leave the weights of samples that are not in the batch as they are."""
+    def entering(self, log_weight: Tensor, criterion: CriterionState) -> Tensor:
+        """Return the weights with which samples enter a batch: their own."""
+        return log_weight
 
     def average(self, history: Tensor, visits: Tensor, epoch: Tensor) -> Tensor:
         """Return ``Avg(l)``, corrected by the visits of each sample."""

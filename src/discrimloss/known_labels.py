@@ -136,6 +136,20 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         """See `has_begun`. A step is not compiled again because it is the second."""
         return self.has_begun
 
+    def output_of(self, logits: Tensor | None, predictions: Tensor | None) -> Tensor | None:
+        """Return the network's output, or raise a ValueError if it is of another task."""
+        if self.prediction_name == "logits":
+            if predictions is not None:
+                raise ValueError(
+                    "predictions are for a regression: give the output of a classifier as logits=…"
+                )
+            return logits
+        if logits is not None:
+            raise ValueError(
+                "logits are for classes: give the output of a regression as predictions=…"
+            )
+        return predictions
+
     @abstractmethod
     def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Predictions]: ...
 

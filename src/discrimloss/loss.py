@@ -32,7 +32,6 @@ from discrimloss.mixed_samples import other_rows, weighted_others
 from discrimloss.reduction import reduced, with_gradient
 from discrimloss.state.batch_checks import REFUSALS, as_sample_index, check_losses
 from discrimloss.state.sample_ids import SampleIds, number_of_names
-from discrimloss.target_ranges import TargetRanges
 
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
@@ -341,14 +340,7 @@ class DiscrimLoss(CriterionState):
                 "this DiscrimLoss works with losses alone: build it with num_classes=…, or with "
                 'task="regression", to give it targets and predictions'
             )
-        is_regression = isinstance(self.labels, TargetRanges)
-        if (logits if is_regression else predictions) is not None:
-            raise ValueError(
-                "logits are for classes: give the output of a regression as predictions=…"
-                if is_regression
-                else "predictions are for a regression: give the output of a classifier as logits=…"
-            )
-        return predictions if is_regression else logits
+        return self.labels.output_of(logits, predictions)
 
     def _agreement(self) -> tuple[int, int]:
         """Return the epoch, and a fingerprint of what else must be equal in all processes."""

@@ -64,12 +64,14 @@ class ReleasedForm:
         share = (1.0 - values.history_decay) / (1.0 - values.history_decay**epoch)
         return F.EpochTerms(suppression, rise, share)
 
-    def bound_unvisited(self, log_weights: Tensor, bounds: tuple[float, float]) -> None:
-        """Clamp ``log delta`` of all samples after a step, as the released code does.
+    def entering(self, log_weight: Tensor, criterion: CriterionState) -> Tensor:
+        """Return the weights with which samples enter a batch, clamped after the first one.
 
-        Only the first batch of all enters at ``delta = 1``: the others enter at the lower bound.
+        The released code clamps the weights of all samples in every step, so only those of the
+        first batch enter at ``delta = 1``. Here the others are clamped once they are in a batch.
         """
-        log_weights.clamp_(*bounds)
+        has_begun = criterion.tracker.visits_seen.sum() > 0
+        return torch.where(has_begun, log_weight.clamp(*criterion.log_weight_range), log_weight)
 
     def average(self, history: Tensor, visits: Tensor, epoch: Tensor) -> Tensor:
         """Return ``Avg(l)``, corrected as if every epoch visited every sample once."""

@@ -97,6 +97,11 @@ class NaiveDiscrimLoss:
     def step(self, losses: list[float], index: list[int]) -> tuple[list[float], list[float]]:
         """Value and `dL/dl` of each row; moves the state."""
         visited = mean_loss_of_each_sample(losses, index)
+        own = list(self.log_delta)
+        if self.released and any(self.visits):  # Released: all weights are clamped in every step.
+            self.log_delta = [
+                min(max(each, self.lowest_log_delta), self.highest_log_delta) for each in own
+            ]
         for sample, loss in visited.items():
             self._remember(sample, loss)
         if visited:
@@ -112,11 +117,8 @@ class NaiveDiscrimLoss:
 
         for sample in visited:
             self._move_weight(sample, len(visited))
-        if self.released:  # Released: all weights are clamped after every step.
-            self.log_delta = [
-                min(max(each, self.lowest_log_delta), self.highest_log_delta)
-                for each in self.log_delta
-            ]
+        for sample in set(range(len(own))) - set(visited):  # Ours: clamped when it is in a batch.
+            self.log_delta[sample] = own[sample]
         return values, model_gradients
 
     def _remember(self, sample: int, loss: float) -> None:
