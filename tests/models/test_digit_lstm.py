@@ -76,7 +76,7 @@ def test_it_learns_to_add() -> None:
 
 
 def test_classes_are_refused() -> None:
-    with pytest.raises(ValueError, match="predicts a number"):
+    with pytest.raises(ValueError, match="is for regression"):
         DigitLSTM(TaskShape((20,), 10))
 
 

@@ -30,6 +30,7 @@ FILES = (
     "optimizer.bin",
     "random_states_0.pkl",
     "custom_checkpoint_0.pkl",  # the traces of the epoch at work
+    "custom_checkpoint_1.pkl",  # its training dynamics
     MANIFEST,
 )
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from discrimloss.auditing.report.sample_views import training_views
 from discrimloss.data.digits import load_digits
+from discrimloss.files.checksums import CHECKSUMS
 from discrimloss.options import OptionError
 from discrimloss.recipes import load_recipe
 from discrimloss.training.config import RunConfig
@@ -133,5 +134,6 @@ def test_a_run_from_before_there_was_such_a_key_goes_on(tmp_path: Path) -> None:
     older = [line for line in lines if not line.startswith("noisy_validation")]
     assert len(older) == len(lines) - 1
     config.write_text("".join(older), encoding="utf-8")
+    (tmp_path / "run" / CHECKSUMS).unlink()  # nor were there checksums
     resumed = run_training(RunRequest(digits_config(), Path(), tmp_path / "run", resume=True))
     assert resumed["test"] == summary["test"]

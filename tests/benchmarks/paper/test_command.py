@@ -169,7 +169,7 @@ def test_the_list_counts_only_results_that_count(capsys: pytest.CaptureFixture[s
     store.write(broken, {})
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[2] for line in lines if line.startswith("digitsum")] == ["1"]
+    assert [line.split()[2] for line in lines if line.startswith("digitsum ")] == ["1"]
 
 
 @pytest.mark.usefixtures("nothing_runs")
