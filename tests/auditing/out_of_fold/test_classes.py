@@ -8,6 +8,7 @@ import torch
 from discrimloss.auditing.out_of_fold.candidates import feature_candidates
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
 from discrimloss.auditing.out_of_fold.verdicts import SYSTEMATIC, class_verdicts
+from discrimloss.judging.find_label_errors import MOST_HARD, OVERLAP
 from discrimloss.judging.verdicts import EASY, HARD, HARD_BELOW, INCORRECT, UNDECIDED, Verdicts
 
 Array = npt.NDArray[np.float32]
@@ -69,18 +70,36 @@ def test_a_rare_class_is_not_wrong(size: int) -> None:
     assert is_small == (size == 6)
 
 
-def test_what_is_called_hard_is_right() -> None:
+def overlapping(
+    distance: float,
+) -> tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Features of three classes, their labels, and which of them are wrong: a fifth."""
     generator = np.random.default_rng(0)
     target = generator.integers(0, 3, 1500)
     features = generator.normal(size=(1500, 6)).astype(np.float32)
-    features[np.arange(1500), target] += 2.0  # classes overlap
+    features[np.arange(1500), target] += distance
     wrong = generator.random(1500) < 0.2
-    given = np.where(wrong, (target + 1) % 3, target)
+    return features, np.where(wrong, (target + 1) % 3, target), wrong
+
+
+def test_what_is_called_hard_is_right() -> None:
+    features, given, wrong = overlapping(3.0)
     _, verdicts = judged(features, given, 3)
     hard, undecided = verdicts.code == HARD, verdicts.code == UNDECIDED
     assert verdicts.p_incorrect[hard].max() <= HARD_BELOW < verdicts.p_incorrect[undecided].min()
     assert hard.sum() >= 20
     assert wrong[hard].mean() < 0.1 < wrong[undecided].mean()
+
+
+def test_nothing_is_hard_where_many_labels_would_be() -> None:
+    features, given, wrong = overlapping(2.0)
+    found, verdicts = judged(features, given, 3)
+    contradicted = found.log_probabilities.argmax(1).numpy() != given
+    doubtful = contradicted & (verdicts.code != INCORRECT)
+    assert doubtful.mean() > MOST_HARD
+    assert (verdicts.code[doubtful] == UNDECIDED).all()
+    assert wrong[doubtful].mean() > 0.1  # they are not safe
+    assert OVERLAP.format(doubtful.mean()) in verdicts.notes
 
 
 def test_nothing_is_hard_where_errors_do_not_show() -> None:
@@ -92,6 +111,8 @@ def test_nothing_is_hard_where_errors_do_not_show() -> None:
     )
     assert contradicted.sum() > 0
     assert (verdicts.code[contradicted] == UNDECIDED).all()
+    assert verdicts.noise_interval is not None
+    assert verdicts.noise_interval[1] >= contradicted.mean() - 1e-6
 
 
 def test_a_small_class_is_never_called_incorrect() -> None:

@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions
-from discrimloss.judging.find_label_errors import FEWEST_SAMPLES, know_labels, verdict_codes
+from discrimloss.judging.find_label_errors import (
+    FEWEST_SAMPLES,
+    MOST_HARD,
+    OVERLAP,
+    know_labels,
+    unsure_contradictions,
+    verdict_codes,
+)
 from discrimloss.judging.judgeable import (
     first_names,
     is_judgeable,
@@ -31,9 +38,9 @@ LEARNED_AS_THEY_ARE = 0.005
 """Below this noise rate the labels can be learned as they are."""
 
 SYSTEMATIC = (
-    "The labels can be learned as they are: hardly any contradicts the others. Systematic errors, "
-    "such as those of keyword rules, do not show, so labels that the predictions contradict are "
-    "undecided."
+    "The labels can be learned as they are. Systematic errors, such as those of keyword rules, do "
+    "not show, so labels that the predictions contradict are undecided, and the interval of the "
+    "noise rate includes them."
 )
 
 
@@ -43,7 +50,11 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     A label is incorrect where its probability of being wrong is above 0.5, easy where the
     prediction agrees with it, hard where that probability is small, and undecided otherwise. Labels
     that cannot be judged (of a small class, or where predictions are no better than chance) are
-    never called incorrect, and never hard.
+    never called incorrect, and never hard. Neither is any label hard where many would be: there,
+    classes overlap.
+
+    Where the labels can be learned as they are, the noise interval reaches up to the fraction of
+    the labels that predictions contradict, because systematic errors do not show.
 
     Args:
         found: see `out_of_fold_classes`.
@@ -61,7 +72,13 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     score = limited_score(known, judged)
     p_incorrect = score.double().sigmoid().float().numpy()
     shows = errors.noise_rate >= LEARNED_AS_THEY_ARE  # else right and wrong labels look alike
-    code = verdict_codes(predicted.argmax(1) == target, p_incorrect, judged & shows)
+    agrees = predicted.argmax(1) == target
+    doubtful = unsure_contradictions(agrees, torch.from_numpy(p_incorrect))
+    may_be_hard = shows and doubtful <= MOST_HARD
+    code = verdict_codes(agrees, p_incorrect, judged & may_be_hard)
+    interval = errors.noise_interval if can_tell else None
+    if interval is not None and not shows:
+        interval = (interval[0], max(interval[1], doubtful))
     notes = []
     if not is_enough:
         notes.append(
@@ -80,6 +97,8 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
         notes += _notes_on_confused(predicted, target, counts, class_names)
         if not shows:
             notes.append(SYSTEMATIC)
+        elif not may_be_hard:
+            notes.append(OVERLAP.format(doubtful))
     assert errors.other is not None
     return Verdicts(
         code=code,
@@ -87,7 +106,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
         score=score.numpy(),
         average_loss=losses.numpy(),
         suggested_label=suggest_other_classes(code, score, errors.other, target).numpy(),
-        noise_interval=errors.noise_interval if can_tell else None,
+        noise_interval=interval,
         notes=tuple(notes),
         can_tell_noise=can_tell,
     )
