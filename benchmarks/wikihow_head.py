@@ -56,7 +56,7 @@ def indexed(build: Callable[[int], IndexedLoss]) -> Callable[[int], tuple[Any, L
 
 def with_predictions(samples: int) -> tuple[Any, Loss]:
     """DiscrimLoss that is given targets and logits."""
-    criterion = DiscrimLoss(samples, EPOCHS)
+    criterion = DiscrimLoss(samples, EPOCHS, num_classes=CHOICES)
 
     def loss(logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
         losses = functional.cross_entropy(logits, target, reduction="none")
