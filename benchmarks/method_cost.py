@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="writes nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    group, facts = measure(*((2, 2) if options.quick else (40, 8)))
+    group, facts = measure(*((2, 2) if options.quick else (20, 4)))
     print(table(facts))
     if options.quick:
         return
