@@ -1,19 +1,21 @@
 """What a training step of each method costs, in time and memory, and the table of the methods.
 
-    python -m benchmarks.method_cost            # a few minutes, on a quiet machine
+    python -m benchmarks.method_cost            # a few minutes of CPU time
     python -m benchmarks.method_cost --quick    # checks that it runs; the values mean little
 
 A step is that of the training loop: forward, backward, the optimizer, and what the method does
 around them, with LeNet on batches of 128 of 60,000 samples in 10 classes, past the methods'
 warm-ups. The methods take turns in a random order; the result is the ratio of the medians to
-`plain`. Memory is the state of a method beside its networks, per sample: the difference between
-two sizes of data. Writes results/method_cost.json, and the table into docs/methods.md.
+`plain`, in CPU time of one thread. Memory is the state of a method beside its networks, per sample:
+the difference between two sizes of data. Writes results/method_cost.json, and the table into
+docs/methods.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -83,7 +85,7 @@ def alternative(name: str, steps: int) -> Alternative:
         optimizer.zero_grad()
         method.after_step()
 
-    return Alternative(name, draw, step, steps)
+    return Alternative(name, draw, step, steps, time.process_time)
 
 
 def bytes_per_sample(name: str) -> float:
@@ -153,7 +155,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="writes nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    group, facts = measure(*((2, 2) if options.quick else (40, 8)))
+    group, facts = measure(*((2, 2) if options.quick else (20, 4)))
     print(table(facts))
     if options.quick:
         return

@@ -1,4 +1,4 @@
-"""Every method on the same wrong labels: digits over several seeds, MNIST once each.
+"""Every method on the same wrong labels: digits with five seeds, MNIST with three.
 
     python -m benchmarks.methods --data DIR --runs DIR
 
@@ -6,8 +6,9 @@ The same network, optimizer, schedule, epochs and labels for all; each method's 
 defaults. One that takes a noise rate is run twice: with the true one, as its authors do, and left
 to estimate it. One that diverges at the recipes' learning rate is run at a tenth of it as well.
 Every run is a `discrimloss train` in its own directory below RUNS: finished ones
-are not run again, stopped ones go on. The tables are made from their summaries and written to
-results/methods.md, with all summaries in results/methods.json.
+are not run again, stopped ones go on. Their summaries replace those of the same seed in
+results/methods.json, from which results/methods.md is made; --methods, --only and --seeds run a
+part. The last column is the version of the package that a row was made with.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from benchmarks.training_runs import (
     collect,
     column,
     spread,
+    stored,
     table,
     train_all,
+    updated,
     versions,
     write,
 )
@@ -39,7 +42,8 @@ over the seeds; the last epoch is what a user without clean labels gets, the bes
 on test labels and stands here for comparison only. *Fit* is the accuracy on the training labels as
 given, 40 % of them wrong: above about 60 the network has memorised wrong labels. *Noise* is the
 rate that the method was given, or estimated by itself. The AUROC says how well wrong labels are
-separated from right ones: by the average task loss of a sample, and by the method's own score."""
+separated from right ones: by the average task loss of a sample, and by the method's own score.
+*Version* is that of discrimloss: rows of another version were not run again since."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Experiment:
 
 EXPERIMENTS = [
     Experiment("digits-40", "Digits, a small MLP, 40 epochs", "digits", 5),
-    Experiment("mnist-40", "MNIST, LeNet, 20 epochs", "mnist", 1),
+    Experiment("mnist-40", "MNIST, LeNet, 20 epochs", "mnist", 3),
 ]
 
 
@@ -110,13 +114,14 @@ def row(variant: Variant, summaries: list[Summary]) -> list[str]:
         spread(column("auroc", summaries), 3),
         spread(column("score_auroc", summaries), 3),
         " ".join(str(s["seed"]) for s in summaries),
+        ", ".join(sorted({s["versions"]["discrimloss"] for s in summaries})),
     ]
 
 
 def render(results: dict[str, list[Summary]]) -> str:
     lines = ["# Every method at 40 % symmetric noise", "", ABOUT]
     titles = ["method", "noise, %", "test, last epoch", "best epoch", "fit", "AUROC, loss"]
-    titles += ["AUROC, own score", "seeds"]
+    titles += ["AUROC, own score", "seeds", "version"]
     for experiment in EXPERIMENTS:
         groups = [(variant, variant.group(experiment)) for variant in variants()]
         rows = [row(variant, results[group]) for variant, group in groups if group in results]
@@ -131,6 +136,7 @@ def render(results: dict[str, list[Summary]]) -> str:
 def main() -> None:
     parser = argument_parser(__doc__ or "", (e.name for e in EXPERIMENTS))
     parser.add_argument("--methods", nargs="+", choices=methods.names())
+    parser.add_argument("--seeds", type=int, help="seeds 1 to N; default: all")
     options = parser.parse_args()
     made = [
         (
@@ -152,9 +158,11 @@ def main() -> None:
         for experiment, variant, run in made
         if (not options.only or experiment.name in options.only)
         and (not options.methods or variant.method in options.methods)
+        and (options.seeds is None or run.seed <= options.seeds)
     ]
-    train_all(chosen, options.data, options.runs, options.jobs)
-    results = collect([run for _, _, run in made], options.runs)
+    train_all(sorted(chosen, key=lambda run: run.seed), options.data, options.runs, options.jobs)
+    runs = [run for _, _, run in made]
+    results = updated(stored("methods"), collect(runs, options.runs), (run.group for run in runs))
     write("methods", render(results), results)
 
 

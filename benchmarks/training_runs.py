@@ -87,6 +87,25 @@ def collect(made: Iterable[Run], runs: Path) -> dict[str, list[Summary]]:
     return results
 
 
+def stored(name: str) -> dict[str, list[Summary]]:
+    """The summaries of an earlier `write`."""
+    path = RESULTS / f"{name}.json"
+    found: dict[str, list[Summary]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return found
+
+
+def updated(
+    old: dict[str, list[Summary]], new: dict[str, list[Summary]], order: Iterable[str]
+) -> dict[str, list[Summary]]:
+    """Old summaries, replaced by the new ones of the same group and seed, in the given order."""
+    merged = {}
+    for group in dict.fromkeys(order):
+        by_seed = {s["seed"]: s for s in (*old.get(group, []), *new.get(group, []))}
+        if by_seed:
+            merged[group] = [by_seed[seed] for seed in sorted(by_seed)]
+    return merged
+
+
 def write(name: str, report: str, results: dict[str, list[Summary]]) -> None:
     """Write a page, and the summaries that it is made from."""
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")

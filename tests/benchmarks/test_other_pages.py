@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import defaults, methods, recipes, training_runs
+from benchmarks import defaults, methods, recipes, training_runs, wikihow_head
 from benchmarks.training_runs import RESULTS, Run
 
 
-@pytest.mark.parametrize("program", [methods, recipes], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [methods, recipes, wikihow_head], ids=lambda p: p.__name__)
 def test_a_page_is_that_of_its_results(program: ModuleType) -> None:
     name = program.__name__.rpartition(".")[2]
     results = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
@@ -22,6 +22,28 @@ def test_the_page_of_the_defaults_is_that_of_its_results() -> None:
     results = json.loads((RESULTS / "defaults.json").read_text("utf-8"))
     page = (RESULTS / "defaults.md").read_text("utf-8")
     assert defaults.render(results, "defaults", "test") == page
+
+
+def test_results_of_the_head_are_those_on_the_page_of_all_results() -> None:
+    def rows(text: str, columns: int) -> dict[str, list[str]]:
+        table = [line for line in text.splitlines() if line.count("|") == columns + 2]
+        cells = [[cell.strip().strip("*") for cell in line.split("|")[1:-1]] for line in table]
+        return {row[0]: row[1:] for row in cells if " ± " in row[1]}
+
+    own = rows((RESULTS / "wikihow_head.md").read_text("utf-8"), columns=4)
+    page = (RESULTS.parents[1] / "docs" / "results.md").read_text("utf-8")
+    shown = rows(page.partition("## WikiHow")[2].partition("wikihow_head.md")[0], columns=3)
+    assert shown == {name: [clean, noisy, fit] for name, (clean, noisy, _, fit) in own.items()}
+    assert len(shown) == len(wikihow_head.METHODS)
+
+
+def test_new_runs_replace_stored_ones_of_the_same_seed() -> None:
+    old: dict[str, Any] = {"b": [{"seed": 1, "v": 0}, {"seed": 2, "v": 0}], "gone": [{"seed": 1}]}
+    new: dict[str, Any] = {"a": [{"seed": 3, "v": 1}], "b": [{"seed": 2, "v": 1}]}
+    assert training_runs.updated(old, new, ["a", "b", "b", "c"]) == {
+        "a": [{"seed": 3, "v": 1}],
+        "b": [{"seed": 1, "v": 0}, {"seed": 2, "v": 1}],
+    }
 
 
 def test_runs_are_made_once_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from discrimloss.loss import DiscrimLoss
-from discrimloss.losses.noise_rate import HIGHEST_ESTIMATE, NoiseRate
+from discrimloss.losses.noise_rate import HIGHEST_ESTIMATE, NoiseRate, rate_of_averages
 
 NUM_SAMPLES = 400
 
@@ -46,7 +46,6 @@ def test_an_estimate_comes_from_the_losses() -> None:
 def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     class Answer:
         noise_rate: float | None = 0.3
-        p_incorrect = np.full(4, np.nan)
 
     asked = []
     history = history_with(0.0)
@@ -60,19 +59,36 @@ def test_when_it_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
         due += [epoch] * (len(asked) - before)
     assert due == [4, 5, 6]  # after 15 % of the run, until 30 % of it
 
-    Answer.noise_rate = None  # nothing has been seen
+    Answer.noise_rate = None
     nothing_known = NoiseRate(None, epochs=20)
-    nothing_known.begin_epoch(4, history)
+    nothing_known.begin_epoch(4, DiscrimLoss(NUM_SAMPLES, 20))  # nothing has been seen
     assert float(nothing_known) == 0.0
     assert nothing_known.record()["noise_rate_source"] == "not estimated yet"
-    Answer.p_incorrect = np.array([0.1, np.nan, 0.5, np.nan])  # a run that cannot tell
-    guessed = NoiseRate(None, epochs=20)
-    guessed.begin_epoch(4, history)
-    assert float(guessed) == pytest.approx(0.3)
     Answer.noise_rate = 0.98  # too early, or too short a run
     unbelievable = NoiseRate(None, epochs=20)
     unbelievable.begin_epoch(4, history)
     assert float(unbelievable) == HIGHEST_ESTIMATE
+
+
+def test_where_verdicts_cannot_tell_the_average_losses_decide() -> None:
+    """Right labels are learned, and so is half of the wrong ones by now: only averages differ."""
+    history = DiscrimLoss(NUM_SAMPLES, 20, weight_range=(1.0, 1.0))
+    generator = torch.Generator().manual_seed(0)
+    is_wrong = torch.arange(NUM_SAMPLES) < 0.4 * NUM_SAMPLES
+    for epoch in range(1, 8):
+        history.set_epoch(epoch)
+        spread = torch.rand(NUM_SAMPLES, generator=generator) + 0.5
+        late = 0.02 if epoch == 7 else 3.0
+        of_wrong = torch.where(torch.arange(NUM_SAMPLES) % 2 == 0, late, 3.0)
+        losses = torch.where(is_wrong, of_wrong, torch.tensor(1.0 / epoch**3)) * spread
+        history(losses, torch.arange(NUM_SAMPLES))
+    verdicts = history.verdicts()
+    assert verdicts.noise_rate is None
+    assert np.nanmean(verdicts.p_incorrect) < 0.3
+    rate = NoiseRate(None, epochs=20)
+    rate.begin_epoch(4, history)
+    assert float(rate) == pytest.approx(0.4, abs=0.03)
+    assert rate_of_averages(history) == pytest.approx(float(rate))
 
 
 def test_later_estimates_only_lower_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ symmetric noise is 1 / (1 - rate * C / (C - 1)): 9 for 80 % of 10 classes."""
 def backward_losses(
     log_probabilities: Tensor, target: Tensor, inverse: Tensor, smallest_probability: float
 ) -> Tensor:
-    """``(T^-1 l)_y``, shape (batch,), of ``l = -log p``: theorem 1 of the paper.
+    """``(T^-1 l)_y``, shape (batch,), of ``l = -log p``.
 
     A probability below the smallest counts as the smallest, and has no gradient.
     """
@@ -61,12 +61,13 @@ class BackwardCorrection(LossCorrection):
             experiments with an estimated T, if it is not known.
         noise_rate: instead of T, the fraction of wrong labels where each wrong class is as likely:
             the paper's symmetric noise, 1 - rate on the diagonal, equal entries elsewhere.
-        anchor_percentile: as in `ForwardCorrection`: 97, the paper's (section 6); the likeliest
+        anchor_percentile: as in `ForwardCorrection`: 97, the paper's; the likeliest
             sample for a class of which more than half would be passed over.
         warm_up_epochs: as in `ForwardCorrection`: epochs of cross-entropy before the estimate;
             None for 15 % of the run, ours.
-        smallest_probability: probabilities are clipped to it; 1e-7 as in the authors' code. It
-            bounds the loss: a larger one limits what the network gains from negative losses.
+        smallest_probability: probabilities are clipped to it; 1e-7 as in the authors' code
+            (giorgiop/loss-correction). It bounds the loss: a larger one limits what the network
+            gains from negative losses.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 

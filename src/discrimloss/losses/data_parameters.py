@@ -103,7 +103,7 @@ class DataParameters(IndexedLoss):
         num_samples: size of the training set; needed for the temperatures of samples.
         num_classes: number of classes; needed for the temperatures of classes.
         parameters: whose temperatures are learned. "instance", as in the paper's experiment with
-            noisy labels (CIFAR-100, Table 2), because the noise is one of samples.
+            noisy labels (CIFAR-100), because the noise is one of samples.
         instance_lr: learning rate of the samples' temperatures. None is 0.2, the one the authors
             publish with their code (apple/ml-data-parameters) for that experiment, at every noise
             rate, and 0.8 for "both". The gradient is that of the batch mean, so the step of a visit

@@ -45,9 +45,10 @@ class EarlyLearningRegularization(IndexedLoss):
         num_samples: size of the training set.
         num_classes: number of classes.
         regularization: ``lambda``. 3, the authors' for CIFAR-10 (hyperparameters in the paper's
-            supplement, and the released configuration); 7 for CIFAR-100.
+            supplement, and the configuration in shengliu66/ELR); 7 for CIFAR-100, and 1 for
+            CIFAR-10 with asymmetric noise.
         target_momentum: ``beta`` of the targets, in [0, 1). 0.7, from the same places; 0.9 for
-            CIFAR-100.
+            CIFAR-100 and for asymmetric noise.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 

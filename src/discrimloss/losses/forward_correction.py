@@ -14,8 +14,7 @@ class ForwardCorrection(LossCorrection):
     """Forward loss correction with a known or estimated transition matrix (Patrini et al. 2017).
 
     The network predicts the probability p of each true class. The matrix T holds, for each true
-    class, the probabilities of the given labels. The loss of the label y is ``-log((T^T p)_y)``,
-    see theorem 2 of the paper.
+    class, the probabilities of the given labels. The loss of the label y is ``-log((T^T p)_y)``.
 
     Args:
         num_samples: size of the training set.
@@ -26,9 +25,10 @@ class ForwardCorrection(LossCorrection):
         noise_rate: instead of T, the fraction of wrong labels where each wrong class is as likely:
             the paper's symmetric noise, 1 - rate on the diagonal, equal entries elsewhere.
         anchor_percentile: row i of an estimated T is the prediction for the sample that has the
-            probability of class i at this percentile. 97 and not 100, the likeliest, is the
-            paper's choice, against outliers (section 6); for CIFAR-100 it takes the likeliest, as
-            we do for any class of which more than half would be passed over.
+            probability of class i at this percentile. 97 and not 100, the likeliest, is the choice
+            of the paper and of its code (giorgiop/loss-correction), against outliers; for CIFAR-100
+            the paper takes the likeliest, as we do for any class of which more than half would be
+            passed over.
         warm_up_epochs: epochs of cross-entropy before the estimate; None for 15 % of the run, which
             is ours: the authors estimate from the network of the lowest validation loss, before it
             memorises, and we have no validation labels to find it by.

@@ -34,7 +34,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
     classes: with the same learning rate it needs more epochs than cross-entropy on clean labels
     (digits: 2 points behind after 20 epochs, 1 after 40, none after 120).
 
-    The truncated form (section 3.3 of the paper) gives every label with ``p_y`` of at most ``k``
+    The truncated form gives every label with ``p_y`` of at most ``k``
     the constant loss of ``p_y = k``, hence no gradient. Which labels those are is decided again at
     intervals, when some come back.
 
@@ -48,7 +48,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
             `sample_scores`.
         epochs: length of the run; needed for the truncated form.
         exponent: ``q``, above 0 (near 0: cross-entropy) and up to 1 (the mean absolute error). 0.7,
-            which the paper uses in all of its experiments (section 4).
+            which the paper uses in all of its experiments.
         truncated: whether to use the truncated form. False: the paper has results for both, and
             this one has fewer options.
         truncation_threshold: ``k``, in (0, 1). 0.5, the paper's for all of its experiments.

@@ -23,7 +23,7 @@ TRAINING_SEED, TRAINING_STEPS, TRAINING_BATCH, LEARNING_RATE = 2018, 400, 512, 0
 
 
 def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Tensor:
-    """Weights in [0, 1] that minimise the weighted loss plus the regulariser G (section 3).
+    """Weights in [0, 1] that minimise the weighted loss plus the regulariser G.
 
     ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2``, clipped to
     [0, 1].

@@ -55,13 +55,14 @@ class MentorNet(IndexedLoss):
         num_classes: number of classes.
         epochs: length of the run.
         percentile: p, the fraction of the losses below the threshold. The authors' commands take
-            0.75 at 20 and 40 % noise and 0.5 at 80 %, which leaves out correct labels where few are
-            wrong; None, our default, is 1 minus the noise rate.
+            0.75 at 20 and 40 % noise and 0.5 at 80 %, and their program then uses 0.7 whatever they
+            say. That leaves out correct labels where few are wrong; None, our default, is 1 minus
+            the noise rate.
         noise_rate: the fraction of wrong labels, for `percentile`; None estimates it from the
             losses.
         percentile_decay: of the moving average of the percentile; 0.5 as in the authors' program.
         burn_in: the fraction of the run in which all weights are 1; 0.18, to which the curriculum
-            comes that the authors' mentors imitate (0.2 in section 3 of the paper).
+            comes that the authors' mentors imitate (0.2 in the paper).
         burn_in_drop_rate: the fraction of samples dropped at first; the 0.5 of the authors'
             commands for MentorNet PD.
         burn_in_drops: the fraction of the run in which `burn_in_drop_rate` holds; 0.17 in these

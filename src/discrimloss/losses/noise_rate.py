@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from discrimloss.judging.calibration import calibrate
 from discrimloss.loss import DiscrimLoss
 
 FIRST_ESTIMATE, LAST_ESTIMATE = 0.15, 0.3
@@ -17,14 +17,30 @@ separate; later a method that acts on the rate would only see its own effect."""
 HIGHEST_ESTIMATE = 0.9
 
 
+def rate_of_averages(history: DiscrimLoss) -> float | None:
+    """The noise rate by the average losses alone, for methods that need one in any case.
+
+    Verdicts also ask whether the latest loss speaks against a label. Early in a run with many wrong
+    labels it hardly does yet, and they cannot tell; the averages already fall into two groups.
+
+    Returns:
+        The rate; None if no sample has a loss.
+    """
+    calibration = calibrate(history.average_chunks, float(history.loss_scale), history.table.shards)
+    rates = [calibration(chunk[chunk.isfinite()]) for chunk in history.average_chunks()]
+    sums = torch.tensor([sum(float(part.double().sum()) for part in rates), sum(map(len, rates))])
+    total, number = history.table.shards.total(sums.double()).tolist()
+    return total / number if number else None
+
+
 class NoiseRate(nn.Module):
     """A noise rate that is given, or estimated from the loss history of the samples.
 
     The estimate is 0 at first, so a method trusts every label. Then it is the one of the calibrated
-    verdicts (`docs/verdicts.md`), renewed at the beginning of each epoch for a while. Where the
-    method acts on it meanwhile, the estimate may only fall: samples that are left out have larger
-    losses for that, so the next estimate would be higher without more noise, until nothing is
-    learned.
+    verdicts (`docs/verdicts.md`) or, where these cannot tell, of `rate_of_averages`, renewed at the
+    beginning of each epoch for a while. Where the method acts on it meanwhile, the estimate may
+    only fall: samples that are left out have larger losses for that, so the next estimate would be
+    higher without more noise, until nothing is learned.
 
     Args:
         given: the fraction of wrong labels, in [0, 1); None to estimate it.
@@ -55,11 +71,9 @@ class NoiseRate(nn.Module):
         is_due = self.first <= epoch <= self.last and epoch > int(self.estimated_in)
         if self.is_given or history is None or not is_due:
             return
-        verdicts = history.verdicts()
-        estimate = verdicts.noise_rate
-        if estimate is None and not np.isnan(verdicts.p_incorrect).all():
-            # Methods that need a rate take the best guess, also where a run cannot tell.
-            estimate = float(np.nanmean(verdicts.p_incorrect))
+        estimate = history.verdicts().noise_rate
+        if estimate is None:
+            estimate = rate_of_averages(history)
         if estimate is not None:
             is_bound = bool(self.is_estimated) and not self.may_rise
             highest = float(self) if is_bound else HIGHEST_ESTIMATE

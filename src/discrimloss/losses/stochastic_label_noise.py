@@ -37,7 +37,8 @@ class StochasticLabelNoise(IndexedLoss):
         num_classes: number of classes.
         sigma: standard deviation of the noise. The authors tune it: 1 and 0.5 for CIFAR-10
             (symmetric and other noise), 0.2 for CIFAR-100 and Clothing1M, 0.1 for CIFAR-100 with
-            instance-dependent noise, with a learning rate of 0.001 for CIFAR. Ours is the smallest
+            instance-dependent noise, with a learning rate of 0.001 for CIFAR; 0.5 is the default of
+            their code (chenpf1025/SLN). Ours is the smallest
             of them: with the learning rates of our recipes, up to 0.1, more harms on clean labels.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """

@@ -53,7 +53,7 @@ def require_possible_labels(transition: Tensor, target: Tensor) -> None:
 
 
 def anchor_transition(probabilities: Tensor, label_counts: Tensor, percentile: float) -> Tensor:
-    """The matrix estimated from an anchor of each class (Patrini et al., section 4.3).
+    """The matrix estimated from an anchor of each class (Patrini et al. 2017).
 
     The anchor of class i is the sample that most likely belongs to it: the prediction for it is
     row i. A `percentile` below 100 passes over the likeliest of all samples, which may be

@@ -180,11 +180,18 @@ class BiScorer(nn.Module):
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Scores of shape (batch, choices)."""
+        return self.compared(self.vectors(inputs))
+
+    def vectors(self, inputs: dict[str, Tensor]) -> Tensor:
+        """The mean token vectors of the texts, shape (batch, texts, width)."""
         flat = {name: table.flatten(0, 1) for name, table in inputs.items()}
         states = self.encoder(**flat).last_hidden_state
         mask = flat["attention_mask"].unsqueeze(2).to(states.dtype)
-        means = (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
-        vectors = means.view(*inputs["input_ids"].shape[:2], -1)
+        means: Tensor = (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
+        return means.view(*inputs["input_ids"].shape[:2], -1)
+
+    def compared(self, vectors: Tensor) -> Tensor:
+        """Scores of shape (batch, choices) from the vectors of the context and the choices."""
         contexts, choices = self.head(vectors[:, :1]), vectors[:, 1:]
         return F.cosine_similarity(contexts, choices, dim=2) * self.log_scale.exp()
 

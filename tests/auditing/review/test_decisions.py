@@ -162,9 +162,16 @@ def test_a_log_that_was_changed_or_cut_within_a_line_is_refused(path: Path) -> N
     assert len(current_of(path)) == 3
 
 
-def test_a_log_that_was_moved_away_begins_anew(path: Path) -> None:
+def test_a_log_that_is_missing_is_refused_and_one_that_was_moved_with_its_record_begins_anew(
+    path: Path,
+) -> None:
     lines_of(path, 3)
     path.rename(path.with_name("old"))
+    for read in (read_decisions, DecisionLog):
+        with pytest.raises(DiscrimLossError, match=r"is missing, and [\d,]+ bytes of decisions"):
+            read(path)
+    assert not path.exists()
+    path.with_suffix(".saved").rename(path.with_name("old.saved"))
     with DecisionLog(path) as log:
         decide(log, "e9", 9)
     assert current_of(path) == {9: "keep"}

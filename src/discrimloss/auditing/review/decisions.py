@@ -203,6 +203,7 @@ def read_decisions(path: Path) -> tuple[Decisions, int]:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
+        saved.require_whole(b"", known)
         return Decisions(), 0
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -226,7 +227,7 @@ def require_same_samples(decisions: Decisions, ids: Sequence[str], path: Path) -
         if event.index >= len(ids) or ids[event.index] != event.id:
             raise DiscrimLossError(
                 f"{path} holds a decision on {event.id!r}, which is not a sample of this audit: "
-                "move that file away, or review the audit it was made for"
+                f"move that file and {path.stem}.saved away, or review the audit it was made for"
             )
 
 

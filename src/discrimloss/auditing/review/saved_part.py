@@ -58,7 +58,9 @@ class SavedPart:
                 )
             return
         length, checksum = known
-        if len(content) < length:
+        if length and not self.log.exists():
+            what = f"is missing, and {length:,} bytes of decisions were saved in it"
+        elif len(content) < length:
             what = f"has {len(content):,} bytes, but {length:,} were saved: decisions are missing"
         elif hashlib.sha256(content[:length]).hexdigest() != checksum:
             what = "is not what was saved: decisions are damaged or changed"

@@ -51,7 +51,8 @@ class CDR(Plain):
     first ``1 - tau`` of them are critical, where ``tau`` is the noise rate: they follow ``1 - tau``
     times the gradient, and decay. The others only decay.
 
-    Where the paper leaves something open, or its code differs, we follow the released code:
+    Where the paper leaves something open, or its code differs, we follow the code
+    (xiaoboxia/CDR):
 
     - All weights of a network are ranked together, not layer by layer. Ranked are tensors of two
       and more dimensions; biases and normalisation follow their gradient as usual.

@@ -28,9 +28,9 @@ class CoTeaching(SmallLossMethod):
     Args:
         setting: what is known of the task.
         noise_rate: tau, the fraction of labels to forget in the end. The paper takes the true noise
-            rate (section 4, tau = epsilon) and refers to estimates where it is not known; None, our
+            rate (tau = epsilon) and refers to estimates where it is not known; None, our
             default, estimates it from the losses. Until there is an estimate nothing is forgotten.
-        gradual_epochs: T_k, epochs until the forget rate has risen to tau. Section 4 takes 10 of
+        gradual_epochs: T_k, epochs until the forget rate has risen to tau. The paper takes 10 of
             200 epochs after trying 5, 10 and 15; None, our default, is 10, but at most a quarter of
             the run, because our runs are shorter.
         exponent: c in ``R(T) = 1 - tau * min(T**c / T_k, 1)``, the paper's study of schedules; 1,

@@ -32,14 +32,14 @@ class JoCoR(SmallLossMethod):
     """JoCoR: small-loss samples of a joint loss with co-regularisation (Wei et al. 2020).
 
     A sample's joint loss is ``(1 - lambda) * (CE1 + CE2) + lambda * (KL(p1||p2) + KL(p2||p1))``
-    (their section 3: the supervised and the contrastive part). The samples on which it is smallest
+    (the supervised and the contrastive part). The samples on which it is smallest
     are kept, and both networks learn from its mean over these together, gradients through both
     sides of the divergences. The first network is the one that is evaluated.
 
     Args:
         setting: what is known of the task; classification only.
         noise_rate: tau, the fraction of labels to forget in the end. The paper takes the noise rate
-            as known (section 3, after co-teaching); None, our default, estimates it from the
+            as known, like co-teaching; None, our default, estimates it from the
             losses. Until there is an estimate nothing is forgotten.
         gradual_epochs: T_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
             None, our default, is 10, but at most a quarter of the run, because our runs are
