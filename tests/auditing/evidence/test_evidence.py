@@ -56,6 +56,30 @@ def test_words_that_are_more_frequent_in_the_suggested_class() -> None:
     assert found[0].given == found[1].given == ()
 
 
+def test_words_that_most_texts_have_are_no_clues() -> None:
+    """A word that stands out by its number of texts only says little."""
+    target = np.arange(4000) % 2
+    generator = np.random.default_rng(0)
+    texts = [
+        " ".join(
+            ["boat" if label else "wind"]
+            + (["its"] if generator.random() < (0.3 if label else 0.2) else [])
+        )
+        for label in target
+    ]
+    texts[0] = "boat its"
+    ngrams = weighted_ngrams(texts, "word", (1, 1))
+    found = word_clues(
+        ngrams.matrix,
+        lambda row: ngrams.names(texts[row]),
+        target,
+        np.arange(4000) > 0,
+        np.array([0]),
+        np.array([1]),
+    )
+    assert found[0].suggested == ("boat",)
+
+
 def test_a_text_without_words_has_no_clues() -> None:
     empty = sparse.csr_matrix((3, 2))
     found = word_clues(

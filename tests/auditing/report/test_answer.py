@@ -2,12 +2,20 @@
 
 from typing import Any
 
+import pandas
 import pytest
 from report_runs import made_run
 
 from discrimloss.auditing.report.answer import Answer, find_answer
 from discrimloss.auditing.report.contents import ReportContents
-from discrimloss.auditing.report.wording import counted_percent, duration, percent, rate_text
+from discrimloss.auditing.report.wording import (
+    about_minutes,
+    counted_percent,
+    duration,
+    percent,
+    probability_percent,
+    rate_text,
+)
 
 
 def answer_of(**changes: Any) -> Answer:
@@ -49,6 +57,34 @@ def test_nothing_has_to_be_changed_where_nothing_is_incorrect() -> None:
     assert not any("apply" in step.command for step in found.steps)
 
 
+def test_undecided_labels_are_not_said_to_be_right() -> None:
+    samples = made_run(truth=False).samples
+    assert samples is not None
+    open_ones = samples.assign(verdict=["undecided"] * 30 + ["easy"] * 90, p_incorrect=0.01)
+    found = answer_of(samples=open_ones, summary={"noise_estimated": 0.001})
+    assert [step.words[:40] for step in found.steps] == ["The predictions contradict 30 labels wit"]
+    assert found.steps[0].command == "discrimloss review 'my audit'"
+
+
+def test_undecided_labels_come_next_where_wrong_ones_hide_among_them() -> None:
+    samples = made_run(truth=False).samples
+    assert samples is not None
+    verdicts = ["incorrect"] * 10 + ["undecided"] * 20 + ["easy"] * 90
+    hidden = answer_of(samples=samples.assign(verdict=verdicts), summary={"noise_estimated": 0.2})
+    assert "Then go on with the 20 undecided ones." in hidden.steps[0].words
+    found = answer_of(samples=samples.assign(verdict=verdicts), summary={"noise_estimated": 0.08})
+    assert "undecided" not in found.steps[0].words
+
+
+def test_many_labels_take_hours_and_come_in_groups() -> None:
+    samples = made_run(truth=False).samples
+    assert samples is not None
+    many = pandas.concat([samples] * 50, ignore_index=True).assign(verdict="incorrect")
+    words = answer_of(samples=many, summary={"noise_estimated": 0.9}).steps[0].words
+    assert "6,000 incorrect labels, worst first: about 7 hours at 4 seconds each" in words
+    assert "Groups of similar ones can be decided on at once." in words
+
+
 def test_an_unfinished_run_has_no_answer() -> None:
     run = made_run(samples=None)
     assert find_answer(run, ReportContents("", (run,))) is None
@@ -61,6 +97,11 @@ def test_an_unfinished_run_has_no_answer() -> None:
         (percent(0.0), "0 %"),
         (percent(1.0), "100 %"),
         (percent(0.0001), "< 0.1 %"),
+        (percent(0.99958), "> 99.9 %"),
+        (probability_percent(1.0), "> 99.9 %"),
+        (probability_percent(0.0), "< 0.1 %"),
+        (about_minutes(0.2), "1 minute"),
+        (about_minutes(100), "100 minutes"),
         (counted_percent(512, 5000), "512 (10.2 %)"),
         (rate_text(0.11, (0.075, 0.151)), "11.0 % (7.5 % to 15.1 %)"),
         (rate_text(None, None), "not known"),

@@ -9,7 +9,7 @@ import pytest
 import vl_convert
 from report_runs import NASTY, made_run
 
-from discrimloss.auditing.report.chart import MOST_POINTS, Chart, ChartView, short
+from discrimloss.auditing.report.chart import MOST_POINTS, Chart, ChartView, short, short_names
 from discrimloss.auditing.report.charts import run_charts
 from discrimloss.auditing.report.statistics import loss_bin_edges
 from discrimloss.auditing.report.trace_charts import MOST_EPOCHS
@@ -207,3 +207,9 @@ def test_an_unfinished_run_shows_all_samples_as_one_group() -> None:
 def test_labels_are_short() -> None:
     assert short("two\nlines") == "two lines"
     assert len(short("x" * 500)) == 40
+
+
+def test_names_that_begin_alike_stay_apart() -> None:
+    names = ["balance_not_updated_after_cheque", "balance_not_updated_after_transfer", "top_up"]
+    assert short_names(names, 16) == ["balance…r_cheque", "balance…transfer", "top_up"]
+    assert short_names(["an_only_one_of_its_kind", "b", "b"], 12) == ["an_only_one…", "b", "b"]

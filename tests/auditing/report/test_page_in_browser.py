@@ -14,7 +14,7 @@ from discrimloss.auditing.report.gallery import choose_gallery, format_number
 from discrimloss.auditing.report.map_of_data import DataMap
 from discrimloss.auditing.report.page import write_report
 from discrimloss.auditing.report.sample_table import make_table
-from discrimloss.auditing.report.wording import UNIT, percent
+from discrimloss.auditing.report.wording import UNIT, probability_percent
 from discrimloss.auditing.sources.base import SampleView
 
 PLOTS = """
@@ -136,6 +136,12 @@ def test_a_page_in_a_browser(tmp_path: Path) -> None:
         assert complaints(driver) == []
 
 
+BROKEN_OPTIONS = """
+return Array.from(document.querySelectorAll('.steps .option'))
+  .filter(word => word.getClientRects().length !== 1).map(word => word.textContent);
+"""
+
+
 ROWS = "return Array.from(document.querySelectorAll('#table tbody tr'), row => row.innerText)"
 TYPE = """
 const field = document.getElementById('table-filters').elements[arguments[0]];
@@ -177,7 +183,7 @@ def samples_loss(samples: Any, table: Any) -> list[str]:
 
 
 def shown_percent(p: float) -> str:
-    return percent(p / 1000).replace(UNIT, " %")
+    return probability_percent(p / 1000).replace(UNIT, " %")
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # selenium's own connection
@@ -224,6 +230,11 @@ def test_the_table_and_the_map_in_a_browser(tmp_path: Path) -> None:
         driver.execute_script("document.querySelector('[data-colour=verdict]').click()")
         legend = driver.find_element("css selector", ".map-legend")
         assert legend.text.strip() == "easy"
+        # Commands break between options, and never within one.
+        assert "--accept-suggestions" in driver.find_element("css selector", ".steps").text
+        for width in (320, 390, 1280):
+            resize(driver, width)
+            assert driver.execute_script(BROKEN_OPTIONS) == []
         resize(driver, 390)
         assert fits(driver)
         assert learned.is_displayed()

@@ -18,6 +18,8 @@ from discrimloss.auditing.review.serving import last_address
 from discrimloss.auditing.review.session import ReviewSession
 from discrimloss.cli import main
 
+ARROW_LEFT, ARROW_RIGHT = "\ue012", "\ue014"
+
 
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MadeAudit:
@@ -54,7 +56,7 @@ def test_decisions_of_all_are_kept_and_disagreements_found(
         ("Ben", "drop"),
     ]
     state = session.state(0)
-    assert (state["reviewers"], state["disagreements"]) == ({"Ben": 3, "Ada": 1}, 1)
+    assert (state["reviewers"], state["disagreements"]) == ({"Ada": 4, "Ben": 3}, 1)
     session.close()
     session = audit.session()  # the same after a restart
     assert found(session, "disagreed") == [0]
@@ -160,12 +162,17 @@ def test_two_reviewers_in_two_browsers(audit: MadeAudit) -> None:
         ben.until_says("notice", "Ada decided on this sample: kept")
         ben.press("d")  # he disagrees
         ben.until_shown(1)
-        ada.until_says("reviewers", "1 disagreement")
+        ada.until_says("reviewers", "Ada 1 · Ben 1 · 1 disagreement")
         ada.choose("filter-decision", "disagreed")
         ada.until_shown(0)
         ada.until_says("opinions", "Ben: dropped")
         assert "Ada: kept" in ada.text("opinions")
         ben.press("r")
+        ben.until_shown(2)
+        ben.press(ARROW_LEFT)
+        ben.until_shown(1)
+        assert ben.text("notice") == ""  # it was about another moment
+        ben.press(ARROW_RIGHT)
         ben.until_shown(2)
         # On a phone, labels, sample and buttons are on the screen together.
         for id in ("given", "suggested", "sample", "choices", "keep", "relabel", "next"):

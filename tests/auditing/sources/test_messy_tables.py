@@ -57,6 +57,19 @@ def test_the_texts_are_found_and_ids_name_the_samples(tmp_path: Path) -> None:
     assert earlier.ids[:2] == ("0", "1")  # as audits of earlier versions have them
 
 
+@pytest.mark.parametrize("name", ["Kunden-Nr.", "Bestellnummer", "order number", "Invoice No."])
+def test_numbers_of_things_name_the_samples(name: str) -> None:
+    frame = news().drop(columns="id").assign(**{name: [f"K-{n:04}" for n in range(ROWS)]})
+    source = opened(frame.reset_index(drop=True))
+    assert list(source.ids[:2]) == ["K-0000", "K-0001"]
+
+
+def test_a_number_that_measures_something_is_learned_from() -> None:
+    frame = news().drop(columns=["id", "text"])
+    frame["Reynolds number"] = np.random.default_rng(0).permutation(10**5)[:ROWS]
+    assert list(learned_from(opened(frame))) == ["Reynolds number"]
+
+
 def test_title_and_body_are_read_together() -> None:
     source = opened(news(title=texts(seed=1)))
     assert set(learned_from(source)) == {"text", "title"}
@@ -81,6 +94,7 @@ def test_texts_beside_other_columns() -> None:
         ("CustomerID", [f"c-{number:05}" for number in range(ROWS)]),
         ("row", np.arange(ROWS)),
         ("link", [f"https://x.example/{number}" for number in range(ROWS)]),
+        ("Kunden-Nr.", [f"KD-{number:05}" for number in range(ROWS)]),
     ],
 )
 def test_columns_that_identify_rows_are_not_learned_from(name: str, values: Any) -> None:

@@ -21,6 +21,9 @@ Rows = npt.NDArray[np.int64]
 MOST_CLUES = 4
 LEAST_Z = 1.5
 """A clue is at least so many standard errors away from saying nothing."""
+LEAST_RATIO = 2.0
+"""A word is at least so many times as frequent in one class as in the other: otherwise words such
+as "is" and "its", which many texts have, are named."""
 SMOOTHING = 0.5
 CLASSES_KEPT = 64
 """Of more classes, word counts are looked up again and again."""
@@ -83,7 +86,7 @@ def word_clues(
             found.append(Clues())
             continue
         z = _standard_scores(
-            counted(other)[columns], counted(own)[columns], texts[other], texts[own]
+            counted(other)[columns], counted(own)[columns], texts[other], texts[own], LEAST_RATIO
         )
         words = names(row)
         found.append(
@@ -96,12 +99,20 @@ def word_clues(
 
 
 def _standard_scores(
-    one: npt.NDArray[Any], other: npt.NDArray[Any], of_one: Any, of_other: Any
+    one: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    of_one: Any,
+    of_other: Any,
+    least_ratio: float = 1.0,
 ) -> npt.NDArray[np.float64]:
-    """How much more frequent each word or value is in one class, in standard errors."""
+    """How much more frequent each word or value is in one class, in standard errors.
+
+    It is 0 where neither is ``least_ratio`` times as frequent as the other.
+    """
     one, other = one.astype(np.float64) + SMOOTHING, other.astype(np.float64) + SMOOTHING
     ratio = np.log(one / (of_one + 2 * SMOOTHING)) - np.log(other / (of_other + 2 * SMOOTHING))
-    return np.asarray(ratio / np.sqrt(1.0 / one + 1.0 / other))
+    scores = ratio / np.sqrt(1.0 / one + 1.0 / other)
+    return np.asarray(np.where(np.abs(ratio) < np.log(least_ratio), 0.0, scores))
 
 
 def _best_words(

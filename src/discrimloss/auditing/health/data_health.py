@@ -47,7 +47,7 @@ ADVICE = {
     BROKEN: "Repair or drop them.",
     ORDER: "Shuffle the rows before splitting them.",
 }
-HEALTHY = "no duplicates, outliers, rare classes, broken samples or order of the rows were found."
+HEALTHY = "no duplicates, outliers, rare classes, broken samples or rows out of order were found."
 """What to say where there is no entry."""
 COLUMNS = ("problem", "id", "index", "group", "remark")
 """Of ``health.csv`` and of `DataHealth.to_pandas`."""

@@ -11,10 +11,14 @@ import numpy.typing as npt
 
 from discrimloss.auditing.report import statistics
 from discrimloss.auditing.report.contents import ReportContents, ReportRun
-from discrimloss.auditing.report.wording import counted, percent, percent_range
+from discrimloss.auditing.report.wording import about_minutes, counted, percent, percent_range
 
 MOST_GROUPS = 6
 MOST_PAIRS = 3
+SECONDS_EACH = 4
+"""What a decision on a sample takes."""
+MANY = 300
+"""So many incorrect labels are better decided on in groups."""
 SURE = 0.95
 """Suggestions with at least this probability may be accepted without a look."""
 
@@ -70,7 +74,7 @@ def find_answer(run: ReportRun, contents: ReportContents) -> Answer | None:
         groups,
         groups_note,
         [] if run.is_regression else _pairs(run),
-        _steps(run, contents, incorrect, is_known),
+        _steps(run, contents, incorrect, is_known, _hidden(rate, verdict) > 0),
     )
 
 
@@ -113,13 +117,20 @@ def _details(
         found.append(f"{counted(incorrect, 'label is', 'labels are')} called incorrect.")
     else:
         found.append("No label is called incorrect.")
-    if rate is not None and (rest := round(rate * seen) - incorrect) > max(5, 0.1 * incorrect):
+    if rest := _hidden(rate, verdict):
         found.append(f"About {rest:,} more wrong ones hide among the other samples.")
     assert run.samples is not None
     if "is_wrong" in run.samples:
         true = int(run.samples["is_wrong"].sum())
         found.append(f"Truly wrong: {true:,} ({percent(true / samples)}).")
     return found
+
+
+def _hidden(rate: float | None, verdict: npt.NDArray[np.str_]) -> int:
+    """How many wrong labels are not called incorrect; 0 if they are few or it is not known."""
+    incorrect = int((verdict == "incorrect").sum())
+    rest = 0 if rate is None else round(rate * int((verdict != "unseen").sum())) - incorrect
+    return rest if rest > max(5, 0.1 * incorrect) else 0
 
 
 def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
@@ -159,7 +170,27 @@ def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:
     )[:MOST_PAIRS]
 
 
-def _steps(run: ReportRun, contents: ReportContents, incorrect: int, is_known: bool) -> list[Step]:
+def _step_without_incorrect(undecided: int, review: str) -> Step:
+    if not undecided:
+        return Step(
+            "Nothing has to be changed. The samples below are the likeliest mistakes; to look at "
+            "the first of them:",
+            review,
+        )
+    return Step(
+        f"The predictions contradict {counted(undecided, 'label')} without saying whether the "
+        "label or the prediction is wrong. Look at the first of them before you trust the labels:",
+        review,
+    )
+
+
+def _steps(
+    run: ReportRun,
+    contents: ReportContents,
+    incorrect: int,
+    is_known: bool,
+    has_hidden_ones: bool,
+) -> list[Step]:
     assert run.samples is not None
     if not contents.is_audit:
         look = "Look at the samples below, worst first, and correct the labels in your data."
@@ -171,19 +202,18 @@ def _steps(run: ReportRun, contents: ReportContents, incorrect: int, is_known: b
         steps.append(
             Step("Do not drop or relabel anything automatically: the notes below say why.")
         )
+    undecided = int((run.samples["verdict"].astype(str) == "undecided").sum())
     if not incorrect:
-        steps.append(
-            Step("Nothing has to be changed. The samples below are the likeliest mistakes.")
-        )
-        return [*steps, Step("Look at the first of them:", review)]
-    minutes = max(1, round(incorrect * 4 / 60))
-    steps.append(
-        Step(
-            f"Look at the {counted(incorrect, 'incorrect label')}, worst first: about "
-            f"{counted(minutes, 'minute')} at four seconds each.",
-            review,
-        )
+        return [*steps, _step_without_incorrect(undecided, review)]
+    words = (
+        f"Look at the {counted(incorrect, 'incorrect label')}, worst first: about "
+        f"{about_minutes(incorrect * SECONDS_EACH / 60)} at {SECONDS_EACH} seconds each."
     )
+    if incorrect >= MANY:
+        words += " Groups of similar ones can be decided on at once."
+    if undecided and has_hidden_ones:
+        words += f" Then go on with the {undecided:,} undecided ones."
+    steps.append(Step(words, review))
     sure = int((run.samples["p_incorrect"].to_numpy(dtype=np.float64) >= SURE).sum())
     if sure:
         apply = (

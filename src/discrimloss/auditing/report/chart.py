@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -290,6 +291,18 @@ def short(text: Any, length: int = LABEL_LENGTH) -> str:
     """The beginning of a text from data, on one line."""
     words = " ".join(str(text).split())
     return words if len(words) <= length else f"{words[: length - 1]}…"
+
+
+def short_names(names: Sequence[Any], length: int) -> list[str]:
+    """The beginnings of names; of names that begin alike, the beginning and the end."""
+    words = [" ".join(str(name).split()) for name in names]
+    cut = [short(text, length) for text in words]
+    number = Counter(name for name, _ in set(zip(cut, words, strict=True)))
+    begin = (length - 1) // 2
+    return [
+        f"{text[:begin]}…{text[begin + 1 - length :]}" if number[name] > 1 else name
+        for name, text in zip(cut, words, strict=True)
+    ]
 
 
 def rounded(values: Iterable[Any]) -> list[float | None]:

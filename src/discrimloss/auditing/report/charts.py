@@ -21,6 +21,7 @@ from discrimloss.auditing.report.chart import (
     lines_view,
     scatter_view,
     short,
+    short_names,
     tooltip,
     view_of,
 )
@@ -153,20 +154,19 @@ def given_and_suggested(run: ReportRun) -> Chart:
         f"The {shown} most frequent pairs of given and suggested class among the labels with the "
         f"verdict incorrect, out of {len(found.counts):,} pairs.{rest}"
     )
-    names = [
-        f"{short(given, 14)} → {short(suggested, 14)}"
-        for given, suggested in zip(found.given[:shown], found.suggested[:shown], strict=True)
-    ]
+    pairs = [*found.given[:shown], *found.suggested[:shown]]
+    cut = short_names(pairs, 14)
+    names = [f"{one} → {other}" for one, other in zip(cut[:shown], cut[shown:], strict=True)]
     counts = found.counts[:shown].tolist()
     rows = [{"value": count, "count": count} for count in counts]
     return Chart(key, title, caption, (bars_view(rows, names, "samples"),))
 
 
 def _confusion_matrix(matrix: Any, class_names: Sequence[str]) -> ChartView:
-    names = [short(name, 30) for name in class_names]
+    names = short_names(class_names, 18)
     cells = [
         {"row": row, "column": column, "count": int(count)}
-        | {"given": names[row], "suggested": names[column]}
+        | {"given": short(class_names[row]), "suggested": short(class_names[column])}
         for (row, column), count in np.ndenumerate(matrix)
         if count
     ]
@@ -179,7 +179,7 @@ def _confusion_matrix(matrix: Any, class_names: Sequence[str]) -> ChartView:
             "type": "ordinal",
             "title": title,
             "scale": {"domain": positions},
-            "axis": {"labelExpr": names_of, "labelLimit": 110, "grid": False} | axis,
+            "axis": {"labelExpr": names_of, "labelLimit": 130, "grid": False} | axis,
         }
 
     angle = 0 if max(map(len, names)) <= 2 else -90
@@ -232,5 +232,5 @@ def class_noise(run: ReportRun) -> Chart:
     is_known = shown[0].true is not None
     if is_known:
         caption += " The diamonds are the true fractions."
-    names = [short(group.name, 22) for group in shown]
+    names = short_names([group.name for group in shown], 22)
     return Chart(key, title, caption, (bars_view(rows, names, "wrong labels, %", is_known),))

@@ -32,7 +32,14 @@ from discrimloss.auditing.report.gallery import (
     shortened,
     thumbnail,
 )
-from discrimloss.auditing.report.wording import UNIT, counted, duration, percent, percent_range
+from discrimloss.auditing.report.wording import (
+    UNIT,
+    counted,
+    duration,
+    percent,
+    percent_range,
+    probability_percent,
+)
 from discrimloss.files.atomic_write import atomic_write
 
 ID_LENGTH = 120
@@ -86,6 +93,7 @@ def render(contents: ReportContents) -> str:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = percent
+    environment.filters["probability_percent"] = probability_percent
     environment.filters["number"] = format_number
     environment.filters["shortened"] = shortened
     environment.filters["one_line"] = one_line

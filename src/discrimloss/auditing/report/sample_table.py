@@ -108,7 +108,7 @@ def _place(names: dict[str, int], label: Any) -> int:
 def thousandths(probability: Any) -> list[float]:
     """Probabilities in thousandths, rounded as `percent` rounds them.
 
-    What is not zero but shows as less is 0.4, and what is not one but shows as such is 999.9.
+    What is not zero but rounds to it is 0.4, and what is not one but rounds to it is 999.9.
     """
     values = np.nan_to_num(np.asarray(probability, dtype=np.float64))
     rounded = [round(10 * float(f"{100 * value:.1f}")) for value in values.tolist()]

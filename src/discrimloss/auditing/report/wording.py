@@ -8,11 +8,18 @@ UNIT = "\N{NO-BREAK SPACE}%"
 
 
 def percent(fraction: float) -> str:
-    """``12.3 %``; ``0 %`` and ``100 %`` without a decimal, and ``< 0.1 %`` for what is not zero."""
+    """``12.3 %``; ``0 %`` and ``100 %`` only for what is so, else ``< 0.1 %`` and ``> 99.9 %``."""
     if 0.0 < fraction < 0.0005:
         return f"< 0.1{UNIT}"
+    if 0.9995 <= fraction < 1.0:
+        return f"> 99.9{UNIT}"
     digits = 1 if 0.0 < fraction < 1.0 else 0
     return f"{100 * fraction:.{digits}f}{UNIT}"
+
+
+def probability_percent(probability: float) -> str:
+    """As `percent`, but nothing is certain: estimates that round to 0 and 1 are neither."""
+    return percent(min(max(float(probability), 1e-9), 1.0 - 1e-9))
 
 
 def percent_range(interval: Sequence[float]) -> str:
@@ -36,6 +43,13 @@ def duration(seconds: float) -> str:
     """``11.2 s``, as ``summary.json`` has it; of a long run the hours, too."""
     hours = f" ({seconds / 3600:.1f} h)" if seconds >= 3600 else ""
     return f"{seconds:,.1f} s{hours}"
+
+
+def about_minutes(minutes: float) -> str:
+    """``5 minutes``; from two hours on, ``9 hours``."""
+    if minutes >= 120:
+        return counted(round(minutes / 60), "hour")
+    return counted(max(1, round(minutes)), "minute")
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -295,7 +295,7 @@ class ReviewSession:
                 "version": decisions.version,
                 "actions": Counter(event.action for event in current.values()),
                 "reviewers": Counter(
-                    event.reviewer for event in current.values() if event.reviewer
+                    name for index in current for name in decisions.opinions(index) if name
                 ),
                 "disagreements": int(self.queue.disagrees.sum()),
                 "is_complete": len(indices) <= MOST_CHANGES,

@@ -40,6 +40,8 @@ _IDS = re.compile(
     r"(?i:(^|[^a-z])(id|ids|uid|uuid|guid|key|pk|index|idx|nr|kennung|kundennummer|rownames)$)"
     r"|(?i:^(unnamed: ?\d+|rownum|row_?number|record_?number|nummer)$)"
     r"|(?i:^(lfd|lauf)\W*.*(nr\.?|nummer)$)"
+    r"|(?i:[^a-z](nr|no)\.$|[a-z][ _-]?nummer$)"
+    r"|(?i:(order|customer|invoice|account|case|ticket|serial)[ _-]?number$)"
     r"|[a-z](Id|ID|Nr|UUID)$"
 )
 _OR = " or "

@@ -81,10 +81,9 @@ class ColumnPlan:
 
 def _left_aside(names: Sequence[str], reason: str) -> str:
     if len(names) == 1:
-        return f"the column {names[0]!r} is left aside: {reason}"
-    shown = ", ".join(repr(name) for name in names[:NAMES_IN_A_NOTE])
-    more = f" and {len(names) - NAMES_IN_A_NOTE:,} more" if len(names) > NAMES_IN_A_NOTE else ""
-    return f"the columns {shown}{more} are left aside: {reason}"
+        return f"{_named_columns(names)} is left aside: {reason}"
+    each = f"each {reason.removeprefix('it ')}" if reason.startswith("it ") else reason
+    return f"{_named_columns(names)} are left aside: {each}"
 
 
 class Columns(Contents):
@@ -219,18 +218,10 @@ def plan_columns(
         used, left_aside = _rescued(frame, leaking, left_aside)
         warnings += [_still_used(column.name, Leak(1.0)) for column in leaking]
         leaking = []
-    for column in leaking:
-        left_aside.append((column.name, _GIVEN_AWAY if column.name in marks else _GIVES_AWAY))
-        warnings.append(
-            f"the column {column.name!r} gives the label away: "
-            + (
-                "it marks one class, and other columns the others. "
-                if column.name in marks
-                else "every value of it has one label only. "
-            )
-            + "It is not learned from, because wrong labels would not stand out. If it is "
-            "known before the label is, name the columns to learn from, --columns"
-        )
+    for reason in (_GIVES_AWAY, _GIVEN_AWAY):
+        found = [c.name for c in leaking if (c.name in marks) == (reason == _GIVEN_AWAY)]
+        left_aside += [(name, reason) for name in found]
+        warnings += [_not_learned_from(found, reason == _GIVEN_AWAY)] if found else []
     if not used:
         reasons = "; ".join(ColumnPlan((), tuple(left_aside)).notes)
         raise SourceError(
@@ -256,6 +247,27 @@ def _one_class(name: str) -> str:
     )
 
 
+def _not_learned_from(names: Sequence[str], are_marks: bool) -> str:
+    """What columns that give the label away do, and what to do if they are inputs after all."""
+    many = len(names) > 1
+    given = f"{_named_columns(names)} {'give' if many else 'gives'} the label away: "
+    if are_marks:
+        given += "each marks one class. "
+    else:
+        given += f"every value of {'each' if many else 'it'} has one label only. "
+    return (
+        f"{given}{'They are' if many else 'It is'} not learned from, because wrong labels would "
+        f"not stand out. If {'they are' if many else 'it is'} known before the label is, name the "
+        "columns to learn from, --columns"
+    )
+
+
+def _named_columns(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:NAMES_IN_A_NOTE])
+    more = f" and {len(names) - NAMES_IN_A_NOTE:,} more" if len(names) > NAMES_IN_A_NOTE else ""
+    return f"the column{'s' if len(names) > 1 else ''} {shown}{more}"
+
+
 def _still_used(name: str, leak: Leak) -> str:
     if leak.is_complete:
         return (
@@ -264,7 +276,8 @@ def _still_used(name: str, leak: Leak) -> str:
         )
     return (
         f"the column {name!r} nearly gives the label away: {100 * leak.fraction:.1f} % of the "
-        "labels follow from it. If it was made from the labels, take it out and audit again"
+        "labels follow from it. If it was made from the labels, wrong ones do not stand out: audit "
+        "again without it, and name the other columns, --columns"
     )
 
 

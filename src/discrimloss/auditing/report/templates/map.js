@@ -14,7 +14,7 @@ const ranks = map.value ? rankOf(map.value) : null;
 let colouring = "label", group = null, width = 0, height = 0, kept = -1;
 
 // Thousandths as the rest of the page writes them.
-function percent(p) { return p === 0 ? "0 %" : p < 0.5 ? "< 0.1 %" : p === 1000 ? "100 %" : `${(p / 10).toFixed(1)} %`; }
+function percent(p) { return p < 0.5 ? "< 0.1 %" : p >= 999.5 ? "> 99.9 %" : `${(p / 10).toFixed(1)} %`; }
 
 function rankOf(values) {
   const order = values.map((_, row) => row).sort((a, b) => values[a] - values[b]);

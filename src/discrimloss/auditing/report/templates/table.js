@@ -23,7 +23,7 @@ const KEYS = {
 function value(place) { return table.is_regression && place >= 0 ? Number(table.labels[place].replaceAll(",", "")) : label(place); }
 
 // Thousandths as the rest of the page writes them.
-function percent(p) { return p === 0 ? "0 %" : p < 0.5 ? "< 0.1 %" : p === 1000 ? "100 %" : `${(p / 10).toFixed(1)} %`; }
+function percent(p) { return p < 0.5 ? "< 0.1 %" : p >= 999.5 ? "> 99.9 %" : `${(p / 10).toFixed(1)} %`; }
 
 function element(tag, properties, ...children) {
   const made = Object.assign(document.createElement(tag), properties);

@@ -17,7 +17,8 @@ export const labelText = label =>
 // A long name may break after a separator.
 export const breakable = text => text.split(/(?<=[_./-])/).flatMap(part => [part, element("wbr")]);
 
-const percent = share => share === null ? "unknown" : `${(100 * share).toFixed(share > 0.99 || share < 0.01 ? 1 : 0)} %`;
+const percent = share => share === null ? "unknown" : share >= 0.9995 ? "> 99.9 %" : share < 0.0005 ? "< 0.1 %"
+  : `${(100 * share).toFixed(share > 0.99 || share < 0.01 ? 1 : 0)} %`;
 const short = number => numbers.format(Number(number.toPrecision(3)));
 
 export function decisionText(decision) {

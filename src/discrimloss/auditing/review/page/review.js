@@ -175,8 +175,10 @@ function step(by) {
   const place = (current ?? rowOf(wanted))?.place;
   if (place === undefined) return;
   const rows = by > 0 ? stretch.rows.filter(row => row.place > place) : stretch.rows.filter(row => row.place < place).reverse();
-  if (rows.length) show(rows[0].index);
-  else if (current) notify(by > 0 ? "This is the last one." : "This is the first one.");
+  if (rows.length) {
+    notify(""); // what was done is about another sample
+    show(rows[0].index);
+  } else if (current) notify(by > 0 ? "This is the last one." : "This is the first one.");
 }
 
 async function start() {
