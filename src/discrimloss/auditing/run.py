@@ -185,6 +185,9 @@ class _Audit:
         self._started = time.perf_counter()
         self._log_probabilities: Tensor | None = None
         """Out-of-fold predictions of classes, of the first run."""
+        has_begun = directory is not None and bool(directory.runs())  # to train, before a stop
+        if not self._wants_network and not has_begun:
+            source.notes = (*source.notes, *source.contents.find_encoder())
 
     def prepare(self) -> None:
         """Do what may refuse the source, its encoder or the model. Writes nothing but a cache.
@@ -217,7 +220,8 @@ class _Audit:
         summary = {
             **summarize(self.source, verdicts),
             "health": health.to_summary(),
-            "model": self._models,
+            "model": self._models + self._of_encoder(),
+            "encoder": self.source.contents.encoder,
             "runs": self.settings.runs,
             "seconds": round(time.perf_counter() - self._started, 1),
             "command": self.command,
@@ -265,6 +269,10 @@ class _Audit:
             f"the processes read different samples from {self.source.name}: give all hosts the "
             "same data",
         )
+        require_equal(
+            self.source.contents.encoder,
+            "the processes find different pretrained encoders: name one with --encoder",
+        )
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE
@@ -272,7 +280,7 @@ class _Audit:
     def _record(self) -> dict[str, Any]:
         """What is audited and how, as ``audit.json`` has it."""
         return {
-            "source": asdict(self.source.options),
+            "source": {**asdict(self.source.options), **self._found_encoder()},
             "fingerprint": self.source.fingerprint(),
             "fingerprint_version": FINGERPRINT_VERSION,
             "kind": self.source.kind,
@@ -281,6 +289,15 @@ class _Audit:
             **self.requested,
             "command": self.command,
         }
+
+    def _found_encoder(self) -> dict[str, str]:
+        """The encoder that was found, so that whoever opens the source again has the same."""
+        encoder = self.source.contents.encoder
+        return {} if encoder is None else {"encoder": encoder}
+
+    def _of_encoder(self) -> str:
+        encoder = self.source.contents.encoder
+        return "" if encoder is None else f"; encoder {encoder}"
 
     def _judge(self, number: int) -> Verdicts:
         """The verdicts of one run; suggested regression targets have the unit of the labels."""
@@ -325,11 +342,16 @@ class _Audit:
         return self.source.task(self._cache())
 
     @property
-    def _trains_network(self) -> bool:
+    def _wants_network(self) -> bool:
         model = self.settings.model
-        if not isinstance(model, str):
+        is_named = isinstance(model, str) and model == NETWORK
+        return is_named or self.settings.epochs is not None
+
+    @property
+    def _trains_network(self) -> bool:
+        if not isinstance(self.settings.model, str):
             return False
-        if model == NETWORK or self.settings.epochs is not None:
+        if self._wants_network:
             return True
         return self._regression_task is None and not is_cheap(self.source)
 
