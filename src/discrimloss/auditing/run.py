@@ -30,6 +30,7 @@ from discrimloss.auditing.out_of_fold.choose import (
     is_cheap,
 )
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
+from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor, own_regressor
 from discrimloss.auditing.out_of_fold.regression_verdicts import (
     is_regression_on_features,
     regression_verdicts,
@@ -84,7 +85,7 @@ class AuditSettings:
     threads: int = 0
     """CPU threads; 0 leaves the choice to torch."""
     model: Any = AUTO
-    """`AUTO`, `NETWORK`, or a scikit-learn classifier."""
+    """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -311,7 +312,7 @@ class _Audit:
         settings = self.settings
         if self._regression_task is not None:
             verdicts, models = regression_verdicts(
-                self._regression_task, settings.seed + number - 1
+                self._regression_task, settings.seed + number - 1, self._own_regressor
             )
             self._models = models if number == 1 else self._models
             return verdicts
@@ -357,10 +358,18 @@ class _Audit:
 
     @cached_property
     def _regression_task(self) -> TaskData | None:
-        """Regression targets with features as inputs, if that is what the source has."""
-        if not self.source.is_regression or not isinstance(self.settings.model, str):
+        """Regression targets that are predicted out of fold: with features as inputs, or by a
+        regressor of the user."""
+        if not self.source.is_regression:
             return None
-        return self._task if is_regression_on_features(self._task) else None
+        has_own = self._own_regressor is not None
+        return self._task if has_own or is_regression_on_features(self._task) else None
+
+    @cached_property
+    def _own_regressor(self) -> OwnRegressor | None:
+        if not self.source.is_regression or isinstance(self.settings.model, str):
+            return None
+        return own_regressor(self.source, self.settings.model)
 
     def _chosen(self) -> Choice:
         require_room(len(self.source), len(self.source.class_names))
