@@ -57,10 +57,7 @@ def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> Audit
             ids=np.array([f"digit {row}" for row in digits.rows]),
         )
     out = directory / IMAGE_AUDIT
-    # The same on every machine, whatever encoders it has.
-    result = audit(
-        source, "labels", id="ids", encoder="none", threads=1, out=out, overwrite=overwrite
-    )
+    result = audit(source, "labels", id="ids", threads=1, out=out, overwrite=overwrite)
     return _score("digits (images)", out, result, digits.labels.is_wrong.numpy())
 
 

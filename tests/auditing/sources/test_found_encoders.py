@@ -97,48 +97,54 @@ def test_the_hub_is_asked_only_on_request(cache: Path, monkeypatch: pytest.Monke
     assert find_encoder(KNOWN, use_hub=True) is None
 
 
-def pictures(number: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """Red, green and blue noise; one label is wrong."""
+def pictures(number: int = 60, side: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    """Red, green and blue noise."""
     generator = np.random.default_rng(0)
     label = np.arange(number) % 3
-    shown = generator.integers(0, 90, (number, 12, 12, 3))
+    shown = generator.integers(0, 90, (number, side, side, 3))
     shown[np.arange(number), :, :, label] += 120
     return shown.astype(np.uint8), label
 
 
 @pytest.fixture
-def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discrimloss.models.efficientnet_lite.SIDE", 16)
+def small_encoder(package: None, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only encoder that can be had takes images of 16 pixels."""
+    monkeypatch.setattr(images, "OF_IMAGES", KNOWN)
     monkeypatch.setattr("discrimloss.auditing.sources.image_encoder.LiteEncoder.side", 16)
 
 
-def test_images_use_an_encoder_that_is_installed(
-    package: None, cache: Path, monkeypatch: pytest.MonkeyPatch, small_pictures: None
-) -> None:
-    monkeypatch.setattr(images, "OF_IMAGES", KNOWN)
-    shown, label = pictures()
-    made = audit((shown, label), progress=False)
+@pytest.mark.usefixtures("small_encoder")
+def test_images_use_an_encoder_that_is_installed() -> None:
+    made = audit(pictures(), progress=False)
     assert made.summary["encoder"] == "package:lite-in-a-package"
     assert "encoder package:lite-in-a-package" in made.summary["model"]
     assert "cross-validation" in made.summary["model"]
-    named = audit((shown, label), encoder="package:lite-in-a-package", progress=False)
+    named = audit(pictures(), encoder="package:lite-in-a-package", progress=False)
     assert np.array_equal(made.verdicts.p_incorrect, named.verdicts.p_incorrect)
 
 
+@pytest.mark.usefixtures("small_encoder")
+def test_small_images_use_one_only_on_request() -> None:
+    shown, label = pictures(side=32)
+    made = audit((shown, label), encoder="auto", progress=False)
+    assert made.summary["encoder"] == "package:lite-in-a-package"
+    facts = [images.PictureFacts(32, 32, is_grey=False, num_bytes=0)] * len(shown)
+    ids = [str(number) for number in range(len(shown))]
+    contents = images.Pictures(lambda index: shown[index], facts, ids, None, None)
+    (note,) = contents.find_encoder()
+    assert contents.encoder is None
+    assert note.startswith("Images of 32 pixels were judged by a network")
+
+
+@pytest.mark.usefixtures("small_encoder")
 def test_features_are_made_once_without_a_directory(
-    package: None,
-    cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    small_pictures: None,
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(images, "OF_IMAGES", KNOWN)
     made = audit(pictures(), progress=False)
     monkeypatch.setattr(images, "encoded_pictures", None)
     made.report(tmp_path / "report.html")  # has a map of the samples
 
 
-@pytest.mark.usefixtures("quick_verdicts")
 def test_images_without_any_encoder_say_what_that_costs(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

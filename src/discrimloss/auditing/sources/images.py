@@ -29,7 +29,6 @@ from discrimloss.auditing.sources.features import (
 )
 from discrimloss.auditing.sources.found_encoders import (
     AUTO,
-    NONE,
     OF_IMAGES,
     find_encoder,
     may_find,
@@ -63,10 +62,16 @@ DECODED_AT_ONCE = 1_000
 MEASURED_IMAGES = 5_000
 """Enough for means that are good to three digits."""
 
+SMALL_PICTURE = 64
+"""In pixels: encoders know photos, and were trained on larger ones."""
 WITHOUT_ENCODER = (
-    "Images were judged without a pretrained encoder, by a network that saw nothing but them: "
+    "Images were judged without a pretrained encoder, by a network that learned from nothing else: "
     "`pip install 'discrimloss[encoders]'` adds one, with which more wrong labels of photos are "
-    "found, and sooner."
+    "found."
+)
+SMALL_WITHOUT_ENCODER = (
+    "Images of {side} pixels were judged by a network that learned from nothing else, as digits "
+    "and signs need no more: of small photos, --encoder auto finds more wrong labels."
 )
 
 Fields = Callable[[int], tuple[tuple[str, str], ...]]
@@ -106,19 +111,34 @@ class Pictures(Contents):
         return self.encoder is not None
 
     def find_encoder(self) -> tuple[str, ...]:
-        """Take an encoder that can be had, if the user left the choice open."""
-        if self.encoder is None and may_find(self._requested):
-            self.encoder = find_encoder(OF_IMAGES, use_hub=self._requested == AUTO)
-        return () if self.encoder or self._requested == NONE else (WITHOUT_ENCODER,)
+        """Take an encoder that can be had, if the user left the choice open.
+
+        Small pictures get one only on request: digits and signs are judged better by a network.
+        """
+        if self.encoder is not None or not may_find(self._requested):
+            return ()
+        found = find_encoder(OF_IMAGES, use_hub=self._requested == AUTO)
+        if found is None:
+            return (WITHOUT_ENCODER,)
+        if self._requested != AUTO and self._shorter_side < SMALL_PICTURE:
+            return (SMALL_WITHOUT_ENCODER.format(side=self._shorter_side),)
+        self.encoder = found
+        return ()
 
     @property
     def side(self) -> int:
         """The side of the squares: small, because training goes over them often."""
-        sides = sorted(fact.shorter_side for fact in self._facts)
-        median = sides[len(sides) // 2]
-        if sides[-1] < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
+        median = self._shorter_side
+        largest = max(fact.shorter_side for fact in self._facts)
+        if largest < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
             return max(SIDE_OF_THE_MODEL, median)
         return min(max(SMALLEST_SIDE, median), LARGEST_SIDE)
+
+    @property
+    def _shorter_side(self) -> int:
+        """The median."""
+        sides = sorted(fact.shorter_side for fact in self._facts)
+        return sides[len(sides) // 2]
 
     @property
     def colours(self) -> Colours:
