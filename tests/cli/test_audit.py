@@ -81,7 +81,7 @@ def test_the_end_of_an_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     start = next(row for row, line in enumerate(lines) if "The 5 most suspicious" in line)
     worst = pd.read_csv(out / "verdicts.csv", dtype=str)["id"].head(5).tolist()
     shown = [line.split("│")[1].strip() for line in lines[start:] if line.startswith("│")]
-    assert shown == worst
+    assert shown[: len(worst)] == worst
     assert "discrimloss review" in captured.out
     assert f"'{out}'" in captured.out  # can be copied into a shell
     assert str(out / "report.html") in captured.out.replace("\n", "")
