@@ -236,7 +236,7 @@ def class_noise(run: ReportRun) -> Chart:
     ]
     has_lines = shown[0].interval is not None
     if has_lines:
-        caption += " Nine of ten lines reach over the true fraction."
+        caption += " A line shows where the true fraction probably lies."
     is_known = shown[0].true is not None
     if is_known:
         caption += " The diamonds are the true fractions."
