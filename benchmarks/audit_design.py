@@ -198,13 +198,24 @@ def design() -> list[Row]:
 def in_turns(rows: Iterable[Row]) -> list[Row]:
     """The rows with the parts in turn: a stopped program has something of each part.
 
-    A turn has several small rows, which are short.
+    A turn has several small rows, which are short. Rows with clean labels are spread among the
+    others of their part, so that it has some of them, too.
     """
     by_part: dict[str, list[Row]] = {}
     for row in rows:
         by_part.setdefault(row.part, []).append(row)
     turns = []
-    for part, own in by_part.items():
+    for part, listed in by_part.items():
+        own = spread(listed)
         number = SMALL_PER_TURN if part == "small" else 1
         turns.append([own[start : start + number] for start in range(0, len(own), number)])
     return [row for turn in zip_longest(*turns, fillvalue=[]) for some in turn for row in some]
+
+
+def spread(rows: Sequence[Row]) -> list[Row]:
+    """The rows with those of clean labels evenly among the others; both keep their order."""
+    clean = [row for row in rows if row.noise == "none"]
+    noisy = [row for row in rows if row.noise != "none"]
+    placed = [((place + 0.5) / len(noisy), row) for place, row in enumerate(noisy)]
+    placed += [(place / len(clean) + 0.5 / len(clean), row) for place, row in enumerate(clean)]
+    return [row for _, row in sorted(placed, key=lambda one: one[0])]

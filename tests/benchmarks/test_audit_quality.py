@@ -57,6 +57,16 @@ def test_parts_come_in_turn() -> None:
     assert first.count("small") == SMALL_PER_TURN
 
 
+def test_clean_rows_are_spread_over_the_turns() -> None:
+    ordered = in_turns(design())
+    with_clean = {row.part for row in ordered if row.noise == "none"}
+    assert with_clean == set(PARTS) - {"real", "aqua"}
+    assert {row.part for row in ordered[:50] if row.noise == "none"} == with_clean
+    for part in PARTS:
+        noisy = [row for row in ordered if row.part == part and row.noise != "none"]
+        assert noisy == [row for row in design() if row.part == part and row.noise != "none"]
+
+
 # --------------------------------------------------------------------------------------- data
 
 

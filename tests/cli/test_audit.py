@@ -14,7 +14,7 @@ from audit_runs import write_blobs
 from command_line import refused
 from PIL import Image
 
-from discrimloss.auditing.progress import BarObserver
+from discrimloss.auditing.progress import LineObserver
 from discrimloss.cli import main
 from discrimloss.cli.displays import print_audit
 
@@ -81,7 +81,7 @@ def test_the_end_of_an_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     start = next(row for row, line in enumerate(lines) if "The 5 most suspicious" in line)
     worst = pd.read_csv(out / "verdicts.csv", dtype=str)["id"].head(5).tolist()
     shown = [line.split("│")[1].strip() for line in lines[start:] if line.startswith("│")]
-    assert shown == worst
+    assert shown[: len(worst)] == worst
     assert "discrimloss review" in captured.out
     assert f"'{out}'" in captured.out  # can be copied into a shell
     assert str(out / "report.html") in captured.out.replace("\n", "")
@@ -111,11 +111,11 @@ def test_stopped_and_resumed(
     source, out = write_blobs(tmp_path / "blobs.npz", samples=60), tmp_path / "out"
     arguments = ["audit", str(source), "--out", str(out), "--epochs", "3", "--no-regression"]
 
-    def press_ctrl_c(observer: BarObserver, row: Any) -> None:
+    def press_ctrl_c(observer: LineObserver, row: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BarObserver, "on_epoch", press_ctrl_c)
+        patch.setattr(LineObserver, "on_epoch", press_ctrl_c)
         said = refused(capsys, *arguments, code=130)
     assert said.startswith("stopped after epoch 1; go on with: discrimloss audit ")
     assert said.endswith("--epochs 3 --no-regression --resume")

@@ -37,8 +37,8 @@ def audit(
 ) -> AuditResult:
     """Find the wrong labels of a data set.
 
-    Texts, tables and features are compared with cross-validated predictions of simple models;
-    images and regression targets with a network that is trained once.
+    Texts, tables, features and images with an encoder are compared with cross-validated predictions
+    of simple models; images without one, with a network that is trained once.
 
     It needs no clean labels, no noise rate and no hyperparameters. Nothing is written to disk
     unless `out` is given.
@@ -54,15 +54,16 @@ def audit(
             similar and identifies the rows, else their positions, or paths.
         regression: whether labels are regression targets. By default it is detected.
         encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, a name on
-            the hub, or a file with the weights of an EfficientNet-Lite. By default, and with
-            ``"auto"``, texts use the word vectors of wordllama if it is installed; ``"none"`` uses
-            none.
+            the hub, or a file with the weights of an EfficientNet-Lite. By default one is taken
+            that is installed (``discrimloss[encoders]``) or in the hub's cache; ``"auto"`` also
+            asks the hub, and ``"none"`` uses none.
         columns: the columns of a table to learn from. By default all but those that identify rows
             or give the label away; the result's notes and summary say which, and how each is read.
         query: of a database, a table or a query; of a workbook, a sheet.
         model: ``"auto"`` for the best models for the kind of data; ``"network"`` for a network
-            trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, which is
-            cross-validated on texts, on a data frame of the columns, or on the features.
+            trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, or a
+            regressor for regression targets, which is cross-validated on texts, on a data frame of
+            the columns, or on the features.
         runs: how many runs to combine: cross-validations with other folds, or training runs.
         epochs: length of each training run. Giving it selects the network.
         seed: of the first run.

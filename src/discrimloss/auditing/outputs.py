@@ -23,9 +23,11 @@ from discrimloss.auditing.directory import (
 from discrimloss.auditing.evidence.why import Evidence
 from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.sources.base import AuditSource
+from discrimloss.judging.class_rates import class_rates
 from discrimloss.judging.verdicts import INCORRECT, LABELS, UNSEEN, Verdicts, import_pandas
 
 WORST_SHOWN = 5
+CLASSES_LISTED = 100
 
 
 def summarize(source: AuditSource, verdicts: Verdicts) -> dict[str, Any]:
@@ -41,12 +43,34 @@ def summarize(source: AuditSource, verdicts: Verdicts) -> dict[str, Any]:
         "noise_interval": None if interval is None else list(interval),
         "verdicts": {label: counts[label] for label in LABELS[:UNSEEN]},
         "worst": worst_rows(verdicts, WORST_SHOWN),
+        "class_noise": _class_noise(source, verdicts),
         "left_out": len(source.left_out),
         "left_out_why": source.left_out_why,
         "learned_from": [asdict(column) for column in source.contents.learned_from],
         "warnings": list(source.warnings),
         "notes": list(verdicts.notes),
     }
+
+
+def _class_noise(source: AuditSource, verdicts: Verdicts) -> list[dict[str, Any]]:
+    """The estimated noise of the noisiest classes; nothing where the noise is not known."""
+    if source.is_regression or verdicts.noise_rate is None:
+        return []
+    found = class_rates(
+        verdicts.given_label,
+        verdicts.p_incorrect,
+        verdicts.noise_rate,
+        verdicts.noise_interval,
+    )
+    return [
+        {
+            "class": one.name,
+            "samples": one.count,
+            "noise_estimated": one.rate,
+            "noise_interval": None if one.interval is None else list(one.interval),
+        }
+        for one in found[:CLASSES_LISTED]
+    ]
 
 
 def left_out_notes(number_by_reason: Mapping[str, int], unit: str) -> tuple[str, ...]:

@@ -1,11 +1,15 @@
-"""A progress bar over all runs of an audit, in a terminal or a notebook."""
+"""How far an audit is: a bar in a terminal or a notebook, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from discrimloss.auditing.sources.features import watched_rows
 
 if TYPE_CHECKING:  # training imports torch's compiler
     from discrimloss.training.loop import Observer
@@ -13,6 +17,8 @@ if TYPE_CHECKING:  # training imports torch's compiler
 
 ObserverOfRun = Callable[[int, int], "Observer"]
 """Makes the observer of a run from its number, counted from 1, and its epochs."""
+FIRST_LINE, NEXT_LINES = 10.0, 30.0
+"""Seconds before the first line of an audit without a terminal, and between lines."""
 
 
 @contextmanager
@@ -20,8 +26,8 @@ def observing(progress: bool | ObserverOfRun, runs: int) -> Iterator[ObserverOfR
     """Observers of the runs, while the block lasts.
 
     Args:
-        progress: True for a bar, on standard error if that is a terminal, or in a notebook; False
-            for nothing; or makes observers.
+        progress: True for a bar, on standard error if that is a terminal, or in a notebook, and
+            else for a line now and then; False for nothing; or makes observers.
         runs: how many there are.
     """
     if not isinstance(progress, bool):
@@ -51,11 +57,66 @@ def observing(progress: bool | ObserverOfRun, runs: int) -> Iterator[ObserverOfR
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not (console.is_terminal or has_widgets),
     )
+    if not (console.is_terminal or has_widgets):
+        lines = Lines()
+        with watched_rows(lines.on_rows):
+            yield lambda run, epochs: LineObserver(lines, run, runs, epochs)
+        return
     task = bar.add_task("reading", total=None)
-    with bar:
+
+    def on_rows(done: int, rows: int) -> None:
+        words = f"reading {done:,}/{rows:,}"
+        bar.update(task, description=words, total=float(rows), completed=done)
+
+    with bar, watched_rows(on_rows):
         yield lambda run, epochs: BarObserver(bar, task, run, runs, epochs)
+
+
+class Lines:
+    """Lines on standard error about what takes long, for logs and pipes.
+
+    Args:
+        clock: counts seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began = clock, clock()
+        self._next = self._began + FIRST_LINE
+
+    def on_rows(self, done: int, rows: int) -> None:
+        """Features of so many samples are made."""
+        self.tell(lambda: f"reading, {done:,} of {rows:,} samples")
+
+    def tell(self, words: Callable[[], str]) -> None:
+        """Print a line if it is time for one."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + NEXT_LINES
+        print(f"{words()} after {now - self._began:.0f} s", file=sys.stderr, flush=True)
+
+
+class LineObserver:
+    """Prints how far a run of an audit is, now and then.
+
+    Args:
+        lines: prints.
+        run: number of the run.
+        runs: how many there are.
+        epochs: of each run.
+    """
+
+    def __init__(self, lines: Lines, run: int, runs: int, epochs: int) -> None:
+        self.lines, self.run, self.runs, self.epochs = lines, run, runs, epochs
+
+    def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
+        """Print a line if it is time for one."""
+        done = ((self.run - 1) * self.epochs + epoch - 1 + step / steps) / self.epochs / self.runs
+        self.lines.tell(lambda: f"predicting, {100 * done:.0f} %")
+
+    def on_epoch(self, row: Row) -> None:
+        """Do nothing: `on_step` prints."""
 
 
 class BarObserver:
@@ -75,8 +136,6 @@ class BarObserver:
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
         """Move the bar."""
-        if self.bar.disable:
-            return
         of_runs = f"run {self.run}/{self.runs}, " if self.runs > 1 else ""
         self.bar.update(
             self.task,

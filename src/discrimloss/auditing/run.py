@@ -30,6 +30,7 @@ from discrimloss.auditing.out_of_fold.choose import (
     is_cheap,
 )
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
+from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor, own_regressor
 from discrimloss.auditing.out_of_fold.regression_verdicts import (
     is_regression_on_features,
     regression_verdicts,
@@ -84,7 +85,7 @@ class AuditSettings:
     threads: int = 0
     """CPU threads; 0 leaves the choice to torch."""
     model: Any = AUTO
-    """`AUTO`, `NETWORK`, or a scikit-learn classifier."""
+    """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -185,6 +186,9 @@ class _Audit:
         self._started = time.perf_counter()
         self._log_probabilities: Tensor | None = None
         """Out-of-fold predictions of classes, of the first run."""
+        has_begun = directory is not None and bool(directory.runs())  # to train, before a stop
+        if not self._wants_network and not has_begun:
+            source.notes = (*source.notes, *source.contents.find_encoder())
 
     def prepare(self) -> None:
         """Do what may refuse the source, its encoder or the model. Writes nothing but a cache.
@@ -217,7 +221,8 @@ class _Audit:
         summary = {
             **summarize(self.source, verdicts),
             "health": health.to_summary(),
-            "model": self._models,
+            "model": self._models + self._of_encoder(),
+            "encoder": self.source.contents.encoder,
             "runs": self.settings.runs,
             "seconds": round(time.perf_counter() - self._started, 1),
             "command": self.command,
@@ -265,6 +270,10 @@ class _Audit:
             f"the processes read different samples from {self.source.name}: give all hosts the "
             "same data",
         )
+        require_equal(
+            self.source.contents.encoder,
+            "the processes find different pretrained encoders: name one with --encoder",
+        )
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE
@@ -272,7 +281,7 @@ class _Audit:
     def _record(self) -> dict[str, Any]:
         """What is audited and how, as ``audit.json`` has it."""
         return {
-            "source": asdict(self.source.options),
+            "source": {**asdict(self.source.options), **self._found_encoder()},
             "fingerprint": self.source.fingerprint(),
             "fingerprint_version": FINGERPRINT_VERSION,
             "kind": self.source.kind,
@@ -281,6 +290,15 @@ class _Audit:
             **self.requested,
             "command": self.command,
         }
+
+    def _found_encoder(self) -> dict[str, str]:
+        """The encoder that was found, so that whoever opens the source again has the same."""
+        encoder = self.source.contents.encoder
+        return {} if encoder is None else {"encoder": encoder}
+
+    def _of_encoder(self) -> str:
+        encoder = self.source.contents.encoder
+        return "" if encoder is None else f"; encoder {encoder}"
 
     def _judge(self, number: int) -> Verdicts:
         """The verdicts of one run; suggested regression targets have the unit of the labels."""
@@ -294,7 +312,7 @@ class _Audit:
         settings = self.settings
         if self._regression_task is not None:
             verdicts, models = regression_verdicts(
-                self._regression_task, settings.seed + number - 1
+                self._regression_task, settings.seed + number - 1, self._own_regressor
             )
             self._models = models if number == 1 else self._models
             return verdicts
@@ -325,20 +343,33 @@ class _Audit:
         return self.source.task(self._cache())
 
     @property
-    def _trains_network(self) -> bool:
+    def _wants_network(self) -> bool:
         model = self.settings.model
-        if not isinstance(model, str):
+        is_named = isinstance(model, str) and model == NETWORK
+        return is_named or self.settings.epochs is not None
+
+    @property
+    def _trains_network(self) -> bool:
+        if not isinstance(self.settings.model, str):
             return False
-        if model == NETWORK or self.settings.epochs is not None:
+        if self._wants_network:
             return True
         return self._regression_task is None and not is_cheap(self.source)
 
     @cached_property
     def _regression_task(self) -> TaskData | None:
-        """Regression targets with features as inputs, if that is what the source has."""
-        if not self.source.is_regression or not isinstance(self.settings.model, str):
+        """Regression targets that are predicted out of fold: with features as inputs, or by a
+        regressor of the user."""
+        if not self.source.is_regression:
             return None
-        return self._task if is_regression_on_features(self._task) else None
+        has_own = self._own_regressor is not None
+        return self._task if has_own or is_regression_on_features(self._task) else None
+
+    @cached_property
+    def _own_regressor(self) -> OwnRegressor | None:
+        if not self.source.is_regression or isinstance(self.settings.model, str):
+            return None
+        return own_regressor(self.source, self.settings.model)
 
     def _chosen(self) -> Choice:
         require_room(len(self.source), len(self.source.class_names))

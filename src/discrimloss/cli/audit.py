@@ -62,7 +62,8 @@ def audit(
         typer.Option(
             metavar="PATH_OR_NAME",
             help="A pretrained encoder of texts or images: a folder, package:NAME, its name on "
-            "the hub, auto, or none. [default: auto]",
+            "the hub, auto, or none. [default: one that is installed or in the hub's cache; auto "
+            "also asks the hub]",
         ),
     ] = None,
     model: Annotated[
@@ -91,8 +92,8 @@ def audit(
 ) -> None:
     """Find the wrong labels of your data.
 
-    Texts, tables and features are compared with cross-validated predictions of simple models,
-    images and regression targets with a network that is trained once.
+    Texts, tables, features and images with an encoder are compared with cross-validated
+    predictions of simple models; images without one, with a network that is trained once.
 
     No clean labels are needed, no noise rate and no hyperparameters. The directory gets
     verdicts.csv and verdicts.parquet (every sample, worst first), cleaned.csv (what to keep),

@@ -37,6 +37,7 @@ SMOOTHING_SECONDS = 5.0
 LONGEST_CELL = 40
 COLUMNS_SHOWN = 20
 IDS_SHOWN = 3
+CLASSES_SHOWN = 5
 
 
 class TerminalBar:
@@ -301,6 +302,8 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
         console.print(f"Learned from: {learned_from}", markup=False, soft_wrap=True)
     if summary["worst"]:
         console.print(_worst_table(summary["worst"]))
+    if noisy := _noisy_classes(summary):
+        console.print(_class_table(noisy))
     warnings = summary.get("warnings", [])
     for warning in warnings:
         console.print(f"WARNING: {warning}", markup=False, soft_wrap=True, style="bold red")
@@ -344,6 +347,30 @@ def _worst_table(worst: list[dict[str, Any]]) -> Table:
     for row in worst:
         cells = (_shown(row[name]) for name in ("id", "given_label", "suggested_label"))
         table.add_row(*cells, f"{row['p_incorrect']:.3f}")
+    return table
+
+
+def _noisy_classes(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The classes with the most wrong labels, at least one each."""
+    found = [
+        one
+        for one in summary.get("class_noise", [])
+        if one["samples"] * one["noise_estimated"] >= 1.0
+    ]
+    found.sort(key=lambda one: -one["samples"] * one["noise_estimated"])
+    return found[:CLASSES_SHOWN]
+
+
+def _class_table(classes: list[dict[str, Any]]) -> Table:
+    from discrimloss.auditing.report.wording import rate_text
+
+    table = Table(title="Classes with the most wrong labels", title_style="bold")
+    table.add_column("given label", overflow="fold")
+    table.add_column("samples", justify="right", no_wrap=True)
+    table.add_column("wrong, estimated", justify="right", no_wrap=True)
+    for one in classes:
+        rate = _plain(rate_text(one["noise_estimated"], one["noise_interval"]))
+        table.add_row(_shown(one["class"]), f"{one['samples']:,}", rate)
     return table
 
 

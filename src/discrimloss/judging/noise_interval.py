@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 INTERVAL_DEVIATIONS = 1.645
 """Standard deviations of a normal distribution to each side that hold 90 %."""

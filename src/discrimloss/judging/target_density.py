@@ -57,9 +57,15 @@ class ScaledTargets:
             return
         low, self._middle, high = np.quantile(given, (0.25, 0.5, 0.75))
         self._spread = float(high - low) / 1.349 or float(given.std()) or 1.0
-        scaled = (given - self._middle) / self._spread
-        self.target = np.clip(scaled, -FARTHEST, FARTHEST)
+        self.target = self.of(given)
         self.log_density = _log_density(self.target)
+
+    def of(self, values: Array) -> Array:
+        """Values in the unit of the targets on this scale."""
+        if self.by_rank:
+            return np.asarray(self._scores(torch.from_numpy(values)).numpy())
+        scaled = (values - self._middle) / self._spread
+        return np.asarray(np.clip(scaled, -FARTHEST, FARTHEST))
 
     def back(self, values: Array) -> Array:
         """Values on this scale in the unit of the targets."""

@@ -107,7 +107,11 @@ class _Block(nn.Module):
 
 
 class _Layer(nn.Module):
-    """A convolution padded as TensorFlow does, batch norm, and perhaps ReLU6."""
+    """A convolution padded as TensorFlow does, batch norm, and perhaps ReLU6.
+
+    The norm is part of the convolution: an encoder does not train, and most of its time is spent
+    on reading and writing memory.
+    """
 
     def __init__(
         self,
@@ -124,19 +128,29 @@ class _Layer(nn.Module):
         out, within, self.size, _ = kernel.shape
         self.stride, self.activation = stride, activation
         groups = out if depthwise else 1
+        # With an odd kernel and no stride, as much is added on both sides: the convolution can.
+        self.is_symmetric = stride == 1 and self.size % 2 == 1
+        padding = self.size // 2 if self.is_symmetric else 0
         self.convolution = nn.Conv2d(
-            within * groups, out, self.size, stride, groups=groups, bias=False
+            within * groups, out, self.size, stride, padding, groups=groups
         )
-        self.norm = nn.BatchNorm2d(out, eps=EPSILON)
-        keys = ("weight", "bias", "running_mean", "running_var")
-        state = {key: weights[f"{norm}.{key}"] for key in keys}
-        self.convolution.load_state_dict({"weight": kernel})
-        self.norm.load_state_dict(state, strict=False)
+        scale, shift, mean, variance = (
+            weights[f"{norm}.{key}"].double()
+            for key in ("weight", "bias", "running_mean", "running_var")
+        )
+        scale = scale / (variance + EPSILON).sqrt()
+        folded = {
+            "weight": (kernel.double() * scale[:, None, None, None]).float(),
+            "bias": (shift - mean * scale).float(),
+        }
+        self.convolution.load_state_dict(folded)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        padding: list[int] = []
-        for side in reversed(inputs.shape[2:]):
-            total = max((-(-side // self.stride) - 1) * self.stride + self.size - side, 0)
-            padding += [total // 2, total - total // 2]
-        outputs: Tensor = self.norm(self.convolution(F.pad(inputs, padding)))
-        return F.relu6(outputs) if self.activation else outputs
+        if not self.is_symmetric:
+            padding: list[int] = []
+            for side in reversed(inputs.shape[2:]):
+                total = max((-(-side // self.stride) - 1) * self.stride + self.size - side, 0)
+                padding += [total // 2, total - total // 2]
+            inputs = F.pad(inputs, padding)
+        outputs: Tensor = self.convolution(inputs)
+        return F.relu6(outputs, inplace=True) if self.activation else outputs

@@ -140,13 +140,45 @@ class TestEstimators:
         with pytest.raises((DiscrimLossError, ValueError), match=says):
             audit(table(), "kind", model=model, progress=False)
 
-    def test_regression_targets_are_refused(self) -> None:
+    def test_a_regressor_judges_regression_targets(self) -> None:
+        from sklearn.linear_model import LinearRegression
+
+        generator = np.random.default_rng(0)
+        points = generator.normal(size=(300, 2))
+        right = 50.0 + points @ [3.0, -2.0] + 0.1 * generator.normal(size=300)
+        given = right.copy()
+        given[:20] = right[20:40]
+        result = audit((points, given), model=LinearRegression(), progress=False)
+        assert result.summary["model"] == "LinearRegression; cross-validation"
+        is_far = np.abs(given - right) > 1.0
+        assert (result.verdicts.verdict[is_far] == "incorrect").mean() > 0.9
+        assert (result.verdicts.verdict[20:] == "incorrect").sum() <= 3
+        np.testing.assert_allclose(result.verdicts.suggested_label, right, atol=0.6)
+
+    def test_a_regressor_gets_texts(self) -> None:
+        from sklearn.feature_extraction.text import CountVectorizer
+        from sklearn.linear_model import Ridge
+        from sklearn.pipeline import make_pipeline
+
+        generator = np.random.default_rng(0)
+        stars = generator.uniform(0.0, 1.0, 200)
+        words = [" ".join(["good"] * round(20 * s) + ["bad"] * round(20 - 20 * s)) for s in stars]
+        given = stars + 10.0
+        given[:10] = 21.0 - given[:10]
+        model = make_pipeline(CountVectorizer(), Ridge())
+        result = audit((words, given), model=model, regression=True, progress=False)
+        is_far = np.abs(given - 10.0 - stars) > 0.4
+        assert set(np.flatnonzero(is_far)) <= set(result.verdicts.order[: is_far.sum() + 2])
+
+    def test_a_classifier_for_regression_targets_is_refused(self) -> None:
         from sklearn.naive_bayes import GaussianNB
 
         generator = np.random.default_rng(0)
         pair = generator.normal(size=(60, 2)), generator.normal(size=60)
-        with pytest.raises(DiscrimLossError, match="judges classes"):
+        with pytest.raises(DiscrimLossError, match="GaussianNB, which predicts classes"):
             audit(pair, model=GaussianNB(), progress=False)
+        with pytest.raises(DiscrimLossError, match="without fit and predict"):
+            audit(pair, model=object(), progress=False)
 
 
 class TestCommand:

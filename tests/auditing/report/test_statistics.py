@@ -135,6 +135,23 @@ def test_noise_of_a_class_is_the_mean_of_its_probabilities() -> None:
     assert (other.name, other.count, other.estimated, other.true) == ("b", 1, 0.0, 0.0)
 
 
+def test_noise_of_a_class_has_the_interval_of_its_own() -> None:
+    samples = frame(
+        given=["a"] * 200 + ["b"] * 20,
+        verdict=["easy"] * 220,
+        p_incorrect=[0.1] * 200 + [0.1] * 20,
+    )
+    few, many = sorted(
+        class_noise(samples, False, noise_rate=0.1, noise_interval=(0.08, 0.13)),
+        key=lambda group: group.count,
+    )
+    assert few.interval is not None
+    assert many.interval is not None
+    assert few.interval[0] < many.interval[0] < 0.08 < 0.13 < many.interval[1] < few.interval[1]
+    (a, _) = class_noise(samples, False)
+    assert a.interval is None
+
+
 def test_noise_of_numbers_is_by_range_in_their_order() -> None:
     given = [float(value) for value in range(100)]
     wrong = [float(value >= 90) for value in range(100)]

@@ -107,8 +107,6 @@ def estimator_candidate(source: AuditSource, estimator: Any) -> Candidate:
         raise SourceError(
             f"model= is a {name} without fit and predict_proba: give a scikit-learn classifier"
         )
-    if source.is_regression:
-        raise SourceError("model= an estimator judges classes, and these labels are numbers")
     inputs = source.contents.raw_inputs()
     if inputs is None:
         raise SourceError("model= an estimator learns from texts, tables and features, not images")

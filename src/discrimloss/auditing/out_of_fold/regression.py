@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from discrimloss.auditing.out_of_fold.folds import FEW_SAMPLES, FOLDS, FOLDS_OF_FEW
 from discrimloss.auditing.out_of_fold.gaussian_process import GaussianProcess
+from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor
 from discrimloss.judging.target_density import (
     LEAST_FOUND,
     ScaledTargets,
@@ -65,17 +66,23 @@ class OutOfFoldRegression:
         return self.noise_interval is not None
 
 
-def out_of_fold_regression(features: Any, target: Any, seed: int = 0) -> OutOfFoldRegression:
+def out_of_fold_regression(
+    features: Any, target: Any, seed: int = 0, own: OwnRegressor | None = None
+) -> OutOfFoldRegression:
     """Predict every target from the others, and estimate which are wrong.
 
     Args:
         features: shape (samples, features), finite numbers of a similar size.
         target: shape (samples,), finite.
         seed: of the folds and the models.
+        own: predicts the targets in place of boosting and the Gaussian process; how large an error
+            is to be expected is still learned by boosting.
     """
     given = np.asarray(target, dtype=np.float64)
     inputs = _inputs(np.asarray(features, dtype=np.float64), seed)
     boosting = _Boosting(inputs, seed)
+    if own is not None:
+        return _with_own(own, boosting, given)
     process = None
     if len(given) <= MOST_ROWS_OF_PROCESS:
         process = GaussianProcess(_standardised(inputs), seed)
@@ -84,13 +91,29 @@ def out_of_fold_regression(features: Any, target: Any, seed: int = 0) -> OutOfFo
     for _ in range(ROUNDS if len(given) <= MANY_ROWS else ROUNDS_OF_MANY):
         weight = of_first(partial(np.subtract, 1.0, found.p_incorrect))
         found, prediction, blend = _next_round(boosting, process, scale, weight)
-    interval = found.noise_interval()
-    score = found.score
+    return _judged(found, scale.back(prediction), _description(blend, scale))
+
+
+def _with_own(own: OwnRegressor, boosting: _Boosting, given: Array) -> OutOfFoldRegression:
+    prediction = own.predict(boosting.folds, given, np.ones(len(given)))
+    scales = [ScaledTargets(given, by_rank) for by_rank in (False, True)]
+    fits = [fit_target_noise(scale, scale.of(prediction)) for scale in scales]
+    best = of_first(lambda: int(np.argmax([fit.gain for fit in fits])))
+    found, scale = fits[best], scales[best]
+    for _ in range(ROUNDS if len(given) <= MANY_ROWS else ROUNDS_OF_MANY):
+        weight = of_first(partial(np.subtract, 1.0, found.p_incorrect))
+        prediction = own.predict(boosting.folds, given, weight)
+        scaled = scale.of(prediction)
+        log_scale = boosting.predict_log_scale(scaled, scale.target - scaled, weight)
+        found = fit_target_noise(scale, scaled, log_scale)
+    return _judged(found, prediction, own.name)
+
+
+def _judged(found: TargetNoise, prediction: Array, models: str) -> OutOfFoldRegression:
+    interval, score = found.noise_interval(), found.score
     if interval is None or found.fraction_found() < LEAST_FOUND:
         interval, score = None, never_wrong(score)
-    return OutOfFoldRegression(
-        scale.back(prediction), found.scale, score, interval, _description(blend, scale)
-    )
+    return OutOfFoldRegression(prediction, found.scale, score, interval, models)
 
 
 def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array, ScaledTargets]:
@@ -132,7 +155,8 @@ class _Boosting:
         self._features, self._seed = features, seed
         number = min(FOLDS_OF_FEW if len(features) <= FEW_SAMPLES else FOLDS, len(features))
         folds = KFold(number, shuffle=True, random_state=seed)
-        self._folds = list(folds.split(features))
+        self.folds = list(folds.split(features))
+        """Which samples are learned from, and which are predicted."""
 
     def predict(self, target: Array, weight: Array) -> Array:
         """Shape (samples,): out-of-fold predictions."""
@@ -166,7 +190,7 @@ class _Boosting:
             return np.asarray(model.predict(inputs[held_out]))
 
         prediction = np.empty(len(target))
-        for (_, held_out), one in zip(self._folds, divided(self._folds, predicted), strict=True):
+        for (_, held_out), one in zip(self.folds, divided(self.folds, predicted), strict=True):
             prediction[held_out] = one
         return prediction
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor
 from discrimloss.auditing.out_of_fold.regression import out_of_fold_regression
 from discrimloss.data.base import TaskData
 from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES, verdict_codes
@@ -21,19 +22,24 @@ def is_regression_on_features(task: TaskData) -> bool:
     return task.is_regression and len(task.input_shape) == 1
 
 
-def regression_verdicts(task: TaskData, seed: int) -> tuple[Verdicts, str]:
+def regression_verdicts(
+    task: TaskData, seed: int, own: OwnRegressor | None = None
+) -> tuple[Verdicts, str]:
     """The verdicts on all targets, with out-of-fold predictions as suggestions; and the models.
 
     Whole numbers are suggested where all targets are whole. A target is easy within twice the
     median absolute error of its prediction.
 
     Args:
-        task: of which `is_regression_on_features` is true.
+        task: of which `is_regression_on_features` is true, or there is an `own` regressor.
         seed: of the folds and the models.
+        own: a regressor of the user, to predict the targets.
     """
     given = task.train.target.double().numpy()
-    features = task.train.inputs.rows(torch.arange(len(given)))
-    found = out_of_fold_regression(features.double().numpy(), given, seed)
+    features = np.zeros((len(given), 1))
+    if is_regression_on_features(task):
+        features = task.train.inputs.rows(torch.arange(len(given))).double().numpy()
+    found = out_of_fold_regression(features, given, seed, own)
     error = np.abs(given - found.prediction)
     suggested, score, notes = (
         found.prediction,

@@ -136,7 +136,7 @@ def _hidden(rate: float | None, verdict: npt.NDArray[np.str_]) -> int:
 def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
     """Classes with the most wrong labels, worst first; ranges of a target in their order."""
     assert run.samples is not None
-    found = statistics.class_noise(run.samples, run.is_regression, MOST_GROUPS)
+    found = statistics.class_noise(run.samples, run.is_regression, MOST_GROUPS, *noise_of(run))
     expected = [group.count * group.estimated for group in found]
     if not run.is_regression:
         order = np.argsort([-number for number in expected], kind="stable")
@@ -145,7 +145,7 @@ def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
     bars = [
         GroupBar(
             group.name,
-            f"about {number:,.0f} of {group.count:,}"
+            f"about {number:,.0f} of {group.count:,}{_between(group)}"
             if number >= 0.5
             else f"hardly any of {group.count:,}",
             group.estimated,
@@ -160,6 +160,13 @@ def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
     return bars, f"{counted(rest, 'other class has', 'other classes have')} about {left:,.0f}." if (
         rest
     ) else ""
+
+
+def _between(group: statistics.GroupNoise) -> str:
+    if group.interval is None:
+        return ""
+    low, high = (round(end * group.count) for end in group.interval)
+    return f", between {low:,} and {high:,}"
 
 
 def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:

@@ -189,14 +189,18 @@ def column_rows(history: list[dict[str, Any]], column: str, label: str) -> list[
     ]
 
 
-def bars_view(rows: list[Spec], names: Sequence[str], x: str, marks: bool = False) -> ChartView:
+def bars_view(
+    rows: list[Spec], names: Sequence[str], x: str, marks: bool = False, lines: bool = False
+) -> ChartView:
     """Horizontal bars, the first on top.
 
     Args:
-        rows: ``value`` and ``count``, and ``true`` where there are marks.
+        rows: ``value`` and ``count``, ``true`` where there are marks, and ``low`` and ``high``
+            where there are lines.
         names: of the bars; a name may occur twice.
         x: title of the axis.
         marks: whether a diamond shows a true value.
+        lines: whether a line shows an interval.
     """
     placed = [
         {"place": place, "name": name} | row
@@ -209,7 +213,8 @@ def bars_view(rows: list[Spec], names: Sequence[str], x: str, marks: bool = Fals
         "axis": {"labelExpr": f"{json.dumps(list(names))}[datum.value]", "grid": False}
         | {"labelLimit": 200},
     }
-    hover = tooltip(("name", "", ""), ("value", x, ".4~g"), ("count", "samples", ","))
+    ends = (("low", "at least", ".3~g"), ("high", "at most", ".3~g")) if lines else ()
+    hover = tooltip(("name", "", ""), ("value", x, ".4~g"), *ends, ("count", "samples", ","))
     incorrect, wrong = colour_of("incorrect"), colour_of("truly wrong")
     layers: list[Spec] = [
         {
@@ -217,6 +222,11 @@ def bars_view(rows: list[Spec], names: Sequence[str], x: str, marks: bool = Fals
             "encoding": {"x": number("value", x), "y": y, "tooltip": hover},
         }
     ]
+    if lines:
+        span = {"x": number("low", x), "x2": {"field": "high"}, "y": y, "tooltip": hover}
+        layers.append(
+            {"mark": {"type": "rule", "color": incorrect, "strokeWidth": 2}, "encoding": span}
+        )
     if marks:
         layers.append(
             {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from discrimloss.auditing.report import statistics
+from discrimloss.auditing.report.answer import noise_of
 from discrimloss.auditing.report.chart import (
     HEIGHT,
     NO_VERDICTS,
@@ -211,7 +212,10 @@ def class_noise(run: ReportRun) -> Chart:
     title = "Noise by range of the target" if run.is_regression else "Noise by class"
     if run.samples is None:
         return Chart(key, title, left_out=NO_VERDICTS)
-    groups = statistics.class_noise(run.samples, run.is_regression)
+    rate, interval = noise_of(run)
+    groups = statistics.class_noise(
+        run.samples, run.is_regression, noise_rate=rate, noise_interval=interval
+    )
     if not groups:
         return Chart(key, title, left_out="Left out: no sample was seen in training.")
     if max(group.estimated for group in groups) < FEWEST_WRONG:
@@ -227,10 +231,20 @@ def class_noise(run: ReportRun) -> Chart:
     rows = [
         {"value": round(100 * group.estimated, 2), "count": group.count}
         | ({} if group.true is None else {"true": round(100 * group.true, 2)})
+        | ({} if group.interval is None else _ends(group.interval))
         for group in shown
     ]
+    has_lines = shown[0].interval is not None
+    if has_lines:
+        caption += " A line shows where the true fraction probably lies."
     is_known = shown[0].true is not None
     if is_known:
         caption += " The diamonds are the true fractions."
     names = short_names([group.name for group in shown], 22)
-    return Chart(key, title, caption, (bars_view(rows, names, "wrong labels, %", is_known),))
+    view = bars_view(rows, names, "wrong labels, %", is_known, has_lines)
+    return Chart(key, title, caption, (view,))
+
+
+def _ends(interval: tuple[float, float]) -> dict[str, float]:
+    low, high = interval
+    return {"low": round(100 * low, 2), "high": round(100 * high, 2)}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from discrimloss.judging.class_rates import class_rate
+
 if TYPE_CHECKING:
     import pandas
 
@@ -164,14 +166,28 @@ class GroupNoise:
     count: int
     estimated: float
     """Mean of the probabilities that labels are incorrect."""
+    interval: tuple[float, float] | None
+    """Where the fraction of wrong labels probably lies; None where it is not known."""
     true: float | None
     """Fraction of wrong labels, where it is known."""
 
 
 def class_noise(
-    samples: pandas.DataFrame, is_regression: bool, ranges: int = 10
+    samples: pandas.DataFrame,
+    is_regression: bool,
+    ranges: int = 10,
+    noise_rate: float | None = None,
+    noise_interval: Sequence[float] | None = None,
 ) -> list[GroupNoise]:
-    """Noise by given class, the noisiest first; or by ranges of the target with a tenth each."""
+    """Noise by given class, the noisiest first; or by ranges of the target with a tenth each.
+
+    Args:
+        samples: the verdicts.
+        is_regression: whether labels are regression targets.
+        ranges: of the target.
+        noise_rate: of all labels.
+        noise_interval: of all labels; without it, groups have no interval, either.
+    """
     seen = samples[samples["verdict"].astype(str) != "unseen"]
     if not len(seen):
         return []
@@ -182,7 +198,9 @@ def class_noise(
     found = []
     for name, group in seen.groupby(keys, sort=False):
         true = float(group["is_wrong"].mean()) if "is_wrong" in group else None
-        found.append(GroupNoise(str(name), len(group), float(group["p_incorrect"].mean()), true))
+        p_incorrect = group["p_incorrect"].to_numpy(dtype=np.float64)
+        one = class_rate(str(name), p_incorrect, noise_rate, noise_interval)
+        found.append(GroupNoise(one.name, one.count, one.rate, one.interval, true))
     if is_regression:
         lowest = {str(n): float(g["given"].min()) for n, g in seen.groupby(keys, sort=False)}
         return sorted(found, key=lambda entry: lowest[entry.name])

@@ -58,8 +58,8 @@ class SourceOptions:
     regression: bool | None = None
     """Whether labels are regression targets; None: detect it."""
     encoder: str | None = None
-    """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub. ``"auto"`` and None
-    choose one that is installed, ``"none"`` uses none."""
+    """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub. None takes one that
+    is on this computer, ``"auto"`` one of the hub, too, and ``"none"`` uses none."""
     columns: tuple[str, ...] | None = None
     """The columns of a table to learn from; None chooses among all."""
     query: str | None = None
@@ -255,6 +255,17 @@ class Contents(ABC):
     """What spoils the audit unless the user does something."""
     learned_from: tuple[LearnedColumn, ...] = ()
     """The columns of a table that a model learns from."""
+
+    encoder: str | None = None
+    """The pretrained encoder whose features are learned from; None without one."""
+
+    def find_encoder(self) -> tuple[str, ...]:
+        """Take an encoder that can be had, if the user left the choice open.
+
+        Returns:
+            What the user should know of the choice.
+        """
+        return ()
 
     @abstractmethod
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:

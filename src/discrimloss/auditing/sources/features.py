@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +22,8 @@ from discrimloss.errors import is_first_process
 from discrimloss.training.processes import divided, is_divided, of_first, process_number
 
 Array = npt.NDArray[Any]
+OnRows = Callable[[int, int], None]
+"""Takes how many samples are encoded, and how many there are."""
 
 ROWS_AT_ONCE = 65_536
 SAME_UNIT = 1000.0  # largest ratio between the spreads of features of one kind, such as pixels
@@ -28,6 +32,7 @@ ROWS_IN_CHECKSUM = 1_000
 GIGABYTE = 1 << 30
 _MEMINFO = Path("/proc/meminfo")
 _npy: Any = np.lib.format  # without types
+_on_rows: ContextVar[OnRows | None] = ContextVar("on_rows", default=None)
 
 
 class Features(Contents):
@@ -159,6 +164,16 @@ def cache_file(cache: Path | None, name: str, *key: object) -> Path | None:
     return cache / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npy"
 
 
+@contextmanager
+def watched_rows(on_rows: OnRows) -> Iterator[None]:
+    """Call a function after each batch that `cached_rows` makes within the block."""
+    token = _on_rows.set(on_rows)
+    try:
+        yield
+    finally:
+        _on_rows.reset(token)
+
+
 def cached_rows(
     path: Path | None, num_rows: int, make: Callable[[int, int], Array], batch_size: int
 ) -> Array:
@@ -204,11 +219,15 @@ def _batches(
 ) -> Iterator[Array]:
     """The batches of all processes, in order, without those that the first process has already."""
     firsts = range(of_first(lambda: done), num_rows, batch_size)
+    on_rows = _on_rows.get()
     for place in range(0, len(firsts), process_number()):
+        together = firsts[place : place + process_number()]
         yield from divided(
-            firsts[place : place + process_number()],
+            together,
             lambda first: np.ascontiguousarray(make(first, min(first + batch_size, num_rows))),
         )
+        if on_rows is not None:
+            on_rows(min(together[-1] + batch_size, num_rows), num_rows)
 
 
 def _rows_of_first(rows: Array | None, num_rows: int) -> Array:

@@ -101,7 +101,8 @@ class LiteEncoder:
     def __init__(self, weights: Path) -> None:
         model = EfficientNetLite(read_weights(weights))
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = model.eval().to(self.device)
+        # Filters of single channels are faster where the channels of a pixel lie together.
+        self.model = model.eval().to(self.device, memory_format=torch.channels_last)
         self.mean = _channels(efficientnet_lite.MEAN, USUAL_MEAN)
         self.std = _channels(efficientnet_lite.STD, USUAL_STD)
 
@@ -109,6 +110,7 @@ class LiteEncoder:
     def __call__(self, images: Tensor) -> npt.NDArray[np.float32]:
         """From (images, 3, side, side), uint8, to (images, features)."""
         pixels = ((images.float() / 255 - self.mean) / self.std).to(self.device)
+        pixels = pixels.contiguous(memory_format=torch.channels_last)
         features: npt.NDArray[np.float32] = self.model(pixels).cpu().numpy()
         return features
 

@@ -27,6 +27,13 @@ from discrimloss.auditing.sources.features import (
     cached_rows,
     standardised,
 )
+from discrimloss.auditing.sources.found_encoders import (
+    AUTO,
+    OF_IMAGES,
+    find_encoder,
+    may_find,
+    named,
+)
 from discrimloss.auditing.sources.image_encoder import encoded_pictures
 from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.pictures import (
@@ -55,6 +62,18 @@ DECODED_AT_ONCE = 1_000
 MEASURED_IMAGES = 5_000
 """Enough for means that are good to three digits."""
 
+SMALL_PICTURE = 64
+"""In pixels: encoders know photos, and were trained on larger ones."""
+WITHOUT_ENCODER = (
+    "Images were judged without a pretrained encoder, by a network that learned from nothing else: "
+    "`pip install 'discrimloss[encoders]'` adds one, with which more wrong labels of photos are "
+    "found."
+)
+SMALL_WITHOUT_ENCODER = (
+    "Images of {side} pixels were judged by a network that learned from nothing else, as digits "
+    "and signs need no more: of small photos, --encoder auto finds more wrong labels."
+)
+
 Fields = Callable[[int], tuple[tuple[str, str], ...]]
 
 
@@ -66,7 +85,8 @@ class Pictures(Contents):
         facts: one per sample.
         ids: of the samples, for messages.
         fields: what else a reviewer sees of a sample; by default its id.
-        encoder: a folder, ``package:NAME``, a name on the hub, or None for pixels.
+        encoder: a folder, ``package:NAME``, a name on the hub, or ``"none"`` for pixels. None and
+            ``"auto"`` stand for pixels until `find_encoder` is called.
     """
 
     kind = "images"
@@ -81,21 +101,44 @@ class Pictures(Contents):
     ) -> None:
         self.read, self._facts, self._ids = read, facts, ids
         self._fields = fields or (lambda index: (("sample", ids[index]),))
-        self._encoder = None if encoder in ("auto", "none") else encoder
+        self._requested = encoder
+        self.encoder = named(encoder)
+        self._encoded: tuple[Path | None, Array] | None = None
 
     @property
     def is_encoded(self) -> bool:
         """Whether the inputs are features of an encoder."""
-        return self._encoder is not None
+        return self.encoder is not None
+
+    def find_encoder(self) -> tuple[str, ...]:
+        """Take an encoder that can be had, if the user left the choice open.
+
+        Small pictures get one only on request: digits and signs are judged better by a network.
+        """
+        if self.encoder is not None or not may_find(self._requested):
+            return ()
+        found = find_encoder(OF_IMAGES, use_hub=self._requested == AUTO)
+        if found is None:
+            return (WITHOUT_ENCODER,)
+        if self._requested != AUTO and self._shorter_side < SMALL_PICTURE:
+            return (SMALL_WITHOUT_ENCODER.format(side=self._shorter_side),)
+        self.encoder = found
+        return ()
 
     @property
     def side(self) -> int:
         """The side of the squares: small, because training goes over them often."""
-        sides = sorted(fact.shorter_side for fact in self._facts)
-        median = sides[len(sides) // 2]
-        if sides[-1] < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
+        median = self._shorter_side
+        largest = max(fact.shorter_side for fact in self._facts)
+        if largest < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
             return max(SIDE_OF_THE_MODEL, median)
         return min(max(SMALLEST_SIDE, median), LARGEST_SIDE)
+
+    @property
+    def _shorter_side(self) -> int:
+        """The median."""
+        sides = sorted(fact.shorter_side for fact in self._facts)
+        return sides[len(sides) // 2]
 
     @property
     def colours(self) -> Colours:
@@ -104,15 +147,8 @@ class Pictures(Contents):
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
         """Squares of pixels, or the features of the encoder. Both are cached."""
-        if self._encoder is not None:
-
-            def in_colour(first: int, last: int, side: int) -> Pixels:
-                return self._squares(first, last, side, "RGB")
-
-            encoded = encoded_pictures(
-                in_colour, len(self._facts), self._encoder, cache, fingerprint
-            )
-            features = standardised(encoded)
+        if self.encoder is not None:
+            features = standardised(self._features(self.encoder, cache, fingerprint))
             return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
         side, colours = self.side, self.colours
         path = cache_file(cache, "pixels", fingerprint, side, colours)
@@ -141,6 +177,17 @@ class Pictures(Contents):
     def checksum(self) -> str:
         """Covers the sizes of all pictures."""
         return repr(self._facts)
+
+    def _features(self, encoder: str, cache: Path | None, fingerprint: str) -> Array:
+        """The features of an encoder, which are computed once, with a cache or without."""
+        if self._encoded is None or self._encoded[0] != cache:
+
+            def in_colour(first: int, last: int, side: int) -> Pixels:
+                return self._squares(first, last, side, "RGB")
+
+            made = encoded_pictures(in_colour, len(self._facts), encoder, cache, fingerprint)
+            self._encoded = cache, made
+        return self._encoded[1]
 
     def _squares(self, first: int, last: int, side: int, colours: Colours) -> Pixels:
         """The samples from `first` to before `last`: shape (samples, channels, side, side)."""

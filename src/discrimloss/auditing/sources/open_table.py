@@ -15,11 +15,12 @@ from discrimloss.auditing.sources.base import (
 )
 from discrimloss.auditing.sources.column_reading import looks_like_id
 from discrimloss.auditing.sources.columns import Columns, plan_table
+from discrimloss.auditing.sources.found_encoders import named
 from discrimloss.auditing.sources.images import PictureRows, picture_files
 from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.pictures import SUFFIXES
 from discrimloss.auditing.sources.tables import LabelColumn, Rows
-from discrimloss.auditing.sources.text import AUTO, NO_ENCODER, joined_texts, text_source
+from discrimloss.auditing.sources.text import joined_texts, text_source
 
 COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
 """Beside a picture."""
@@ -77,7 +78,7 @@ def columns_source(
         label_column: the one that reviewers do not see in a row.
     """
     plan = plan_table(rows, samples, hidden, options.columns)
-    has_encoder = options.encoder not in (None, AUTO, NO_ENCODER)
+    has_encoder = named(options.encoder) is not None
     if options.detect and plan.texts and (has_encoder or not plan.table):
         texts = joined_texts([rows.texts(name) for name in plan.texts])
         source = text_source(options, store, texts, plan.texts)

