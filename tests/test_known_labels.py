@@ -246,6 +246,14 @@ def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
         DiscrimLoss(4, epochs=10, **options)
 
 
+def test_regression_targets_that_differ_in_rounding_are_printed_with_all_digits() -> None:
+    criterion = DiscrimLoss(1, epochs=10, task="regression")
+    target = torch.tensor([0.1])
+    criterion(torch.ones(1), torch.tensor([0]), target=target)
+    with pytest.raises(ValueError, match=r"target 0\.100000009 and had 0\.100000001 before"):
+        criterion(torch.ones(1), torch.tensor([0]), target=target.nextafter(torch.ones(1)))
+
+
 def test_a_missing_regression_target_with_a_broken_loss_is_no_change() -> None:
     criterion, untouched = begun("regression"), begun("regression")
     losses, index, given = good_batch("regression")
