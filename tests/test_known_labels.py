@@ -284,6 +284,30 @@ def test_bytes_of_a_sample(classes: int) -> None:
     assert held == criterion.table.bytes_per_sample
 
 
+def test_bytes_of_a_regression_target() -> None:
+    paper = DiscrimLoss(4, epochs=10).table.bytes_per_sample
+    criterion = DiscrimLoss(4, epochs=10, task="regression")
+    assert criterion.table.bytes_per_sample - paper == 4
+    target, outputs = torch.tensor([0.5, 1.5]), torch.zeros(2, requires_grad=True)
+    criterion((outputs - target) ** 2, torch.arange(2), target=target, predictions=outputs)
+    assert 0 < criterion.table.bytes_per_sample - paper <= 4 + 64
+
+
+def test_the_roles_of_a_regression_follow_from_the_index() -> None:
+    samples = 4_000
+    criterion = DiscrimLoss(samples, epochs=20, task="regression")
+    assert criterion.labels is not None
+    assert (criterion.labels.roles(criterion.table) == UNDECIDED).all()
+    losses = torch.ones(samples // 2, requires_grad=True)
+    index = torch.arange(0, samples, 2)
+    criterion(losses, index, target=torch.rand(samples // 2)).backward()
+    roles = criterion.labels.roles(criterion.table)
+    assert (roles[1::2] == UNDECIDED).all()
+    assert 0.05 < float((roles[::2] == HELD_OUT).float().mean()) < 0.15
+    assert losses.grad is not None
+    assert torch.equal(losses.grad == 0, roles[::2] == HELD_OUT)
+
+
 # Rare classes.
 
 

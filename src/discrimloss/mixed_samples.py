@@ -83,4 +83,4 @@ def weighted_others(criterion: CriterionState, losses: Tensor, rows: Tensor) -> 
     if labels is None or labels.correction.phase == MIXING:
         log_weight = table.log_weight.index_select(0, rows)
         return F.model_gradient(log_weight, criterion.tracker.suppression).to(losses) * losses
-    return labels.without_held_out(losses, table.role.index_select(0, rows).to(losses.device))
+    return labels.without_held_out(losses, labels.roles(table, rows).to(losses.device))
