@@ -246,6 +246,14 @@ def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
         DiscrimLoss(4, epochs=10, **options)
 
 
+def test_regression_targets_that_differ_in_rounding_are_printed_with_all_digits() -> None:
+    criterion = DiscrimLoss(1, epochs=10, task="regression")
+    target = torch.tensor([0.1])
+    criterion(torch.ones(1), torch.tensor([0]), target=target)
+    with pytest.raises(ValueError, match=r"target 0\.100000009 and had 0\.100000001 before"):
+        criterion(torch.ones(1), torch.tensor([0]), target=target.nextafter(torch.ones(1)))
+
+
 def test_a_missing_regression_target_with_a_broken_loss_is_no_change() -> None:
     criterion, untouched = begun("regression"), begun("regression")
     losses, index, given = good_batch("regression")
@@ -274,6 +282,30 @@ def test_bytes_of_a_sample(classes: int) -> None:
     assert 0 < criterion.table.bytes_per_sample - with_target <= 64
     held = sum(column.nbytes for _, column in criterion.table.columns()) / 4
     assert held == criterion.table.bytes_per_sample
+
+
+def test_bytes_of_a_regression_target() -> None:
+    paper = DiscrimLoss(4, epochs=10).table.bytes_per_sample
+    criterion = DiscrimLoss(4, epochs=10, task="regression")
+    assert criterion.table.bytes_per_sample - paper == 4
+    target, outputs = torch.tensor([0.5, 1.5]), torch.zeros(2, requires_grad=True)
+    criterion((outputs - target) ** 2, torch.arange(2), target=target, predictions=outputs)
+    assert 0 < criterion.table.bytes_per_sample - paper <= 4 + 64
+
+
+def test_the_roles_of_a_regression_follow_from_the_index() -> None:
+    samples = 4_000
+    criterion = DiscrimLoss(samples, epochs=20, task="regression")
+    assert criterion.labels is not None
+    assert (criterion.labels.roles(criterion.table) == UNDECIDED).all()
+    losses = torch.ones(samples // 2, requires_grad=True)
+    index = torch.arange(0, samples, 2)
+    criterion(losses, index, target=torch.rand(samples // 2)).backward()
+    roles = criterion.labels.roles(criterion.table)
+    assert (roles[1::2] == UNDECIDED).all()
+    assert 0.05 < float((roles[::2] == HELD_OUT).float().mean()) < 0.15
+    assert losses.grad is not None
+    assert torch.equal(losses.grad == 0, roles[::2] == HELD_OUT)
 
 
 # Rare classes.

@@ -396,7 +396,8 @@ def test_clean_labels_are_learned_as_they_are(form: str) -> None:
             outputs = batches.outputs(index, epoch)
             losses = batches.losses(outputs, index)
             rows = criterion(losses, index, **batches.arguments(outputs, index))
-            is_held_out = criterion.table.role[index] == HELD_OUT
+            assert criterion.labels is not None
+            is_held_out = criterion.labels.roles(criterion.table, index) == HELD_OUT
             if not is_trusted(criterion):  # a network that is hardly trained looks like noise
                 assert form == "regression with predictions"
             elif phase_of(criterion) == WATCHING:

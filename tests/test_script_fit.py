@@ -135,6 +135,33 @@ def test_a_bad_smaller_part_changes_nothing(
     assert_same_state(criterion, before)
 
 
+@pytest.mark.parametrize("fraction", [0.25, 0.75])
+@pytest.mark.parametrize("part", ["target", "other_target"])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (None, "target is missing|need target and other_target"),
+        (torch.tensor([0, 5]), "target 5 .* is out of range: num_classes=3"),
+        (torch.tensor([2, 2]), "has target 2 and had"),
+        (torch.tensor([0, 1, 2]), "target must have the shape of the losses"),
+        (torch.tensor([0.0, 1.0]), "target must be a tensor of class positions"),
+    ],
+)
+def test_a_bad_target_of_either_part_changes_nothing(
+    bad: torch.Tensor | None, message: str, part: str, fraction: float
+) -> None:
+    criterion = DiscrimLoss(4, epochs=4, num_classes=3)
+    target, index = torch.tensor([0, 1, 0, 1]), torch.arange(4)
+    criterion(torch.rand(4), index, target=target)
+    before = state_of(criterion)
+    targets = {"target": target[:2], "other_target": target[2:]}
+    losses, others = torch.rand(2), torch.rand(2)
+    with pytest.raises((ValueError, IndexError, TypeError), match=message):
+        criterion.mixed(losses, others, index[:2], index[2:], fraction, **(targets | {part: bad}))
+    assert_same_state(criterion, before)
+    criterion.mixed(losses, others, index[:2], index[2:], fraction, **targets)
+
+
 def test_a_bad_target_begins_no_epoch() -> None:
     criterion = DiscrimLoss(4, epochs=4, steps_per_epoch=1, num_classes=2)
     index, target = torch.arange(4), torch.tensor([0, 1, 0, 1])

@@ -198,7 +198,8 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         role, rows = remembered.role, batch.table_rows
         if not remembered.all_known:
             role = self._roles(batch, remembered, visits, seen)
-            table.role.index_copy_(0, rows, batch.local(role).to(table.role.dtype))
+            if "role" in self.columns:
+                table.role.index_copy_(0, rows, batch.local(role).to(table.role.dtype))
             target = torch.where(visits.counts, given.target, remembered.target)
             table.target.index_copy_(0, rows, batch.local(target).to(table.target.dtype))
         losses = batch.losses
@@ -228,7 +229,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         """Look up what is known of all rows of a batch. All processes must call this."""
         known = table.visits.index_select(0, batch.table_rows) > 0
         target = table.target.index_select(0, batch.table_rows)
-        role = table.role.index_select(0, batch.table_rows).long()
+        role = self.roles(table, batch.table_rows).long()
         if batch.positions is None:
             return Remembered(known, self._as_given(target), role, all_on_host(known))
         # In one number, so that one collective brings it to all processes.
@@ -267,6 +268,10 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
             new = torch.where(drawn, HELD_OUT, new)
         is_new = (remembered.role == UNDECIDED) & visits.counts
         return torch.where(is_new, new, remembered.role)
+
+    def roles(self, table: SampleTable, rows: Tensor | None = None) -> Tensor:
+        """The role of rows of the local table, of all by default."""
+        return table.role if rows is None else table.role.index_select(0, rows)
 
     def _record(self, losses: Tensor, role: Tensor, visits: Visits, batch: Batch) -> None:
         """Add the losses of all rows to the sums of the epoch, in an order that does not vary."""

@@ -315,9 +315,11 @@ class DiscrimLoss(CriterionState):
         if fraction < 0.5:
             losses, other_losses = other_losses, losses
             index, other_index = other_index, index
-            target, fraction = other_target, 1.0 - fraction
+            target, other_target, fraction = other_target, target, 1.0 - fraction
         with self._new_names():
-            rows = other_rows(self, losses, other_losses, other_index) if self.training else None
+            rows = None
+            if self.training:
+                rows = other_rows(self, losses, other_losses, other_index, other_target)
             most = self(losses, index, target=target)
         task_losses = torch.lerp(other_losses.detach(), losses.detach(), fraction)
         self._last_losses = task_losses

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from discrimloss.held_out import is_drawn
 from discrimloss.judge import target_errors
-from discrimloss.known_labels import Given, KnownLabels, Rows, count_predictions
+from discrimloss.known_labels import Given, KnownLabels, Remembered, Rows, count_predictions
 from discrimloss.label_correction import MIXING, LabelCorrection
 from discrimloss.state.exchange import Batch
 from discrimloss.state.labels import checked_values, pack_values, unpack_values
@@ -20,6 +21,7 @@ from discrimloss.state.table import (
     HELD_OUT,
     MEAN_PREDICTION_COLUMNS,
     RANGE_COLUMNS,
+    TRAINED,
     UNDECIDED,
     SampleTable,
 )
@@ -112,6 +114,20 @@ class TargetRanges(KnownLabels[Tensor]):
         weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
         return self.without_held_out(weights.to(losses) * losses, rows.role)
 
+    def _roles(self, batch: Batch, remembered: Remembered, visits: Visits, seen: Tensor) -> Tensor:
+        return self._role_of(batch.index, remembered.is_known | visits.counts)
+
+    def roles(self, table: SampleTable, rows: Tensor | None = None) -> Tensor:
+        """See `KnownLabels.roles`. They follow from the index, and are not stored."""
+        if rows is None:
+            rows = torch.arange(len(table.visits), device=table.visits.device)
+        is_visited = table.visits.index_select(0, rows) > 0
+        return self._role_of(rows * table.shards.count + table.shards.rank, is_visited)
+
+    def _role_of(self, index: Tensor, is_visited: Tensor) -> Tensor:
+        drawn = is_drawn(index, self.correction.fraction)
+        return torch.where(is_visited, torch.where(drawn, HELD_OUT, TRAINED), UNDECIDED)
+
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
         """See `KnownLabels.groups_of_rows`."""
         return self.group_of(table.target[rows])
@@ -140,7 +156,7 @@ class TargetRanges(KnownLabels[Tensor]):
         self.edges.copy_(target[place])
 
     def _set_trust(self, table: SampleTable) -> None:
-        columns = (table.target, table.mean_prediction, table.role)
+        columns = (table.target, table.mean_prediction, self.roles(table))
         given, predicted, role = (table.whole(column).cpu() for column in columns)
         seen = (role != UNDECIDED) & given.isfinite() & predicted.isfinite()
         held_out = (role == HELD_OUT) & torch.tensor(self.holds_out)

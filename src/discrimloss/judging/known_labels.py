@@ -132,7 +132,7 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     if int(seen.sum()) < 2:
         return None
     is_frozen = labels.holds_out or labels.correction.phase == MIXING
-    held_out = (table.whole(table.role) == HELD_OUT).cpu() & torch.tensor(is_frozen)
+    held_out = (table.whole(labels.roles(table)) == HELD_OUT).cpu() & torch.tensor(is_frozen)
     given = table.whole(table.target).cpu()[seen]
     agreement = confidence = 1.0
     agrees = torch.ones(len(seen), dtype=torch.bool)

@@ -134,10 +134,13 @@ def _raise_if_changed(target: Tensor, stored: Tensor, index: Tensor) -> None:
         )
     elif not bool(is_same.all()):
         row = int(is_same.long().argmin())
+        now, then = (f"{values[row].item():g}" for values in (target, stored))
+        if now == then:  # they differ in rounding alone
+            now, then = (f"{values[row].item():.9g}" for values in (target, stored))
         raise ValueError(
-            f"sample {int(index[row])} has target {target[row].item():g} and had "
-            f"{stored[row].item():g} before: the index must name the same sample in every epoch; "
-            "for labels that you have mended start a new DiscrimLoss"
+            f"sample {int(index[row])} has target {now} and had {then} before: the index must "
+            "name the same sample in every epoch; for labels that you have mended start a new "
+            "DiscrimLoss"
         )
 
 

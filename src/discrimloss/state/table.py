@@ -46,10 +46,7 @@ class Column:
 
 CLASS_COLUMNS = {"target": Column(torch.int16, NO_CLASS), "role": Column(torch.int8, UNDECIDED)}
 """Additional columns of the class-aware form."""
-RANGE_COLUMNS = {
-    "target": Column(torch.float32, float("nan")),
-    "role": Column(torch.int8, UNDECIDED),
-}
+RANGE_COLUMNS = {"target": Column(torch.float32, float("nan"))}
 """Additional columns of the form with regression targets."""
 
 
