@@ -18,6 +18,8 @@ from discrimloss.judging.calibration import Calibration
 from discrimloss.judging.known_labels import PredictedErrors, SampleKinds
 from discrimloss.judging.verdicts import CANNOT_TELL
 from discrimloss.loss import DiscrimLoss
+from discrimloss.run_watch import FEW_SAMPLES, FEWEST_SAMPLES, MOST_SEEN
+from discrimloss.state.table import SampleTable
 
 MOST_COMPARED = 1_000_000
 """Samples that the limits are computed from."""
@@ -51,6 +53,10 @@ whose cross-entropies sum up to the second value at least."""
 NOT_CROSS_ENTROPY = (
     "The losses are not the cross-entropy of logits= and target= (class weights, smoothing, mixed "
     "samples or another loss), so labels are judged by the predictions alone."
+)
+WRONG_INDEX = (
+    "Only {seen} of {num_samples} samples were seen, again and again in every epoch: the index is "
+    "probably not the position of the sample, and the run cannot tell anything about the labels."
 )
 TOO_SHORT = (
     "The run is too short to tell which labels are wrong: most samples were seen once. Train for "
@@ -149,6 +155,24 @@ def are_other_losses(criterion: DiscrimLoss) -> bool:
     sums = torch.cat([sums, sums.sum(0, keepdim=True)])
     losses, entropies = sums[sums[:, 1] >= LEAST_ENTROPY].unbind(1)
     return bool(((losses / entropies - 1.0).abs() > OTHER_LOSS).any())
+
+
+def limit_by_index(table: SampleTable, epoch: int) -> str | None:
+    """Why the index says that these are not the samples; None if it may be right.
+
+    All processes must call this.
+
+    Args:
+        table: the samples.
+        epoch: the last one.
+    """
+    visits = table.visits[table.visits > 0]
+    sums = torch.tensor([len(visits), int(visits.sum())])
+    seen, total = table.shards.total(sums).tolist()
+    is_few = table.num_samples >= FEWEST_SAMPLES and seen <= MOST_SEEN * table.num_samples
+    if is_few and total > FEW_SAMPLES * seen * epoch:
+        return WRONG_INDEX.format(seen=seen, num_samples=table.num_samples)
+    return None
 
 
 def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
