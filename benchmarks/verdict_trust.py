@@ -12,8 +12,8 @@ the three forms of DiscrimLoss. Sets whose own labels have errors are trained on
 twelve epochs. DIR is laid out as in `robustness_sets`.
 
 Each run is a line of results/verdict_trust.jsonl. Stored runs are not run again, so a stopped
-program goes on with the same command. The order is random, so that a part is a fair sample. Verdicts
-change nothing in the training, so kept states give the lines that another training would give.
+program goes on with the same command. The order is random, so that a part is a fair sample.
+Verdicts change nothing in the training, so kept states give the lines that another training would.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from discrimloss import DiscrimLoss, Verdicts
 from discrimloss.data.digits import load_digits
 from discrimloss.data.mnist import load_mnist
 from discrimloss.files.atomic_write import atomic_write
+from discrimloss.judging import run_limits
+from discrimloss.judging.verdicts import CANNOT_TELL
 from discrimloss.training.seeds import derived_generator
 
 RESULTS = Path(__file__).parent / "results"
@@ -65,6 +67,16 @@ IMAGES, HIDDEN, BATCH = 2_000, 128, 64
 ALARM, CLOSE = 0.05, 0.05
 """A false alarm on clean labels, and how near an estimate must be on noisy ones."""
 BINS = 10
+REASONS = {
+    "too short": run_limits.TOO_SHORT,
+    "not learned": run_limits.NOT_LEARNED,
+    "not apart": run_limits.NOT_APART,
+    "unsure": run_limits.UNSURE,
+    "memorised": run_limits.MEMORISED,
+    "learned late": run_limits.LEARNED_LATE,
+    "no interval": CANNOT_TELL,
+}
+"""Columns of the page, and the notes that they count."""
 
 
 @dataclass(frozen=True)
@@ -282,23 +294,20 @@ def render(lines: list[dict[str, Any]]) -> str:
         ),
         (
             "without momentum, Adam, AdamW; 1, 3, 6 and 12 epochs; a constant and a cosine rate. "
-            f"{len(lines)} of {len(design())} runs are stored, in"
+            f"{len(lines)} of {len(design())} runs are stored,"
         ),
         (
-            "random order. *Tells* counts the runs that do not say that they cannot tell. A false "
-            "alarm is an estimate above 5 % on clean labels,"
+            "as many of every set. *Tells* counts the runs that do not say that they cannot tell. A "
+            "false alarm is an estimate above 5 % on clean labels,"
         ),
         "a close estimate is within 5 points of the truth.",
         "",
         (
-            f"Limits were chosen on {', '.join(CHOSEN_ON)}, at other learning rates and batch "
-            "sizes. No choice was made on"
+            f"Limits were chosen on {', '.join(CHOSEN_ON)}: on the runs of this page, and on "
+            "others. No choice was made on"
         ),
         f"{', '.join(name for name in HELD_OUT + NATURAL if name not in LOOKED_AT)}.",
         f"On {' and '.join(LOOKED_AT)} it was seen that hard labels must agree with predictions.",
-        "",
-        "Nearly all stored runs were trained before that rule: it changes only which samples are",
-        "hard or undecided, so the first table holds, and the rows by losses below.",
         "",
         "## Clean labels, and 20 % wrong",
         "",
@@ -313,6 +322,17 @@ def render(lines: list[dict[str, Any]]) -> str:
             own = list(_some(lines, form, (name,)))
             if own:
                 parts.append(_trust_row(form, name, own))
+    parts += [
+        "",
+        "## Why runs cannot tell",
+        "",
+        "Runs on clean labels and with 20 % wrong, of all sets, by epochs.",
+        "",
+        "| form | epochs | runs | tell | " + " | ".join(REASONS) + " |",
+        "|---|---|---|---|" + "---|" * len(REASONS),
+    ]
+    for form, epochs in itertools.product(FORMS, EPOCHS):
+        parts.append(_reasons_row(form, epochs, _some(lines, form, CHOSEN_ON + HELD_OUT)))
     parts += [
         "",
         "## Wrong labels of the sets' own, 12 epochs",
@@ -352,6 +372,14 @@ def _trust_row(form: str, title: str, lines: Iterable[dict[str, Any]]) -> str:
         f"| {form} | {title} | {len(told)} of {len(clean)} | {alarms} | "
         f"{len(told_noisy)} of {len(noisy)} | {close} | {worst:.2f} |"
     )
+
+
+def _reasons_row(form: str, epochs: int, lines: Iterable[dict[str, Any]]) -> str:
+    own = [line for line in lines if line["case"]["epochs"] == epochs]
+    told = sum(line["estimate"] is not None for line in own)
+    counts = [sum(line["note"] == note for line in own) for note in REASONS.values()]
+    cells = [form, epochs, len(own), told, *counts]
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def _natural_row(form: str, name: str, lines: list[dict[str, Any]]) -> str:

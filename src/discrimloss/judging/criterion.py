@@ -19,6 +19,8 @@ from discrimloss.judging.known_labels import (
 )
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.run_limits import (
+    HARDLY_ANY,
+    LEARNED_AS_THEY_ARE,
     NOT_CROSS_ENTROPY,
     against_label,
     are_other_losses,
@@ -129,13 +131,19 @@ def _find_errors(
     wrong_index = limit_by_index(criterion.table, criterion.epoch)
     if predicted is None:
         limit = wrong_index or limit_by_losses(losses, by_losses)
-        return _Found(calibration, limit=limit)
+        return _Found(calibration, limit=limit, notes=_notes(limit, by_losses.rate))
     is_other_loss = are_other_losses(criterion)
     limit = wrong_index or limit_by_predictions(
         losses, by_losses, predicted, by_losses_too=not is_other_loss
     )
-    notes = (NOT_CROSS_ENTROPY,) if is_other_loss else ()
+    notes = _notes(limit, predicted.noise_rate)
+    if is_other_loss:
+        notes = (*notes, NOT_CROSS_ENTROPY)
     return _Found(errors=predicted.errors, agrees=predicted.agrees, limit=limit, notes=notes)
+
+
+def _notes(limit: str | None, noise_rate: float) -> tuple[str, ...]:
+    return (LEARNED_AS_THEY_ARE,) if limit is None and noise_rate < HARDLY_ANY else ()
 
 
 def _strengths(
