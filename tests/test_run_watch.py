@@ -51,6 +51,31 @@ def test_a_wrong_index_is_noticed_before_a_long_epoch_ends() -> None:
         criterion(torch.rand(1000), torch.arange(1000))
 
 
+def test_positions_in_large_batches_are_noticed() -> None:
+    criterion = DiscrimLoss(N, epochs=1)
+    criterion(torch.rand(200), torch.arange(200))
+    with pytest.warns(UserWarning, match="400 rows were of 200 samples only, of 400"):
+        criterion(torch.rand(200), torch.arange(200))
+
+
+def test_a_wrong_index_is_noticed_without_set_epoch() -> None:
+    found = train(
+        DiscrimLoss(N, epochs=3), index_of=lambda rows: torch.arange(len(rows)), sets_epoch=False
+    )
+    assert len(found) == 1
+    assert "400 rows were of 20 samples only, of 400" in found[0]
+
+
+def test_a_part_of_the_samples_is_no_misuse() -> None:
+    criterion = DiscrimLoss(N, epochs=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for epoch in (1, 2, 3):
+            criterion.set_epoch(epoch)
+            for rows in torch.randperm(N // 5).split(20):  # the others are for validation
+                criterion(torch.rand(len(rows)), rows)
+
+
 def test_samples_drawn_with_replacement_are_no_misuse() -> None:
     criterion = DiscrimLoss(N, epochs=3)
     with warnings.catch_warnings():
@@ -64,7 +89,25 @@ def test_samples_drawn_with_replacement_are_no_misuse() -> None:
 def test_a_second_pass_without_set_epoch() -> None:
     found = train(DiscrimLoss(N, epochs=4), epochs=4, sets_epoch=False)
     assert len(found) == 1
-    assert "call set_epoch(epoch) at the start of every epoch" in found[0]
+    assert "call set_epoch(epoch) with the next epoch at the start of each one" in found[0]
+
+
+def test_the_same_epoch_in_every_pass() -> None:
+    criterion = DiscrimLoss(N, epochs=4)
+    found = [warning for _ in range(4) for warning in train(criterion, epochs=1)]
+    assert len(found) == 1
+    assert "with the next epoch" in found[0]
+
+
+def test_passes_of_random_samples_without_set_epoch() -> None:
+    criterion = DiscrimLoss(N, epochs=4)
+    random_rows = torch.randint(N, (N,))
+    found = train(criterion, index_of=lambda rows: random_rows[rows], sets_epoch=False)
+    assert len(found) == 1
+    assert "a second pass" in found[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        criterion.verdicts()  # does not repeat it
 
 
 def test_more_epochs_than_planned() -> None:

@@ -77,7 +77,8 @@ class ClassLabels(KnownLabels[TopPredictions]):
         losses, target, new = batch.losses, given.target, given.predictions
         assert new is not None
         if self.correction.phase == WATCHING:
-            mass = new.of_class(target.unsqueeze(1), self.groups)[:, 0]
+            # Classes that are not kept share what is left: 0, so that such a row does not count.
+            mass = (new.mass * (new.classes == target.unsqueeze(1))).sum(1)
             columns = (column.index_select(0, visits.order) for column in (losses, mass, target))
             self.correction.record_units(*columns)
         elif self.correction.phase == CORRECTING:

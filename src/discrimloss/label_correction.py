@@ -86,6 +86,8 @@ learn nothing but the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
 """Up to the first fraction of wrong labels, corrected labels have equal weights, from the second on
 the learned ones: where few labels are wrong, most large losses are those of hard samples."""
+LEAST_MASS = 1e-6
+"""Probabilities below this are stored too coarsely to compute a cross-entropy from."""
 MOST_FITTED_ENTRIES = 2_000_000
 """Held-out samples times classes that the noise is estimated from."""
 
@@ -188,10 +190,17 @@ class LabelCorrection(FixedDtypeModule):
         self.sums.index_add_(0, is_held_out.long(), rows)
 
     def record_units(self, losses: Tensor, mass_of_label: Tensor, target: Tensor) -> None:
-        """Add the task losses and the cross-entropies of a batch to the sums of their classes."""
-        rows = torch.stack([losses, -mass_of_label.clamp(min=1e-7).log()], 1).double()
-        is_finite = rows.isfinite().all(1, keepdim=True)
-        self.unit_sums.index_add_(0, target, torch.where(is_finite, rows, 0.0))
+        """Add the task losses and the cross-entropies of a batch to the sums of their classes.
+
+        Args:
+            losses: shape (rows,).
+            mass_of_label: shape (rows,): predicted probabilities of the labels. Rows with less than
+                `LEAST_MASS` do not count.
+            target: shape (rows,), int64.
+        """
+        rows = torch.stack([losses, -mass_of_label.log()], 1).double()
+        counts = rows.isfinite().all(1) & (mass_of_label >= LEAST_MASS)
+        self.unit_sums.index_add_(0, target, torch.where(counts.unsqueeze(1), rows, 0.0))
 
     def units(self) -> Tensor:
         """Shape (classes,): the task loss of each class over its cross-entropy.

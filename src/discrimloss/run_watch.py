@@ -14,12 +14,16 @@ FEW_SAMPLES, FEW_SAMPLES_EARLY = 4, 16
 or before it, and most samples have none."""
 MOST_SEEN = 0.25
 """The fraction of the samples that are seen at most then."""
+MOST_OF_BATCH, AGAIN = 0.75, 2.0
+"""The same for the first samples of all, without a gap: positions in large batches."""
 EARLY_ROWS = 50_000
 """Rows after which an index is looked at before the first epoch ends."""
 SECOND_PASS = 1.1
 """Rows over samples above which a second pass has begun, if the first has seen all samples."""
 ALL_SEEN = 0.95
 """The fraction of the samples that counts as all; fewer are seen if they are drawn at random."""
+CERTAINLY_SECOND = 2.0
+"""The same as `SECOND_PASS`, where samples are drawn at random and `set_epoch` is never called."""
 FEWEST_SAMPLES = 100
 """Of fewer samples nothing is concluded."""
 
@@ -37,7 +41,8 @@ class RunWatch:
         self.passes_are_epochs = passes_are_epochs
         self._rows = 0  # since the current epoch began
         self._new_epochs = 0  # calls of `set_epoch` that began another epoch
-        self._looked_at_index = self._looked_at_passes = False
+        self._sets_epoch = False
+        self._looks: set[str] = set()
         self._warned: set[str] = set()
 
     def count(self, rows: int, table: SampleTable) -> None:
@@ -45,16 +50,32 @@ class RunWatch:
         self._rows += rows
         if self._new_epochs or table.num_samples < FEWEST_SAMPLES:
             return
-        if self._rows >= EARLY_ROWS and not self._looked_at_index:
-            self._looked_at_index = True
+        passes = self._rows / table.num_samples
+        if self._rows >= EARLY_ROWS and self._is_first_look("early"):
             self._look_at_index(table, FEW_SAMPLES_EARLY)
-        if self._rows > SECOND_PASS * table.num_samples and not self._looked_at_passes:
-            self._looked_at_passes = True
-            self._look_at_passes(table)
+        if passes >= 1.0 and self._is_first_look("index"):
+            self._look_at_index(table, FEW_SAMPLES)
+        if self._sets_epoch:
+            return
+        if passes > SECOND_PASS and self._is_first_look("passes"):
+            self._look_at_passes(table, ALL_SEEN)
+        if passes > CERTAINLY_SECOND and self._is_first_look("random passes"):
+            self._look_at_passes(table, MOST_SEEN)
+
+    def has_warned(self, *kinds: str) -> bool:
+        """Whether one of these kinds has been warned of: ``"passes"``, ``"backwards"``."""
+        return not self._warned.isdisjoint(kinds)
 
     def begin_epoch(self, epoch: int, current: int, table: SampleTable, *, has_begun: bool) -> None:
         """Look at the epoch that begins and at the one that ends."""
-        self._looked_at_passes = True  # a caller of `set_epoch` counts epochs itself
+        self._sets_epoch = True  # such a caller counts epochs itself
+        if (
+            epoch == current
+            and not self._new_epochs
+            and table.num_samples >= FEWEST_SAMPLES
+            and self._rows > SECOND_PASS * table.num_samples
+        ):
+            self._look_at_passes(table, ALL_SEEN)
         if self.epochs is not None and epoch > self.epochs:
             self._warn(
                 "more epochs",
@@ -85,28 +106,39 @@ class RunWatch:
                 "same run",
             )
 
+    def _is_first_look(self, name: str) -> bool:
+        """Whether nobody has looked so far. The table is on a device, which a look waits for."""
+        is_first = name not in self._looks
+        self._looks.add(name)
+        return is_first
+
     def _look_at_index(self, table: SampleTable, few: int) -> None:
-        if table.shards.several:
+        """Look at the samples of this process: wrong indices are as few among them."""
+        seen = (table.visits > 0).nonzero()[:, 0]
+        number = len(seen)
+        if number == 0:
             return
-        seen = int((table.visits > 0).sum())
-        if 0 < seen <= MOST_SEEN * table.num_samples and self._rows >= few * seen:
+        again = self._rows / table.shards.count / number
+        is_few = number <= MOST_SEEN * len(table.visits) and again >= few
+        is_start = int(seen[-1]) == number - 1
+        is_batch = is_start and number <= MOST_OF_BATCH * len(table.visits) and again >= AGAIN
+        if is_few or is_batch:
             self._warn(
                 "index",
-                f"{self._rows} rows were of {seen} samples only, of {table.num_samples}: index "
-                "must be the position of each sample in the dataset, not its target nor its "
-                "position in the batch; discrimloss.IndexedDataset adds it",
+                f"{self._rows} rows were of {number * table.shards.count} samples only, of "
+                f"{table.num_samples}: index must be the position of each sample in the dataset, "
+                "not its target nor its position in the batch; discrimloss.IndexedDataset adds it",
             )
 
-    def _look_at_passes(self, table: SampleTable) -> None:
-        if self.epochs == 1 or not self.passes_are_epochs or table.shards.several:
+    def _look_at_passes(self, table: SampleTable, fewest: float) -> None:
+        if self.epochs == 1 or not self.passes_are_epochs:
             return
-        seen = int((table.visits > 0).sum())
-        if seen >= ALL_SEEN * table.num_samples:
+        if int((table.visits > 0).sum()) >= fewest * len(table.visits):
             self._warn(
                 "passes",
                 "a second pass over the samples has begun in the same epoch: call "
-                "set_epoch(epoch) at the start of every epoch, or give DiscrimLoss "
-                "steps_per_epoch",
+                "set_epoch(epoch) with the next epoch at the start of each one, or give "
+                "DiscrimLoss steps_per_epoch",
             )
 
     def _warn(self, kind: str, sentence: str) -> None:

@@ -29,7 +29,7 @@ def test_a_run_from_training_to_the_page() -> None:
         case = Case("digits", form, "injected", "adam", 3, "cosine", 1)
         given, is_wrong = given_labels(case, samples)
         assert int(is_wrong.sum()) == 60
-        found = outcome(train(case, inputs, given, 3), given, is_wrong)
+        found = outcome(train(case, inputs, given, 3).verdicts(), given, is_wrong)
         assert found["wrong"] == pytest.approx(0.2)
         lines.append({"case": vars(case), **found})
     page = render(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from discrimloss import DiscrimLoss
 from discrimloss.judging.run_limits import (
+    LEARNED_AS_THEY_ARE,
     LEARNED_LATE,
     MEMORISED,
     NOT_APART,
@@ -48,7 +50,12 @@ def two_groups(wrong: float = 0.2) -> Tensor:
         (run(torch.full((9,), 0.9), torch.full((9,), 0.8)), LossNoise(0.0, 0.0), NOT_LEARNED),
         (run(two_groups(), two_groups(0.05)), LossNoise(0.2, 0.02), NOT_LEARNED),
         (run(two_groups(), two_groups()), LossNoise(0.2, 0.15), NOT_APART),
-        (run(two_groups(), two_groups()), LossNoise(0.09, 0.03), NOT_APART),
+        (run(two_groups(), two_groups()), LossNoise(0.2, 0.06), NOT_APART),
+        (run(two_groups(), two_groups()), LossNoise(0.09, 0.01), NOT_APART),
+        (run(two_groups(), two_groups()), LossNoise(0.09, 0.008), None),
+        (run(two_groups(0.03), two_groups(0.03)), LossNoise(0.03, 0.007), None),
+        (run(two_groups(), two_groups()), LossNoise(0.03, 0.0), NOT_APART),
+        (run(torch.full((9,), 0.4), torch.full((9,), 0.4)), LossNoise(0.0, 0.0), NOT_APART),
         (run(two_groups(), torch.full((NUMBER,), 0.02)), LossNoise(0.0, 0.0), LEARNED_LATE),
         (run(torch.empty(0), torch.empty(0)), LossNoise(0.0, 0.0), None),
     ],
@@ -73,7 +80,12 @@ def predicted(**changes: Any) -> Any:
         (torch.full((NUMBER,), 0.95), LossNoise(0.0, 0.0), {}, NOT_LEARNED),
         (two_groups(), LossNoise(0.0, 0.0), {"noise_rate": 0.03}, UNSURE),
         (two_groups(), LossNoise(0.2, 0.02), {"noise_rate": 0.08}, MEMORISED),
-        (two_groups(), LossNoise(0.4, 0.2), {"noise_rate": 0.08}, None),
+        (two_groups(), LossNoise(0.4, 0.2), {"noise_rate": 0.08, "agreement": 0.9}, None),
+        (two_groups(), LossNoise(0.0, 0.0), {"noise_rate": 0.08, "agreement": 0.8}, UNSURE),
+        (two_groups(), LossNoise(0.2, 0.02), {"agreement": 0.62}, None),
+        (two_groups(), LossNoise(0.2, 0.02), {"agreement": 0.61}, UNSURE),
+        (two_groups(), LossNoise(0.2, 0.02), {"interval": (0.02, 0.3)}, UNSURE),
+        (two_groups(), LossNoise(0.0, 0.0), {"noise_rate": 0.01, "agreement": 0.9}, None),
     ],
 )
 def test_what_predictions_cannot_tell(
@@ -136,6 +148,53 @@ def test_samples_that_are_learned_by_now_are_not_incorrect() -> None:
     late = torch.where(torch.arange(NUMBER) < 60, 2.3, learned)  # learned in the last epoch only
     verdicts = criterion_after(start, *[late] * 6, learned).verdicts()
     assert verdicts.counts["incorrect"] == 0
+
+
+def test_a_run_that_finds_hardly_any_wrong_label_says_what_does_not_show() -> None:
+    learned = two_groups(0.0) * (1.0 + torch.rand(NUMBER))
+    verdicts = criterion_after(2.0 * torch.ones(NUMBER), *[learned] * 9).verdicts()
+    assert verdicts.noise_rate is not None
+    assert verdicts.noise_rate < 0.01
+    assert verdicts.notes == (LEARNED_AS_THEY_ARE,)
+    assert LEARNED_AS_THEY_ARE in repr(verdicts)
+
+
+@pytest.mark.parametrize("index_of", [lambda rows: rows % 10, lambda rows: rows % 50])
+def test_a_wrong_index_leaves_nothing_to_tell(index_of: Any) -> None:
+    criterion = DiscrimLoss(NUMBER, epochs=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # during the run: see tests/test_run_watch.py
+        for epoch in (1, 2, 3):
+            criterion.set_epoch(epoch)
+            for rows in torch.arange(NUMBER).split(50):
+                criterion(torch.rand(50) / epoch, index_of(rows))
+    verdicts = criterion.verdicts()
+    assert verdicts.noise_rate is None
+    assert "of 1000 samples were seen, again and again" in verdicts.notes[0]
+
+
+def test_a_part_of_the_samples_can_be_judged() -> None:
+    generator = torch.Generator().manual_seed(0)
+    criterion = DiscrimLoss(10 * NUMBER, epochs=8)
+    for epoch in range(1, 9):
+        criterion.set_epoch(epoch)
+        losses = two_groups() if epoch > 1 else torch.full((NUMBER,), 2.0)
+        noise = 1.0 + 0.5 * torch.rand(NUMBER, generator=generator)
+        criterion(losses * noise, torch.arange(NUMBER))
+    assert criterion.verdicts().noise_rate == pytest.approx(0.2, abs=0.02)
+
+
+@pytest.mark.parametrize("classes", [20, 60])
+def test_plain_cross_entropy_of_many_classes_is_not_noted(classes: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(classes, (1000,), generator=generator)
+    criterion = DiscrimLoss(num_samples=1000, epochs=10, num_classes=classes)
+    for epoch in (1, 2):
+        criterion.set_epoch(epoch)
+        logits = 3.0 * torch.randn(1000, classes, generator=generator)  # labels are rarely kept
+        losses = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+        criterion(losses, torch.arange(1000), target=target, logits=logits)
+    assert NOT_CROSS_ENTROPY not in criterion.verdicts().notes
 
 
 def test_the_loss_scale_of_a_regression_does_not_depend_on_the_offset_of_targets() -> None:

@@ -19,9 +19,12 @@ from discrimloss.judging.known_labels import (
 )
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.run_limits import (
+    HARDLY_ANY,
+    LEARNED_AS_THEY_ARE,
     NOT_CROSS_ENTROPY,
     against_label,
     are_other_losses,
+    limit_by_index,
     limit_by_losses,
     limit_by_predictions,
     run_losses,
@@ -48,7 +51,9 @@ def judge_criterion(
 ) -> Verdicts:
     """See `DiscrimLoss.verdicts`, which calls it."""
     criterion.grow_with_ids()
-    if criterion.epoch == 1 and criterion.epochs != 1 and criterion.table.all_visited_twice():
+    is_one_epoch = criterion.epoch == 1 and criterion.epochs != 1
+    is_known = criterion.watch.has_warned("passes", "backwards", "index")
+    if is_one_epoch and not is_known and criterion.table.all_visited_twice():
         warnings.warn(
             "samples were visited several times, all in epoch 1: "
             "call set_epoch(epoch) at the start of every epoch",
@@ -123,12 +128,22 @@ def _find_errors(
     losses = run_losses(criterion, latest, kinds)
     calibration = calibrate(strengths, losses.unit, criterion.table.shards)
     by_losses = losses.noise(calibration)
+    wrong_index = limit_by_index(criterion.table, criterion.epoch)
     if predicted is None:
-        return _Found(calibration, limit=limit_by_losses(losses, by_losses))
+        limit = wrong_index or limit_by_losses(losses, by_losses)
+        return _Found(calibration, limit=limit, notes=_notes(limit, by_losses.rate))
     is_other_loss = are_other_losses(criterion)
-    limit = limit_by_predictions(losses, by_losses, predicted, by_losses_too=not is_other_loss)
-    notes = (NOT_CROSS_ENTROPY,) if is_other_loss else ()
+    limit = wrong_index or limit_by_predictions(
+        losses, by_losses, predicted, by_losses_too=not is_other_loss
+    )
+    notes = _notes(limit, predicted.noise_rate)
+    if is_other_loss:
+        notes = (*notes, NOT_CROSS_ENTROPY)
     return _Found(errors=predicted.errors, agrees=predicted.agrees, limit=limit, notes=notes)
+
+
+def _notes(limit: str | None, noise_rate: float) -> tuple[str, ...]:
+    return (LEARNED_AS_THEY_ARE,) if limit is None and noise_rate < HARDLY_ANY else ()
 
 
 def _strengths(

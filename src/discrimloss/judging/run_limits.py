@@ -18,6 +18,8 @@ from discrimloss.judging.calibration import Calibration
 from discrimloss.judging.known_labels import PredictedErrors, SampleKinds
 from discrimloss.judging.verdicts import CANNOT_TELL
 from discrimloss.loss import DiscrimLoss
+from discrimloss.run_watch import FEW_SAMPLES, FEWEST_SAMPLES, MOST_SEEN
+from discrimloss.state.table import SampleTable
 
 MOST_COMPARED = 1_000_000
 """Samples that the limits are computed from."""
@@ -28,21 +30,33 @@ LEARNED_BY_LOSSES, LEARNED_BY_PREDICTIONS = 0.5, 0.85
 LEAST_CONFIDENCE = 1.0 / 3.0
 """The mean confidence of predictions that have settled, as a fraction of how often they agree with
 the labels. An untrained network is far less confident than it is right."""
-MOST_DOUBT = 0.1
-"""Samples that may be misjudged, as a fraction, where losses fall into two groups."""
-FEW_WRONG, MOST_DOUBT_OF_FEW = 0.12, 0.2
-"""Where losses find no more wrong labels than this, they may misjudge so many of those. Natural
-confusions between classes look like a few wrong labels."""
-LEAST_SUPPORT = 0.5
+MOST_DOUBT = 0.25
+"""Samples that may be misjudged where losses fall into two groups, as a fraction of those found
+wrong. Classes that overlap look like wrong labels, and more of theirs are in between."""
+FEW_WRONG, MOST_DOUBT_OF_FEW = 0.12, 0.1
+"""The same where no more labels than this are found wrong: natural confusions between classes look
+like a few wrong labels."""
+HARDLY_ANY = 0.05
+"""Up to this rate of wrong labels the data are as good as clean, and a doubt of `MOST_DOUBT` will
+do. Losses must then be low instead:"""
+LEARNED_IF_CLEAN, HIGH_IF_CLEAN = 0.3, 0.1
+"""The median latest loss at most, in units of the loss scale, and the fraction of the samples above
+that scale that are not found wrong."""
+LEAST_SUPPORT = 0.4
 """Labels whose latest loss exceeds the loss scale, as a fraction of those found wrong."""
 WAS_HIGH, IS_LOW, MOST_LEARNED_LATE = 0.5, 0.25, 0.1
 """Samples whose average loss is high while the latest is low, in units of the loss scale, were
 learned late. Where they are more than this, wrong labels may be among them."""
-MOST_UNEXPLAINED = 1.0 / 6.0
-"""Labels that contradict the likeliest class and are not found wrong, as a fraction. Where they are
-more, the network is unsure, and wrong labels hide among hard samples."""
-MORE_BY_LOSSES = 0.08
-"""Where losses find so much more noise than predictions, wrong labels may be memorised."""
+MOST_UNEXPLAINED, MOST_OF_FOUND = 1.0 / 6.0, 0.9
+"""Labels that contradict the likeliest class and are not found wrong, as a fraction of all and of
+those that are. Where they are more than both, the network is unsure, and wrong labels hide among
+hard samples."""
+MORE_BY_LOSSES, MOST_DOUBT_OF_WITNESS = 0.08, 0.1
+"""Where losses find so much more noise than predictions, wrong labels may be memorised. They are no
+second witness where they may misjudge more than the second fraction of all samples."""
+NO_NOISE = 0.025
+"""Predictions that find more wrong labels than `HARDLY_ANY`, but cannot exclude this rate, do not
+tell classes that overlap from wrong labels."""
 
 OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
 """Losses are no plain cross-entropy where their sum is off by this fraction, in all or in a class
@@ -51,6 +65,10 @@ whose cross-entropies sum up to the second value at least."""
 NOT_CROSS_ENTROPY = (
     "The losses are not the cross-entropy of logits= and target= (class weights, smoothing, mixed "
     "samples or another loss), so labels are judged by the predictions alone."
+)
+WRONG_INDEX = (
+    "Only {seen} of {num_samples} samples were seen, again and again in every epoch: the index is "
+    "probably not the position of the sample, and the run cannot tell anything about the labels."
 )
 TOO_SHORT = (
     "The run is too short to tell which labels are wrong: most samples were seen once. Train for "
@@ -76,6 +94,13 @@ LEARNED_LATE = (
     "Many labels were learned late: they are memorised or hard, and the run cannot tell which of "
     "them are wrong. Train for fewer epochs or with a smaller network."
 )
+
+
+LEARNED_AS_THEY_ARE = (
+    "Hardly any label contradicts what the network has learned. Wrong labels that follow a rule, "
+    "such as those of keyword rules, are learned like right ones and do not show."
+)
+"""A note of runs that can tell, and find less than `HARDLY_ANY`."""
 
 
 class RunLosses(NamedTuple):
@@ -106,6 +131,12 @@ class LossNoise(NamedTuple):
     """The estimated fraction of wrong labels."""
     doubt: float
     """The fraction of samples that are expected to be misjudged."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether losses fall into two groups, or hardly any label is wrong."""
+        is_few = HARDLY_ANY <= self.rate < FEW_WRONG
+        return self.doubt <= (MOST_DOUBT_OF_FEW if is_few else MOST_DOUBT) * self.rate
 
 
 def against_label(average: Tensor, latest: Tensor) -> Tensor:
@@ -151,6 +182,24 @@ def are_other_losses(criterion: DiscrimLoss) -> bool:
     return bool(((losses / entropies - 1.0).abs() > OTHER_LOSS).any())
 
 
+def limit_by_index(table: SampleTable, epoch: int) -> str | None:
+    """Why the index says that these are not the samples; None if it may be right.
+
+    All processes must call this.
+
+    Args:
+        table: the samples.
+        epoch: the last one.
+    """
+    visits = table.visits[table.visits > 0]
+    sums = torch.tensor([len(visits), int(visits.sum())])
+    seen, total = table.shards.total(sums).tolist()
+    is_few = table.num_samples >= FEWEST_SAMPLES and seen <= MOST_SEEN * table.num_samples
+    if is_few and total > FEW_SAMPLES * seen * epoch:
+        return WRONG_INDEX.format(seen=seen, num_samples=table.num_samples)
+    return None
+
+
 def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
     """Why losses cannot tell which labels are wrong; None if they can."""
     if len(losses.latest) == 0:
@@ -160,11 +209,17 @@ def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
     support = float((losses.latest > 1.0).float().mean())
     if float(losses.latest.median()) > LEARNED_BY_LOSSES or support < LEAST_SUPPORT * found.rate:
         return NOT_LEARNED
-    few = found.rate < FEW_WRONG and found.doubt > MOST_DOUBT_OF_FEW * found.rate
-    if found.doubt > MOST_DOUBT or few:
+    if found.rate < HARDLY_ANY and _are_high(losses, support - found.rate):
+        return NOT_APART
+    if not found.is_clear:
         return NOT_APART
     learned_late = (losses.average > WAS_HIGH) & (losses.latest < IS_LOW)
     return LEARNED_LATE if float(learned_late.float().mean()) > MOST_LEARNED_LATE else None
+
+
+def _are_high(losses: RunLosses, unexplained: float) -> bool:
+    """Whether losses are too high for labels of which hardly any is wrong."""
+    return float(losses.latest.median()) > LEARNED_IF_CLEAN or unexplained > HIGH_IF_CLEAN
 
 
 def limit_by_predictions(
@@ -188,10 +243,18 @@ def limit_by_predictions(
     is_unsettled = predicted.confidence < LEAST_CONFIDENCE * predicted.agreement
     if is_unsettled or (by_losses_too and median > LEARNED_BY_PREDICTIONS):
         return NOT_LEARNED
-    rate = predicted.noise_rate
-    if 1.0 - predicted.agreement - rate > MOST_UNEXPLAINED:
-        return UNSURE
-    are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT
-    if by_losses_too and are_clear and by_losses.rate > rate + MORE_BY_LOSSES:
+    are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT_OF_WITNESS
+    if by_losses_too and are_clear and by_losses.rate > predicted.noise_rate + MORE_BY_LOSSES:
         return MEMORISED
-    return None
+    return UNSURE if _is_unsure(predicted) else None
+
+
+def _is_unsure(predicted: PredictedErrors) -> bool:
+    """Whether contradictions between labels and predictions are not explained by wrong labels."""
+    rate, interval = predicted.noise_rate, predicted.errors.noise_interval
+    unexplained = 1.0 - predicted.agreement - rate
+    if rate <= HARDLY_ANY:
+        return unexplained > MOST_UNEXPLAINED
+    may_be_none = interval is not None and interval[0] < NO_NOISE
+    most = MOST_OF_FOUND * rate
+    return may_be_none or unexplained > (most if rate < FEW_WRONG else max(MOST_UNEXPLAINED, most))
