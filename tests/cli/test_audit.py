@@ -117,8 +117,8 @@ def test_stopped_and_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(BarObserver, "on_epoch", press_ctrl_c)
         said = refused(capsys, *arguments, code=130)
-    assert said.startswith("stopped after epoch 1; go on with: discrimloss audit ")
+    assert said.startswith("stopped after epoch 1; continue with: discrimloss audit ")
     assert said.endswith("--epochs 3 --no-regression --resume")
-    assert "--resume to go on" in refused(capsys, *arguments)
+    assert "--resume to continue" in refused(capsys, *arguments)
     assert main([*arguments, "--resume"]) == 0
     assert (out / "summary.json").exists()

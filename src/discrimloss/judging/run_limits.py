@@ -45,7 +45,7 @@ MORE_BY_LOSSES = 0.08
 """Where losses find so much more noise than predictions, wrong labels may be memorised."""
 
 OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
-"""Losses are no plain cross-entropy where their sum is off by this fraction, in all or in a class
+"""Losses are not plain cross-entropy where their sum is off by this fraction, in all or in a class
 whose cross-entropies sum up to the second value at least."""
 
 NOT_CROSS_ENTROPY = (

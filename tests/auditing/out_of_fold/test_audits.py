@@ -145,7 +145,7 @@ class TestEstimators:
 
         generator = np.random.default_rng(0)
         pair = generator.normal(size=(60, 2)), generator.normal(size=60)
-        with pytest.raises(DiscrimLossError, match="judges classes"):
+        with pytest.raises(DiscrimLossError, match="model= takes a classifier"):
             audit(pair, model=GaussianNB(), progress=False)
 
 

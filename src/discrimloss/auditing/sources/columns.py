@@ -1,4 +1,4 @@
-"""The columns of a table: which ones a model learns from, and which are left aside."""
+"""The columns of a table: which ones a model learns from, and which are not used."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class ColumnPlan:
 
 def _left_aside(names: Sequence[str], reason: str) -> str:
     if len(names) == 1:
-        return f"the column {names[0]!r} is left aside: {reason}"
+        return f"the column {names[0]!r} is not used: {reason}"
     shown = ", ".join(repr(name) for name in names[:NAMES_IN_A_NOTE])
     more = f" and {len(names) - NAMES_IN_A_NOTE:,} more" if len(names) > NAMES_IN_A_NOTE else ""
-    return f"the columns {shown}{more} are left aside: {reason}"
+    return f"the columns {shown}{more} are not used: {reason}"
 
 
 class Columns(Contents):
@@ -189,7 +189,7 @@ def plan_columns(
     Args:
         frame: the samples' rows, without labels and ids.
         target: their labels, to notice a column that determines them.
-        are_wanted: whether the user named these columns; then none is left aside without need.
+        are_wanted: whether the user named these columns; then all that can be used are used.
 
     Raises:
         SourceError: no column can be used.
@@ -234,7 +234,7 @@ def plan_columns(
     if not used:
         reasons = "; ".join(ColumnPlan((), tuple(left_aside)).notes)
         raise SourceError(
-            f"no column can be learnt from: {reasons or 'there is no column besides the labels'}"
+            f"no column can be learned from: {reasons or 'there is no column besides the labels'}"
         )
     return ColumnPlan(tuple(used), tuple(left_aside), tuple(warnings))
 
