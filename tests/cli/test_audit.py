@@ -48,7 +48,7 @@ def test_what_cannot_be_audited(
     assert "--epochs must be 2 or more, not 1" in sentence(*labelled, "--epochs", "1")
     assert "--seed" in sentence(*labelled, "--seed", "-1")
     assert "--threads" in sentence(*labelled, "--threads", "-1")
-    assert "give one of them" in sentence(*labelled, "--resume", "--overwrite")
+    assert "pass only one of them" in sentence(*labelled, "--resume", "--overwrite")
 
 
 def test_an_image_that_cannot_be_read_is_reported(

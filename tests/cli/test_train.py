@@ -20,6 +20,7 @@ from discrimloss.training.run_directory import RunDirectory
 
 SMALL = ("digits", "epochs=2", "train_size=48", "batch_size=16", "tensorboard=false", "threads=1")
 FILES = {
+    "checksums.json",
     "config.toml",
     "environment.json",
     "history.csv",

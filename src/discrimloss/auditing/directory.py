@@ -252,8 +252,8 @@ class AuditDirectory:
             )
         else:
             raise DiscrimLossError(
-                f"{self.path} holds an unfinished audit: pass --resume to go "
-                "on with it, or --overwrite to start anew"
+                f"{self.path} holds an unfinished audit: pass --resume to continue "
+                "it, or --overwrite to start over"
             )
 
     def _require_same(self, wanted: dict[str, Any]) -> None:
