@@ -18,13 +18,20 @@ CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_bat
 	test_indexed_dataset test_layers test_package test_resume test_without_extras \
 	state/test_sample_ids state/test_state))
 
-.PHONY: help demo docs notebooks test test-slow lint types core pytest format clean
+# Tests whose coverage of the core is measured, see [tool.coverage] in pyproject.toml for the floor.
+COVERED_TESTS := tests/state $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_batches \
+	test_bounded_split test_functional test_groups test_histogram test_hyperparameters \
+	test_indexed_dataset test_known_labels test_label_correction test_loss test_options \
+	test_package test_precision_and_device test_registry test_resume test_run_watch))
+
+.PHONY: help demo docs notebooks test test-slow lint types core coverage pytest format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       install into $(VENV), then audit images and texts, and train with and without"
 	@echo "make test       install into $(VENV), then lint, type-check and test"
 	@echo "make core       the tests of the core, with no extras installed"
+	@echo "make coverage   the tests of the core, which must cover 95 % of it"
 	@echo "make docs       build the documentation site into site/"
 	@echo "make notebooks  run the notebooks of the tutorials and store their outputs"
 	@echo "make test-slow  the tests that take minutes"
@@ -44,13 +51,13 @@ demo: $(VENV)/installed-demo
 
 # A dead link or a warning is an error. `make test` builds the site too, in tests/docs.
 docs: $(VENV)/installed-dev
-	@echo "== mkdocs: site/index.html"
+	@echo "== mkdocs: site/index.html (search needs a server: python -m http.server --directory site)"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 notebooks: $(VENV)/installed-dev
 	@$(BIN)/python tools/run_notebooks.py
 
-test: lint types core pytest
+test: lint types core coverage pytest
 
 lint: $(VENV)/installed-dev
 	@echo "== ruff: format and lint"
@@ -74,9 +81,14 @@ core: $(VENV)-core/installed
 	@OMP_NUM_THREADS=1 DISCRIMLOSS_WITHOUT_EXTRAS=1 $(VENV)-core/$(SCRIPTS)/python -m pytest --quiet \
 		$(WORKERS) $(CORE_TESTS)
 
+# Only these tests run with coverage: it would slow down all others for nothing.
+coverage: $(VENV)/installed-dev
+	@echo "== pytest: the core, with coverage"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet $(WORKERS) --cov --cov-report=term $(COVERED_TESTS)
+
 pytest: $(VENV)/installed-dev
-	@echo "== pytest: tests, docstrings and the README"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
+	@echo "== pytest: all other tests, docstrings and the README"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) $(addprefix --ignore=,$(COVERED_TESTS))
 
 test-slow: $(VENV)/installed-dev
 	@$(BIN)/python -m pytest -m slow

@@ -386,7 +386,7 @@ def test_broken_rows_leave_no_trace_in_any_phase(form: str, broken: float, story
             outputs = batches.outputs(index, epoch)
             losses = batches.losses(outputs, index)
             rows = usual(losses, index, **batches.arguments(outputs, index))
-            # The first sample once more, and one that is visited here only.
+            # The first sample again, and one that is visited here only.
             more = torch.cat([index, index[:1], torch.tensor([7])])
             again = batches.outputs(more, epoch).detach()
             again[-2:] = broken

@@ -25,6 +25,8 @@ FORBIDDEN = ("tests/", "benchmarks/", "docs/", "examples/", "tools/")
 """Directories that belong to the repository only."""
 LARGEST_WHEEL = 2_000_000
 """Bytes."""
+LARGEST_SDIST = 3_000_000
+"""Bytes."""
 
 
 class ReleaseError(Exception):
@@ -87,6 +89,16 @@ def check_contents(wheel: Path) -> None:
         raise ReleaseError(f"{wheel.name} has {wheel.stat().st_size:,} bytes: what made it grow?")
 
 
+def check_source(sdist: Path) -> None:
+    """Check the size of the source distribution.
+
+    Raises:
+        ReleaseError: it is too large, as with stored runs of benchmarks.
+    """
+    if sdist.stat().st_size > LARGEST_SDIST:
+        raise ReleaseError(f"{sdist.name} has {sdist.stat().st_size:,} bytes: what made it grow?")
+
+
 def try_wheel(wheel: Path, constraints: Path) -> None:
     """Install the wheel into an empty environment and use it, outside of the repository."""
     with tempfile.TemporaryDirectory() as place:
@@ -115,6 +127,7 @@ def check(root: Path, out: Path) -> str:
     if len(wheels) != 1:
         raise ReleaseError(f"{out} has {len(wheels)} wheels of version {version}")
     check_contents(wheels[0])
+    check_source(out / f"discrimloss-{version}.tar.gz")
     try_wheel(wheels[0], root / "constraints.txt")
     (out / "NOTES.md").write_text(notes, "utf-8")
     return version

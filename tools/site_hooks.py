@@ -1,4 +1,4 @@
-"""MkDocs hooks: put pages on the site that live outside `docs/`, and mend the links to them.
+"""MkDocs hooks: put pages on the site that live outside `docs/`, and adjust the links to them.
 
 The README is the home page. The results of the benchmarks, the examples and the files at the root
 of the repository are pages as well, so that each text exists once. On disk all links are relative
@@ -68,12 +68,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to where their file is on the site. Links to nothing stay, and MkDocs warns."""
+    """Lead links to where their file is on the site. Links to nothing stay, and MkDocs warns.
+
+    A page without a section has no menu beside it, so that wide tables of results have more room.
+    """
+    if page.parent is None:
+        page.meta.setdefault("hide", ["navigation"])
     here = _on_disk.get(page.file.src_uri)
     if here is None:
         return markdown
 
-    def mend(found: re.Match[str]) -> str:
+    def adjusted(found: re.Match[str]) -> str:
         target = (here.parent / found["path"]).resolve()
         if target not in _on_site:
             return found[0]
@@ -82,7 +87,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{found['open']}{path}{found['anchor'] or ''})"
 
     parts = FENCE.split(markdown)  # code is left alone
-    return "".join(part if n % 2 else LINK.sub(mend, part) for n, part in enumerate(parts))
+    return "".join(part if n % 2 else LINK.sub(adjusted, part) for n, part in enumerate(parts))
 
 
 def folder_page(folder: Path) -> str:

@@ -42,7 +42,7 @@ class _MovedModules(MetaPathFinder, Loader):
         """Put the module with the new name in place of this one."""
         new_name = MOVED[module.__name__]
         warnings.warn(
-            f"{module.__name__} is now {new_name}; the old name goes with discrimloss 0.3",
+            f"{module.__name__} is now {new_name}; the old name will be removed in 0.3",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -68,11 +68,11 @@ LITTLE_EVIDENCE = 1.0
 CORRECTING_EVIDENCE = 10.0
 """Evidence for wrong labels above which labels are corrected while the network still learns."""
 MOSTLY_WRONG = 0.5
-"""Once more labels than this are found wrong, the estimate stays where a later one has no evidence:
-the corrected network is surer than such labels bear out, and a softer one explains them as well."""
+"""If an estimate above this is followed by one without evidence, the earlier estimate stays: the
+corrected network is overconfident, and a softer network explains the labels as well."""
 NOTHING_MEMORISED, ENOUGH_FITTED = 0.01, 6_000
-"""Where most labels are wrong, each says little. As long as the gap is smaller than this fraction,
-so many training samples serve the estimate as well."""
+"""If most labels are wrong, each says little. As long as the gap is smaller than this fraction,
+this many training samples are used for the estimate too."""
 POSTERIOR_EVIDENCE = 2.5
 """Evidence above which the mixed targets contain corrected labels."""
 PREDICTED_WEIGHT = 0.8
@@ -84,8 +84,8 @@ SMOOTHING = 0.2
 shrinks with the noise: where most labels are wrong, they teach so little that the network would
 learn nothing but the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
-"""Up to the first fraction of wrong labels, corrected labels have equal weights, from the second on
-the learned ones: where few labels are wrong, most large losses are those of hard samples."""
+"""Corrected labels have equal weights up to the first fraction of wrong labels, and the learned
+weights from the second on: if few labels are wrong, most large losses belong to hard samples."""
 LEAST_MASS = 1e-6
 """Probabilities below this are stored too coarsely to compute a cross-entropy from."""
 MOST_FITTED_ENTRIES = 2_000_000

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from discrimloss.state.table import SampleTable
 
 FEW_SAMPLES, FEW_SAMPLES_EARLY = 4, 16
-"""An index is suspicious if the samples seen have so many rows each, at the end of the first epoch
-or before it, and most samples have none."""
+"""Rows per seen sample that make an index suspicious, at the end of the first epoch and before it,
+if most samples have no row."""
 MOST_SEEN = 0.25
-"""The fraction of the samples that are seen at most then."""
+"""The largest fraction of seen samples for which an index is suspicious."""
 MOST_OF_BATCH, AGAIN = 0.75, 2.0
 """The same for the first samples of all, without a gap: positions in large batches."""
 EARLY_ROWS = 50_000
@@ -25,7 +25,7 @@ ALL_SEEN = 0.95
 CERTAINLY_SECOND = 2.0
 """The same as `SECOND_PASS`, where samples are drawn at random and `set_epoch` is never called."""
 FEWEST_SAMPLES = 100
-"""Of fewer samples nothing is concluded."""
+"""Smallest number of samples from which anything is concluded."""
 
 
 class RunWatch:
@@ -85,8 +85,8 @@ class RunWatch:
         if has_begun and epoch < current:
             self._warn(
                 "backwards",
-                f"epoch {epoch} begins after epoch {current}: a run that goes on must count on, "
-                "and a new run needs a new DiscrimLoss",
+                f"epoch {epoch} begins after epoch {current}: a resumed run must continue the "
+                "count, and a new run needs a new DiscrimLoss",
             )
         if epoch != current and self._rows:
             if not self._new_epochs and table.num_samples >= FEWEST_SAMPLES:
@@ -102,7 +102,7 @@ class RunWatch:
             self._warn(
                 "options",
                 f"the loaded state is of a DiscrimLoss with {_listed(saved, differ)}, and this one "
-                f"has {_listed(own, differ)}: build it with the same options to go on with the "
+                f"has {_listed(own, differ)}: build it with the same options to continue the "
                 "same run",
             )
 

@@ -32,7 +32,7 @@ RANGES = 8
 MOST_RANKED = 1_000_000
 """Targets that the ranges are computed from."""
 TRUSTED_FROM = 0.3
-"""Regression targets are judged by predictions after this fraction of the run."""
+"""Regression targets are compared with predictions after this fraction of the run."""
 LEAST_NOISE = 0.01
 """They are trusted less only if at least this fraction is wrong with 95 % probability."""
 LEAST_TRUST = 0.1

@@ -113,7 +113,7 @@ class LossTracker(FixedDtypeModule):
         """Replace the loss scales of groups whose losses have become smaller.
 
         Targets far from zero make the first losses of a regression large until the network has
-        learned where they lie, which is no evidence on single targets.
+        learned where they lie, which says nothing about single targets.
 
         Args:
             mean_abs: shape (groups,): mean size of the latest losses; NaN where there are none.

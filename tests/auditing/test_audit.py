@@ -391,7 +391,7 @@ def test_rows_left_out_and_all_notes_are_the_same_everywhere(tmp_path: Path) -> 
     data.loc[["row 3", "row 8"], "kind"] = None
     result = audit(data, "kind", out=tmp_path / "out", epochs=2, progress=False)
     assert result.notes[0] == "2 rows left out: no label"
-    assert any("the column 'same' is left aside" in note for note in result.notes)
+    assert any("the column 'same' is not used" in note for note in result.notes)
     assert len(set(result.notes)) == len(result.notes)
     assert "note: 2 rows left out: no label" in repr(result)
     assert result.notes == result.verdicts.notes

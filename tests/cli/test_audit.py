@@ -48,7 +48,7 @@ def test_what_cannot_be_audited(
     assert "--epochs must be 2 or more, not 1" in sentence(*labelled, "--epochs", "1")
     assert "--seed" in sentence(*labelled, "--seed", "-1")
     assert "--threads" in sentence(*labelled, "--threads", "-1")
-    assert "give one of them" in sentence(*labelled, "--resume", "--overwrite")
+    assert "pass only one of them" in sentence(*labelled, "--resume", "--overwrite")
 
 
 def test_an_image_that_cannot_be_read_is_reported(
@@ -117,8 +117,8 @@ def test_stopped_and_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(LineObserver, "on_epoch", press_ctrl_c)
         said = refused(capsys, *arguments, code=130)
-    assert said.startswith("stopped after epoch 1; go on with: discrimloss audit ")
+    assert said.startswith("stopped after epoch 1; continue with: discrimloss audit ")
     assert said.endswith("--epochs 3 --no-regression --resume")
-    assert "--resume to go on" in refused(capsys, *arguments)
+    assert "--resume to continue" in refused(capsys, *arguments)
     assert main([*arguments, "--resume"]) == 0
     assert (out / "summary.json").exists()

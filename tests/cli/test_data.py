@@ -191,7 +191,7 @@ def test_the_directory_may_come_from_the_environment(
 def test_what_is_not_ours_to_download_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sentence = "toy-by-hand is not ours to download: ask nicely"
+    sentence = "toy-by-hand cannot be downloaded by this command: ask nicely"
     assert refused(capsys, "fetch", "toy-by-hand") == sentence
     assert refused(capsys, "fetch", "toy-by-hand", "--data", tmp_path) == sentence
     (tmp_path / "asked").touch()
@@ -278,7 +278,7 @@ def test_ctrl_c_keeps_what_was_downloaded(
     server.serve("file.bin", BODY, in_the_middle=press)
     sentence = refused(capsys, "fetch", "toy", "--data", tmp_path, code=130)
     stopped.set()
-    assert sentence == "stopped; what was downloaded is kept: run the command again to go on"
+    assert sentence == "stopped; what was downloaded is kept: run the command again to continue"
     assert [path.name for path in (tmp_path / "toy").iterdir()] == ["file.bin.part"]
     kept = part.stat().st_size
     assert 0 < kept <= len(BODY) // 2

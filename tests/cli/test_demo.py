@@ -246,7 +246,7 @@ def test_a_file_is_no_place_for_results(
     file = tmp_path / "file"
     file.write_text("mine")
     sentence = refused(capsys, "demo", "--out", str(file.joinpath(*below)))
-    assert sentence == f"{file} is not a directory: name another place with --out"
+    assert sentence == f"{file} is not a directory: choose another path with --out"
     assert snapshot(tmp_path) == {"file": b"mine"}
 
 

@@ -152,7 +152,7 @@ def test_the_data_directory_comes_from_the_option_or_the_environment(
         (("digits", "options.switch_gain=-1"), "switch_gain must be "),
         (("digits", "noise.kind=human", "noise.labels=worse"), "noise.labels = 'worse' is not a"),
         (("digits", "device=nonsense"), "device = 'nonsense' cannot be used here"),
-        (("digits", "--resume", "--overwrite"), "--resume goes on and --overwrite starts anew"),
+        (("digits", "--resume", "--overwrite"), "--resume continues, --overwrite starts over"),
         (("digits", "--seed", "-1"), "seed must be a number from 0 to 4294967295, not -1"),
         (("digits", "--seed", "4294967296"), "seed must be a number from 0 to 4294967295, not "),
         (("digits", "--seed", "one"), "invalid value for '--seed'"),
@@ -171,7 +171,7 @@ def test_bad_input_gets_one_sentence(
     Path("broken.toml").write_text("epochs = \n")
     told = refused(capsys, "train", *arguments)
     if arguments[-2:] == ("--out", "broken.toml"):
-        sentence = f"{Path('broken.toml').absolute()} is not a directory: name another place"
+        sentence = f"{Path('broken.toml').absolute()} is not a directory: choose another path"
     assert told.startswith(sentence)
     assert snapshot(Path()) == {"broken.toml": b"epochs = \n"}
 
@@ -230,7 +230,7 @@ def test_an_unfinished_run_is_kept(
     before = snapshot(out)
     assert refused(capsys, "train", *SMALL, "--out", str(out)) == (
         f"--out {out} holds an unfinished run: "
-        "pass --resume to go on with it, or --overwrite to start anew"
+        "pass --resume to continue it, or --overwrite to start over"
     )
     other = refused(capsys, "train", *SMALL, "seed=2", "--out", str(out), "--resume")
     assert other.startswith("cannot resume with other settings (seed was 1, now 2)")
@@ -296,7 +296,7 @@ def test_ctrl_c_says_how_to_go_on_and_that_works(finished: Path, tmp_path: Path)
     process = run_process(STOPPED, "train", *settings, "--out", str(out))
     assert process.returncode == 130
     assert process.stdout == ""
-    start = "discrimloss: stopped in epoch 2, after step 1; go on with: "
+    start = "discrimloss: stopped in epoch 2, after step 1; continue with: "
     assert process.stderr.startswith(start)
     assert process.stderr.count("\n") == 1
     assert not (out / "summary.json").exists()
@@ -340,7 +340,7 @@ def test_sigterm_says_how_to_go_on_with_the_same_data(
     monkeypatch.chdir(tmp_path / "work")
     if in_environment:
         monkeypatch.setenv("DISCRIMLOSS_DATA", str(data))
-    command = sentence.partition("go on with: ")[2]
+    command = sentence.partition("continue with: ")[2]
     assert ("--data" in command) is not in_environment
     program, *arguments = shlex.split(command)
     assert program == "discrimloss"
@@ -358,7 +358,7 @@ def test_a_second_request_does_not_wait(
     monkeypatch.setattr("discrimloss.cli.displays.TrainDisplay.on_step", on_step)
     out = str(tmp_path / "out")
     sentence = refused(capsys, "train", *SMALL, "--out", out, code=130)
-    assert sentence.startswith("stopped at once; go on with: discrimloss train digits ")
+    assert sentence.startswith("stopped at once; continue with: discrimloss train digits ")
     monkeypatch.undo()
     assert main(["train", *SMALL, "--out", out, "--resume"]) == 0
 

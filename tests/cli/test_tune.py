@@ -65,7 +65,7 @@ def test_ctrl_c_and_the_same_command(
         act = send_in(1, signal.SIGINT)
         patch.setattr(trials._Watcher, "on_epoch", before_every_epoch(act))
         sentence = refused(capsys, *command, code=130)
-    assert sentence == "stopped after 1 of 2 trials: the same command goes on"
+    assert sentence == "stopped after 1 of 2 trials: the same command continues"
     assert not Path("tuned/digits-discrimloss/best.toml").exists()
     assert main(list(command)) == 0
     assert "2 trials complete, 0 pruned, 1 failed" in capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_a_storage_and_a_study_of_one_s_own(capsys: pytest.CaptureFixture[str]) 
         (("digits", "--jobs", "0"), "--jobs must be 1 or more, not 0"),
         (("digits", "--search", "seed=1,2"), "'seed' cannot be searched"),
         (("digits", "method=gce", "--search", "method"), "has no search space of its own"),
-        (("digits", "--out", "file"), "file is not a directory: name another place with --out"),
+        (("digits", "--out", "file"), "file is not a directory: choose another path with --out"),
         (("mnist",), "name the data directory with --data DIR"),
         (("digits", "--data", "nowhere"), "the data directory nowhere does not exist"),
         (("digits", "--storage", "tune.db"), "--storage must be a database URL, e.g. sqlite:///"),

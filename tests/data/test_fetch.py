@@ -360,7 +360,7 @@ def test_a_disk_that_becomes_full_is_told(server: FileServer, tmp_path: Path) ->
     sentence = refused(remote(server.serve("file.bin", BODY)), tmp_path)
     assert sentence == (
         f"cannot write to {tmp_path} (no space left on device): "
-        "free some space and run the command again to go on"
+        "free some space and run the command again to continue"
     )
 
 

@@ -200,7 +200,9 @@ def test_partial_fit_goes_on() -> None:
     net.partial_fit(*more)
     assert net.discrimloss_.epoch == 6
     assert net.discrimloss_.table.visits.tolist() == [6] * 50 + [2] * 10
-    with pytest.raises(ValueError, match="knows 60 samples, this data has 50: go on with the same"):
+    with pytest.raises(
+        ValueError, match="knows 60 samples, this data has 50: continue with the same"
+    ):
         net.partial_fit(X, Y)
 
 

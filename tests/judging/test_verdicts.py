@@ -332,7 +332,7 @@ def test_repr_shows_counts_and_noise_rate() -> None:
 def test_the_noise_rate_under_its_old_name() -> None:
     with pytest.warns(DeprecationWarning, match="is now noise_rate"):
         assert one_of_each().estimated_noise_rate == pytest.approx(0.25)
-    with pytest.warns(DeprecationWarning, match="goes with discrimloss 0.3"):
+    with pytest.warns(DeprecationWarning, match="will be removed in 0.3"):
         assert np.isnan(make_verdicts(["unseen"], [NAN]).estimated_noise_rate)
 
 

@@ -109,7 +109,7 @@ def test_the_config_of_a_run_is_a_recipe(name: str, tmp_path: Path) -> None:
     assert load_recipe(str(tmp_path / "config.toml")) == config
 
 
-# The paper's appendix, typed once more: e_s, a, p, q, lambda; and what the released code has for
+# The paper's appendix, typed again: e_s, a, p, q, lambda; and what the released code has for
 # the sample weights: learning rate, lowest logarithm.
 
 _CIFAR_EASY = (4, 0.25, 1.92, 81, 0)

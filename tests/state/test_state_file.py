@@ -100,7 +100,7 @@ def test_a_state_of_another_number_of_samples_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize("folder", ["empty", "missing"])
 def test_a_folder_without_a_state(folder: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(StateFileError, match=r"there is no sample state in .*start anew"):
+    with pytest.raises(StateFileError, match=r"there is no sample state in .*start a new run"):
         load_state(DiscrimLoss(5, 6), tmp_path / folder)
 
 

@@ -85,6 +85,18 @@ def test_the_wheel_holds_the_package_only(tmp_path: Path) -> None:
         release.check_contents(wheel(tmp_path, *release.REQUIRED, "tests/test_x.py"))
 
 
+def test_a_large_distribution_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sdist = tmp_path / "discrimloss-0.2.0.tar.gz"
+    sdist.write_bytes(b"0" * 100)
+    release.check_source(sdist)
+    monkeypatch.setattr(release, "LARGEST_SDIST", 99)
+    monkeypatch.setattr(release, "LARGEST_WHEEL", 99)
+    with pytest.raises(release.ReleaseError, match=r"has 100 bytes: what made it grow"):
+        release.check_source(sdist)
+    with pytest.raises(release.ReleaseError, match="what made it grow"):
+        release.check_contents(wheel(tmp_path, *release.REQUIRED))
+
+
 def test_required_files_are_in_the_package() -> None:
     for name in release.REQUIRED:
         assert (ROOT / "src" / name).is_file()

@@ -225,7 +225,7 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     def come_second(epoch: int, step: int) -> None:
         if step == 1:
             for flags in ({"resume": True}, {"overwrite": True}):
-                with pytest.raises(DiscrimLossError, match="another run is at work") as error:
+                with pytest.raises(DiscrimLossError, match="another run is using") as error:
                     start(out, **flags)
                 refusals.append(error)
         raise Stopped

@@ -163,7 +163,7 @@ def test_a_loss_that_explodes_ends_a_trial_and_not_the_search(tmp_path: Path) ->
     study = work(request)
     assert [t.state for t in study.get_trials()] == [TrialState.PRUNED] * 2
     assert "lower optimizer.learning_rate" in study.get_trials()[0].user_attrs[WHY]
-    with pytest.raises(DiscrimLossError, match="none of 2 trials came to its end") as refused:
+    with pytest.raises(DiscrimLossError, match="none of 2 trials finished") as refused:
         outcome_of(study, is_regression=False)
     assert "lower optimizer.learning_rate" in str(refused.value)
 

@@ -140,7 +140,7 @@ def write_directory(
     *,
     overwrite: bool = False,
 ) -> Applied:
-    """Write the source once more with all changes, and a log of them beside it.
+    """Write the source again with all changes, and a log of them beside it.
 
     Args:
         source: what was audited.
@@ -173,7 +173,7 @@ def write_file(
     *,
     overwrite: bool = False,
 ) -> Applied:
-    """Write the source once more with all changes, to one file or folder of this name.
+    """Write the source again with all changes, to one file or folder of this name.
 
     Raises:
         DiscrimLossError: it cannot be written. Then nothing is.
@@ -269,7 +269,7 @@ def _automatic(automatic: Automatic, verdicts: Verdicts, reviewed: set[int]) -> 
 def _without_emptying(
     automatic: list[Change], reviewed: list[Change], verdicts: Verdicts
 ) -> list[Change]:
-    """The automatic changes but for those that, together, take all samples from a class."""
+    """The automatic changes, without those that together would empty a class."""
     is_lost = np.zeros(len(verdicts), dtype=np.bool_)
     is_lost[[change.index for change in automatic]] = True
     is_lost[[change.index for change in reviewed if change.change != KEPT]] = True
@@ -334,8 +334,8 @@ def _writing(place: Path) -> Iterator[None]:
         reason = (error.strerror or str(error)).lower()
         about = f" of {error.filename}" if error.filename else ""
         raise DiscrimLossError(
-            f"cannot write {place} ({reason}{about}): nothing was written; make room, or name "
-            "another place"
+            f"cannot write {place} ({reason}{about}): nothing was written; make room, or "
+            "choose another path"
         ) from error
 
 
@@ -357,22 +357,22 @@ def _move(staging: Path, place: Path) -> None:
 def _check_place(place: Path, source: AuditSource, audit: Path | None, overwrite: bool) -> None:
     target = place.resolve()
     if audit is not None and target == audit.resolve():
-        raise DiscrimLossError(f"{place} is the audit itself: name another place")
+        raise DiscrimLossError(f"{place} is the audit itself: choose another path")
     if source.options.path:
         origin = Path(source.options.path).resolve()
         if target.is_relative_to(origin) or origin.is_relative_to(target):
-            raise DiscrimLossError(f"{place} is where the source is: name another place")
+            raise DiscrimLossError(f"{place} is where the source is: choose another path")
     if not place.parent.is_dir():
         raise DiscrimLossError(f"there is no directory {place.parent}: make it first")
     if not place.exists():
         return
     if not place.is_dir():
-        raise DiscrimLossError(f"{place} is not a directory: name another place")
+        raise DiscrimLossError(f"{place} is not a directory: choose another path")
     if not any(place.iterdir()):
         return
     if not (place / CHANGES).is_file():
         raise DiscrimLossError(
-            f"{place} holds other things than an earlier result: name another place"
+            f"{place} holds other things than an earlier result: choose another path"
         )
     if not overwrite:
         raise DiscrimLossError(

@@ -37,8 +37,9 @@ def audit(
 ) -> AuditResult:
     """Find the wrong labels of a data set.
 
-    Texts, tables, features and images with an encoder are compared with cross-validated predictions
-    of simple models; images without one, with a network that is trained once.
+    Labels are compared with cross-validated predictions of simple models. Images without an
+    encoder, regression targets of texts or images, and labels of very many classes are compared
+    with a network that is trained once.
 
     It needs no clean labels, no noise rate and no hyperparameters. Nothing is written to disk
     unless `out` is given.
@@ -59,18 +60,18 @@ def audit(
             asks the hub, and ``"none"`` uses none.
         columns: the columns of a table to learn from. By default all but those that identify rows
             or give the label away; the result's notes and summary say which, and how each is read.
-        query: of a database, a table or a query; of a workbook, a sheet.
+        query: the table or query of a database, or the sheet of a workbook.
         model: ``"auto"`` for the best models for the kind of data; ``"network"`` for a network
             trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, or a
             regressor for regression targets, which is cross-validated on texts, on a data frame of
             the columns, or on the features.
         runs: how many runs to combine: cross-validations with other folds, or training runs.
         epochs: length of each training run. Giving it selects the network.
-        seed: of the first run.
+        seed: seed of the first run.
         threads: CPU threads; 0 leaves the choice to torch.
         out: a directory for the files of the audit, as the command ``discrimloss audit`` writes
             them. An audit that is stopped can then be resumed.
-        resume: whether to go on with an audit in `out` that was stopped.
+        resume: whether to resume an audit in `out` that was stopped.
         overwrite: whether to replace an earlier audit in `out`.
         progress: whether to show a progress bar, in a terminal or a notebook; or a function that
             takes the number of a run and its epochs, and returns an observer with the methods
@@ -96,7 +97,7 @@ def audit(
 
     settings = AuditSettings(runs, epochs, seed, threads, model)
     if resume and overwrite:
-        raise ValueError("resume goes on and overwrite starts anew: give one of them")
+        raise ValueError("resume continues and overwrite starts over: pass only one of them")
     if out is None and (resume or overwrite):
         raise ValueError("resume and overwrite need out, the directory of the audit")
     path = absolute(data) if isinstance(data, (str, Path)) else ""

@@ -78,7 +78,7 @@ class AuditDirectory:
             )
         if not self.is_finished:
             raise DiscrimLossError(
-                f"the audit in {self.path} is not finished: go on with it, "
+                f"the audit in {self.path} is not finished: continue it, "
                 "`discrimloss audit … --resume`"
             )
         require_intact(self.path, "put the file back, or audit again")
@@ -186,12 +186,12 @@ class AuditDirectory:
         if saved.get("fingerprint_version") != settings.get("fingerprint_version"):
             raise DiscrimLossError(
                 f"the audit in {self.path} began with another version of discrimloss, so it cannot "
-                "be resumed: start anew with --overwrite, or name another directory"
+                "be resumed: start over with --overwrite, or name another directory"
             )
         if saved["fingerprint"] != settings["fingerprint"]:
             raise SourceError(
                 f"{settings['source']['path'] or 'the data'} has changed since the audit began: "
-                "start anew with --overwrite, or put it back as it was"
+                "start over with --overwrite, or put it back as it was"
             )
         self.write_json(AUDIT, settings)
 
@@ -203,15 +203,15 @@ class AuditDirectory:
 
         Args:
             settings: what is requested: ``asked`` (options of the source) and how to train.
-            resume: whether to go on with an audit that was stopped.
+            resume: whether to resume an audit that was stopped.
             overwrite: whether to replace an earlier audit.
 
         Raises:
-            DiscrimLossError: an audit cannot start, or go on, here.
+            DiscrimLossError: an audit cannot start or be resumed here.
         """
         self._check(settings, resume, overwrite)
         is_new, held_audit = not self.path.exists(), self.holds_audit
-        refusal = f"another audit is at work in {self.path}: wait for it, or name another directory"
+        refusal = f"another audit is using {self.path}: wait for it, or name another directory"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with exclusive_lock(self / LOCK, refusal):
@@ -219,7 +219,7 @@ class AuditDirectory:
                 yield
         except BaseException as error:
             # A failure before the first run leaves nothing that is in the way of the next audit.
-            # After Ctrl-C or a full disk, --resume goes on with the features that are computed.
+            # After Ctrl-C or a full disk, --resume continues with the features that are computed.
             may_resume = not isinstance(error, Exception) or isinstance(error, OSError)
             has_failed = not may_resume and not (self / RUNS).exists()
             if is_new and (has_failed or not self.holds_audit):
@@ -233,7 +233,7 @@ class AuditDirectory:
             raise DiscrimLossError(objection)
         source = settings["asked"]["path"]
         if Path(source or "-").is_dir() and self.path.absolute().is_relative_to(source):
-            raise DiscrimLossError(f"{self.path} lies in the audited folder: name another place")
+            raise DiscrimLossError(f"{self.path} lies in the audited folder: choose another path")
         if not self.path.exists():
             return
         if not self.holds_audit:
@@ -252,8 +252,8 @@ class AuditDirectory:
             )
         else:
             raise DiscrimLossError(
-                f"{self.path} holds an unfinished audit: pass --resume to go "
-                "on with it, or --overwrite to start anew"
+                f"{self.path} holds an unfinished audit: pass --resume to continue "
+                "it, or --overwrite to start over"
             )
 
     def _require_same(self, wanted: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ class NetworkRuns:
         return self.in_memory if self.directory is None else self.directory.runs()
 
     def verdicts(self, number: int) -> Verdicts:
-        """Train one run, and judge the labels; suggestions have the unit of the labels."""
+        """Train one run and return its verdicts; suggestions have the unit of the labels."""
         settings, task = self.settings, self._task
         seed = settings.seed + number - 1
         config = audit_config(self.source, task, seed=seed, epochs=settings.epochs)

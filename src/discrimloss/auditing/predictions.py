@@ -24,8 +24,8 @@ class PredictionRecord:
     """Records predictions: their mean over the second half of a run, and the final ones.
 
     During training a model sees each sample several times and has not memorised all labels yet. At
-    the end it is at its best. For classes, both count half; for regression targets, the mean alone
-    serves better.
+    the end it is at its best. For classes, both have equal weight; for regression targets, the mean
+    alone is better.
 
     Args:
         target: shape (samples,): the labels in the data.

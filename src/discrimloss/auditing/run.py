@@ -1,7 +1,8 @@
-"""A whole audit: predict, judge the labels once, and keep or write what was found.
+"""A whole audit: predict, estimate which labels are wrong, and keep or write the result.
 
-Texts, tables and features are predicted out of fold by simple models; images, regression targets
-and very many classes by a network that is trained once with DiscrimLoss.
+Most labels are predicted out of fold by simple models. Images without an encoder, regression
+targets of texts or images, and labels of very many classes are predicted by a network that is
+trained once with DiscrimLoss.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ class AuditSettings:
 
     runs: int = 1
     epochs: int | None = None
-    """Of each run; None: as the number of samples suggests."""
+    """Length of each run; None chooses it by the number of samples."""
     seed: int = 0
-    """Of the first run; each further run has the next one."""
+    """Seed of the first run; each further run has the next seed."""
     threads: int = 0
     """CPU threads; 0 leaves the choice to torch."""
     model: Any = AUTO
@@ -112,14 +113,14 @@ def run_audit(
     overwrite: bool = False,
     progress: bool | ObserverOfRun = False,
 ) -> AuditResult:
-    """Audit a source, or go on with an audit that was stopped.
+    """Audit a source, or resume an audit that was stopped.
 
     Args:
         open_source: opens the source.
         options: how the source is read, as requested.
         settings: how to train.
         out: a directory for all files of the audit; None writes nothing.
-        resume: whether to go on with an audit in `out` that was stopped.
+        resume: whether to resume an audit in `out` that was stopped.
         overwrite: whether to replace an audit in `out`.
         progress: see `discrimloss.auditing.progress.observing`.
 
@@ -208,7 +209,7 @@ class _Audit:
         self._is_prepared = True
 
     def run(self) -> AuditResult:
-        """Train and judge; write everything if there is a directory."""
+        """Train, estimate the label errors, and write everything if there is a directory."""
         record = self._record()
         if self.directory is not None:
             self.directory.write_settings(record)
@@ -410,7 +411,7 @@ def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:
 
 
 def _requested(options: SourceOptions, settings: AuditSettings) -> dict[str, Any]:
-    """What must be the same to go on with an audit."""
+    """What must be the same to resume an audit."""
     return {
         "asked": asdict(options),
         "runs": settings.runs,

@@ -1,7 +1,7 @@
 """How an audit trains: all hyperparameters follow from the data.
 
 An audit compares labels with predictions, so the model must not have memorised the labels. Models
-are small and regularised, and trained long enough to learn the task, but not the single labels.
+are small and regularised, and trained long enough to learn the task but not single labels.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def run(arguments: list[str]) -> int:
 
 def _failed(sentence: str, exit_code: int) -> int:
     if not is_first_process():
-        # Most errors are those of the first process, too. Then the launcher ends this one here.
+        # Most errors occur in the first process too. Then the launcher ends this process here.
         time.sleep(TIME_TO_BE_ENDED)
     print(f"discrimloss: {sentence}", file=sys.stderr)
     return exit_code

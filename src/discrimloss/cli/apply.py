@@ -43,7 +43,7 @@ def apply(
         bool, typer.Option("--overwrite", help="Replace an earlier result.")
     ] = False,
 ) -> None:
-    """Write the audited data once more, with all decisions of the review.
+    """Write the audited data again, with all decisions of the review.
 
     The result has the format of the source, which does not change; changes.csv beside it lists
     every change with its labels, its reason and its time. Everything is written, or nothing.
@@ -72,7 +72,7 @@ def _print(applied: Applied) -> None:
     )
     if applied.undecided:
         typer.echo(
-            f"{applied.undecided} more are called incorrect and not decided on: they stay as they "
+            f"{applied.undecided} more are called incorrect, without a decision: they stay as they "
             "were."
         )
     if applied.disagreements:

@@ -23,23 +23,23 @@ def audit(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results go.")],
     label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Which column, array or file: the labels.")
+        str | None, typer.Option(metavar="COLUMN", help="Column, array or file with the labels.")
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Which column: the texts. [default: detected]"),
+        typer.Option(metavar="COLUMN", help="Column with the texts. [default: detected]"),
     ] = None,
     image: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Which column: the paths of images.")
+        str | None, typer.Option(metavar="COLUMN", help="Column with the paths of images.")
     ] = None,
     id: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Which column: the samples' ids.")
+        str | None, typer.Option(metavar="COLUMN", help="Column with the ids of the samples.")
     ] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="A column of a table to learn from; may be given several times. [default: all "
+            help="A column of a table to learn from; repeat it for several. [default: all "
             "but those that identify rows or give the label away]",
         ),
     ] = None,
@@ -47,7 +47,7 @@ def audit(
         str | None,
         typer.Option(
             metavar="NAME_OR_SQL",
-            help="Of a database, a table or a query (SELECT ...); of a workbook, a sheet.",
+            help="A table or query (SELECT ...) of a database, or a sheet of a workbook.",
         ),
     ] = None,
     regression: Annotated[
@@ -79,12 +79,12 @@ def audit(
         int | None,
         typer.Option(metavar="N", help="Length of each training run; selects the network."),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the first run.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the first run.")] = 0,
     threads: Annotated[
         int, typer.Option(metavar="N", help="CPU threads; 0 leaves the choice to torch.")
     ] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an audit that was stopped.")
+        bool, typer.Option("--resume", help="Resume an audit that was stopped.")
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier audit in the same place.")
@@ -92,15 +92,16 @@ def audit(
 ) -> None:
     """Find the wrong labels of your data.
 
-    Texts, tables, features and images with an encoder are compared with cross-validated
-    predictions of simple models; images without one, with a network that is trained once.
+    Labels are compared with cross-validated predictions of simple models. Images without an
+    encoder, regression targets of texts or images, and labels of very many classes are compared
+    with a network that is trained once.
 
-    No clean labels are needed, no noise rate and no hyperparameters. The directory gets
+    It needs no clean labels, no noise rate and no hyperparameters. The directory gets
     verdicts.csv and verdicts.parquet (every sample, worst first), cleaned.csv (what to keep),
     left_out.csv (what could not be audited, and why), report.html (a page to look at) and
     summary.json.
 
-    Ctrl-C stops between two steps; --resume goes on from there. Then `discrimloss review DIR`
+    Ctrl-C stops between two steps; --resume continues from there. Then `discrimloss review DIR`
     goes through the suspicious samples, and `discrimloss apply DIR` writes the corrected data.
     From Python, `discrimloss.audit` does the same for data in memory.
     """
@@ -112,7 +113,7 @@ def audit(
     from discrimloss.training.processes import joined_processes
 
     if resume and overwrite:
-        raise DiscrimLossError("--resume goes on and --overwrite starts anew: give one of them")
+        raise DiscrimLossError("--resume continues, --overwrite starts over: pass only one of them")
     try:
         settings = AuditSettings(runs, epochs, seed, threads, model)
     except ValueError as error:
@@ -128,7 +129,7 @@ def audit(
         tuple(columns) if columns else None,
         query,
     )
-    go_on = f"go on with: {command_line(options, settings, AuditDirectory(out))} --resume"
+    go_on = f"continue with: {command_line(options, settings, AuditDirectory(out))} --resume"
     with if_stopped(lambda stopped: f"{stopped}; {go_on}"), joined_processes():
         if not is_first_process():
             assist_audit(lambda cache: open_source(options, cache), options, settings)

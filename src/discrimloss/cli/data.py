@@ -15,7 +15,7 @@ from discrimloss.cli.displays import DownloadBar
 from discrimloss.cli.failures import if_stopped
 from discrimloss.errors import DiscrimLossError, needs_extra
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of a dataset.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset.")]
 
 data = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -50,7 +50,7 @@ def ls(directory: DataOption = None) -> None:
 def fetch(name: NameArgument, directory: DataOption = None) -> None:
     """Download a dataset, or say how to get it by hand.
 
-    A download that was stopped goes on where it was. Files that are there are verified and not
+    A download that was stopped continues where it was. Existing files are verified and not
     downloaded again.
     """
     from discrimloss.data import datasets
@@ -69,13 +69,13 @@ def fetch(name: NameArgument, directory: DataOption = None) -> None:
     if isinstance(how, ByHand):
         files = check_files(how, directory) if directory is not None else []
         if not (files and are_complete(files)):
-            raise DiscrimLossError(f"{name} is not ours to download: {how.steps}")
+            raise DiscrimLossError(f"{name} cannot be downloaded by this command: {how.steps}")
         _say(f"{name}: already there.")
         return
     directory = required(directory)
     if directory.exists():
         check_is_directory(directory)
-    go_on = "what was downloaded is kept: run the command again to go on"
+    go_on = "what was downloaded is kept: run the command again to continue"
     with if_stopped(lambda stopped: f"{stopped}; {go_on}"):
         _download(how, directory)
     _say(f"Next: discrimloss data check {name}")

@@ -45,7 +45,7 @@ def demo(
     """Train on wrong labels and find them, in images and texts, in about a minute.
 
     Trains a small network with cross-entropy and with DiscrimLoss on handwritten digits, some of
-    which have wrong labels, and compares both. Writes a picture of the most suspicious digits
+    which have wrong labels, and compares both. Writes an image of the most suspicious digits
     (suspicious.png), the verdicts of DiscrimLoss (verdicts.csv), and all values (table.md,
     summary.json).
 

@@ -335,7 +335,7 @@ def _learned_from(columns: list[dict[str, str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without the no-break spaces that a page needs: some terminals have none."""
+    """The text with plain spaces: some terminals have no no-break spaces."""
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 

@@ -1,4 +1,4 @@
-"""Context managers that add the place, and how to go on, to errors of the system.
+"""Context managers that add a path, and what to do next, to errors of the system.
 
 `discrimloss.cli.app` prints every error. These context managers are for commands that know more
 about an interruption or a failed write than the exception does.

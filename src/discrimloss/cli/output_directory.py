@@ -52,7 +52,7 @@ class OutputDirectory:
     def _check_contents(self) -> None:
         nearest = self._nearest_existing()
         if not nearest.is_dir():
-            raise DiscrimLossError(f"{nearest} is not a directory: name another place with --out")
+            raise DiscrimLossError(f"{nearest} is not a directory: choose another path with --out")
         if not self.path.exists() or all(
             entry.name.startswith(UNFINISHED) for entry in self.path.iterdir()
         ):

@@ -22,7 +22,7 @@ from discrimloss.registry import Registry
 def ls(
     name: Annotated[
         str | None,
-        typer.Argument(help="Only this recipe, method, dataset or model: all about it."),
+        typer.Argument(help="Describe this recipe, method, dataset or model."),
     ] = None,
 ) -> None:
     """List the recipes, methods, datasets and models, or describe one of them."""
@@ -48,8 +48,8 @@ def ls(
             table.add_row(entry, about)
         console.print(table)
         console.print()
-    console.print("All about one: discrimloss ls NAME")
-    console.print("Run one: discrimloss train RECIPE [KEY=VALUE ...] --data DIR --out DIR")
+    console.print("Details: discrimloss ls NAME")
+    console.print("Run: discrimloss train RECIPE [KEY=VALUE ...] --data DIR --out DIR")
 
 
 def _describe(
@@ -86,7 +86,7 @@ def cp(
     recipe: Annotated[str, typer.Argument(help="A recipe's name.")],
     file: Annotated[Path, typer.Argument(help="Where the copy goes: a new file.")],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a file that is there.")
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,
 ) -> None:
     """Copy a recipe to a file of your own, to change and to train from."""
@@ -96,7 +96,7 @@ def cp(
     if file.is_dir():
         file = file / source.name
     if file.exists() and not overwrite:
-        raise DiscrimLossError(f"{file} is there already: pass --overwrite, or name another file")
+        raise DiscrimLossError(f"{file} exists already: pass --overwrite, or name another file")
     with writing(str(file), "name another file"), atomic_write(file) as unfinished:
         unfinished.write_bytes(source.read_bytes())
     Console(highlight=False).print(

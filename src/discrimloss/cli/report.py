@@ -77,7 +77,7 @@ def _write_page(runs: list[Path], out: Path | None, data: Path | None, overwrite
     _check_runs(runs)
     _check_free([path], overwrite)
     contents = _contents(runs, data)
-    with writing(str(path), "name another place with --out"):
+    with writing(str(path), "choose another path with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_report(contents, path)
     typer.echo(f"Report: {path}")
@@ -105,7 +105,7 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
     if not drawn:
         raise DiscrimLossError("there is nothing to draw: no epoch has ended")
     _check_free(list(drawn), overwrite)
-    with writing(str(folder), "name another place with --out"):
+    with writing(str(folder), "choose another path with --out"):
         for path, chart in drawn.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as unfinished:
@@ -139,7 +139,7 @@ def _check_free(paths: list[Path], overwrite: bool) -> None:
     for path in paths:
         if path.exists() and not overwrite:
             raise DiscrimLossError(
-                f"{path} is there already: pass --overwrite to replace it, or name another place "
+                f"{path} exists already: pass --overwrite to replace it, or choose another path "
                 "with --out"
             )
 
@@ -179,7 +179,7 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     try:
         views = training_views(settings, data or Path(), len(run.samples))
     except DiscrimLossError as error:
-        # Without an explicit --data, a report without pictures is better than none.
+        # Without an explicit --data, a report without images is better than none.
         if data is None or str(data) == os.environ.get(ENVIRONMENT):
             return with_gallery(
                 run, None, gallery_size, f"Samples are shown by their index: {error}."

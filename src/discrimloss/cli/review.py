@@ -20,14 +20,14 @@ def review(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, metavar="N", help="Where to listen. [default: as last time]"
+            min=0, max=65535, metavar="N", help="Port to listen on. [default: as last time]"
         ),
     ] = None,
     host: Annotated[
         str,
         typer.Option(
             metavar="ADDRESS",
-            help="Listen at this address of the machine, so that others can review too; 0.0.0.0 "
+            help="Listen on this address of the machine, so that others can review too; 0.0.0.0 "
             "for all of them. [default: this machine only]",
             show_default=False,
         ),

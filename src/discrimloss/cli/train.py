@@ -27,7 +27,7 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (`discrimloss ls`), or a file.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="What differs, e.g. noise.rate=0.4."),
+        typer.Argument(metavar="KEY=VALUE", help="Settings to change, e.g. noise.rate=0.4."),
     ] = None,
     data: DataOption = None,
     out: Annotated[
@@ -36,9 +36,11 @@ def train(
             metavar="DIR", help="Where the results go. [default: runs/RECIPE/METHOD-SEED]"
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="The same as seed=N.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of the run, as seed=N.")
+    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+        bool, typer.Option("--resume", help="Resume a run that was stopped.")
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier run in the same place.")
@@ -50,11 +52,11 @@ def train(
     per epoch), summary.json (the metrics), verdicts.parquet (the verdict on each label),
     tensorboard/ and checkpoint/.
 
-    Ctrl-C stops between two steps; --resume goes on from there, with the same result to the last
-    bit as a run that was never stopped.
+    Ctrl-C stops between two steps; --resume continues from there. The result is equal to the last
+    bit to that of a run that was never stopped.
     """
     if resume and overwrite:
-        raise DiscrimLossError("--resume goes on and --overwrite starts anew: give one of them")
+        raise DiscrimLossError("--resume continues, --overwrite starts over: pass only one of them")
     from discrimloss.recipes import load_recipe
 
     overrides = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
@@ -74,8 +76,8 @@ def _run(
     directory = directory_of(config.data.name, data)
     request = RunRequest(config, directory, out, resume, overwrite, command)
     display = TrainDisplay(config.epochs)
-    go_on = f"go on with: {command} {_places(data, out)} --resume"
-    advice = "make room or name another directory, then go on with --resume"
+    go_on = f"continue with: {command} {_places(data, out)} --resume"
+    advice = "make room or name another directory, then continue with --resume"
     with (
         if_stopped(lambda stopped: f"{stopped}; {go_on}"),
         writing(f"to --out {out}", advice, below=out),

@@ -23,18 +23,23 @@ def tune(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (`discrimloss ls`), or a file.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="What is not searched, e.g. noise.rate=0.4."),
+        typer.Argument(
+            metavar="KEY=VALUE", help="Settings that are not searched, e.g. noise.rate=0.4."
+        ),
     ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(
             metavar="WHAT",
             help="method, optimizer or all; or KEY=LOW:HIGH, KEY=LOW:HIGH:log, KEY=A,B,C. "
-            "May be given several times. [default: method for DiscrimLoss, else optimizer]",
+            "Repeat it for several. [default: method for DiscrimLoss, else optimizer]",
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(metavar="N", help="Of all workers together, earlier ones included.")
+        int,
+        typer.Option(
+            metavar="N", help="Trials of all workers, those of earlier commands included."
+        ),
     ] = 40,
     data: DataOption = None,
     out: Annotated[
@@ -49,15 +54,19 @@ def tune(
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Its name there. [default: RECIPE-METHOD]"),
+        typer.Option(
+            metavar="NAME", help="Name of the study in the database. [default: RECIPE-METHOD]"
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Workers on this machine.")] = 1,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="The same as seed=N; also of the search.")
+        int | None, typer.Option(metavar="N", help="Seed of the search and of the runs, as seed=N.")
     ] = None,
     lost_after: Annotated[
         int,
-        typer.Option(metavar="SECONDS", help="When a silent worker counts as dead."),
+        typer.Option(
+            metavar="SECONDS", help="How long a worker may be silent before it counts as dead."
+        ),
     ] = 120,
 ) -> None:
     """Search the hyperparameters of a recipe without clean labels.
@@ -67,8 +76,8 @@ def tune(
     best values go to best.toml, a recipe for `discrimloss train`; all trials to trials.csv;
     the history and the importance of each hyperparameter to tuning.html.
 
-    Ctrl-C stops; the same command goes on. The same command with the same --storage on other
-    machines helps.
+    Ctrl-C stops; the same command continues. To share the work, run the same command with the same
+    --storage on other machines.
     """
     for name, value in (("--trials", trials), ("--jobs", jobs), ("--lost-after", lost_after)):
         if value < 1:
@@ -106,12 +115,12 @@ def _search(
     from discrimloss.tuning.workers import work, work_together
 
     display = TuneDisplay(request.trials, request.config.loss != "cross_entropy")
-    advice = "make room or name another place with --out; the same command goes on"
+    advice = "make room or choose another path with --out; the same command continues"
     with (
         if_stopped(
             lambda _: (
                 f"stopped after {display.settled} of {request.trials} trials: "
-                "the same command goes on"
+                "the same command continues"
             )
         ),
         writing(f"to --out {out}", advice, below=out),

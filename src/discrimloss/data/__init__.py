@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
     if name != "Part":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(
-        "discrimloss.data.Part is now discrimloss.data.Split; the old name goes with "
+        "discrimloss.data.Part is now discrimloss.data.Split; the old name will be removed in "
         "discrimloss 0.3",
         DeprecationWarning,
         stacklevel=2,

@@ -107,7 +107,7 @@ class TaskData:
     """Shape of one prepared sample: (features,) or (channels, height, width). Empty for text."""
     class_names: tuple[str, ...] = ()
     picture_shape: tuple[int, int] | None = None
-    """Height and width, where the features of a sample, from 0 to 1, are pixels of a picture."""
+    """Height and width, where the features of a sample, from 0 to 1, are pixels of an image."""
     difficulty: Tensor | None = None
     """Shape (train,): how hard each training sample is, known in advance: a sequence's length."""
     human_labels: Callable[[str], Tensor] | None = None

@@ -282,7 +282,7 @@ def _read_binary(release: CifarRelease, path: Path) -> _Rows:
     if content.size == 0 or content.size % row_bytes:
         raise DataError(
             f"{path} has {content.size:,} bytes, not a multiple of the {row_bytes:,} of an image: "
-            f"get it once more"
+            f"download it again"
         )
     rows = torch.from_numpy(content).view(-1, row_bytes)
     labels = rows[:, release.label_bytes - 1].long()
@@ -295,13 +295,13 @@ def _read_python(release: CifarRelease, path: Path) -> _Rows:
         if key not in batch:
             raise DataError(
                 f"{path} has no {key!r}, as published, but {', '.join(batch) or 'nothing'}: "
-                f"get it once more"
+                f"download it again"
             )
     pixels, labels = np.asarray(batch["data"]), np.asarray(batch[release.label_key])
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), NUM_PIXELS) or not len(labels):
         raise DataError(
             f"{path} has data of shape {pixels.shape} and type {pixels.dtype} for {len(labels)} "
-            f"labels, not uint8 rows of {NUM_PIXELS:,}: get it once more"
+            f"labels, not uint8 rows of {NUM_PIXELS:,}: download it again"
         )
     return _checked(
         release, path, torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
@@ -364,7 +364,7 @@ class HumanLabels:
         if len(labels) != len(self.clean_target):
             raise DataError(
                 f"{keys[name]!r} in {path} has {len(labels):,} labels for "
-                f"{len(self.clean_target):,} training images: get it once more"
+                f"{len(self.clean_target):,} training images: download it again"
             )
         return labels
 

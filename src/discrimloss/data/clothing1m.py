@@ -113,7 +113,7 @@ def balanced_sample(target: Tensor, per_class: int, generator: torch.Generator) 
 
     Args:
         target: shape (samples,), int64.
-        per_class: how many of each class, drawn at random; of a smaller class all.
+        per_class: how many of each class, drawn at random; all of a smaller class.
         generator: what is drawn from.
     """
     shuffled = torch.randperm(len(target), generator=generator)
@@ -143,13 +143,13 @@ def _read_lines(path: Path) -> list[str]:
 
 def _targets(keys: Sequence[str], keys_file: Path, labels_file: Path) -> Tensor:
     if not keys:
-        raise DataError(f"{keys_file} lists no images: get it once more")
+        raise DataError(f"{keys_file} lists no images: download it again")
     labels = read_labels(labels_file)
     unlabelled = next((key for key in keys if key not in labels), None)
     if unlabelled is not None:
         raise DataError(
             f"{keys_file} lists {unlabelled}, which has no label in {labels_file}: "
-            f"get both files once more"
+            f"download both files again"
         )
     return torch.tensor([labels[key] for key in keys])
 

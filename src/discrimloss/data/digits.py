@@ -38,7 +38,7 @@ def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
         from sklearn import datasets as embedded
     except ImportError as error:
         raise DataError(
-            "the digits come with scikit-learn, which is not here: `pip install scikit-learn`"
+            "the digits come with scikit-learn, which is not installed: `pip install scikit-learn`"
         ) from error
     pixels, labels = embedded.load_digits(return_X_y=True)
     features = torch.from_numpy(pixels).float() / INK

@@ -47,8 +47,8 @@ def load_digitsum(
         test_size: test samples, of the greatest length.
         min_length: of the shortest training sequences.
         max_length: of the longest sequences.
-        per_length: training samples of each length, in place of `train_size`. Of a length with
-            fewer sequences all are taken.
+        per_length: training samples of each length, in place of `train_size`. A length with
+            fewer sequences contributes all of them.
     """
     if not 1 <= min_length <= max_length:
         raise DataError(

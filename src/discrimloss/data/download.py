@@ -1,4 +1,4 @@
-"""A download that goes on where an earlier one stopped, as a downloader for pooch."""
+"""A download that continues where an earlier one stopped, as a downloader for pooch."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _download(
         except MirrorError as error:
             failures.append(f"{url} {error}")
     kept = partial.stat().st_size if partial.exists() else 0
-    hint = f"; {kept:,} bytes are kept: run the command again to go on" if kept else ""
+    hint = f"; {kept:,} bytes are kept: run the command again to continue" if kept else ""
     raise DataError(f"cannot download {file.path}: {', '.join(failures)}{hint}")
 
 
@@ -135,7 +135,7 @@ def _download_from(
 ) -> None:
     if _retrieve(url, file, target, downloader):
         return
-    # The fault may lie in bytes that were there before: once more, from the start.
+    # The fault may lie in bytes that were there before: again, from the start.
     if downloader.resumed and _retrieve(url, file, target, downloader):
         return
     raise MirrorError("sent a file with a wrong checksum, which was deleted")
@@ -182,7 +182,7 @@ def _describe_write_errors(directory: Path) -> Iterator[None]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         hint = (
-            "free some space and run the command again to go on"
+            "free some space and run the command again to continue"
             if error.errno in (errno.ENOSPC, errno.EDQUOT)
             else "name a data directory you may write to"
         )

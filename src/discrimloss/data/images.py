@@ -222,7 +222,7 @@ def _read_pixels(image_module: Any, path: Path, size: int) -> Pixels:
     except Exception as error:  # whatever a broken file makes a decoder do
         reason = str(error) or type(error).__name__
         raise DataError(
-            f"the image {path} cannot be read ({reason}): get the file once more"
+            f"the image {path} cannot be read ({reason}): download the file again"
         ) from error
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 

@@ -115,7 +115,7 @@ def _read_split(files: dict[str, Path], name: str) -> Split:
     if len(images) != len(labels):
         raise DataError(
             f"{image_file} has {len(images):,} images, but {label_file} {len(labels):,} labels: "
-            f"get both files once more"
+            f"download both files again"
         )
     if len(labels) == 0 or labels.max() >= NUM_CLASSES:
         raise DataError(f"{label_file} has no labels or some above 9: is it MNIST?")
@@ -133,7 +133,7 @@ def read_idx(path: Path, num_dimensions: int) -> Tensor:
     if content[:4] != expected:
         raise DataError(
             f"{path} begins with the bytes {content[:4].hex(' ')}, not with the "
-            f"{expected.hex(' ')} of an idx file: get it once more"
+            f"{expected.hex(' ')} of an idx file: download it again"
         )
     start = 4 + 4 * num_dimensions
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
@@ -141,7 +141,7 @@ def read_idx(path: Path, num_dimensions: int) -> Tensor:
     if len(content) != start + size:
         raise DataError(
             f"{path} has {len(content):,} bytes, but its header announces {start + size:,}: "
-            f"get it once more"
+            f"download it again"
         )
     if size == 0:
         return torch.empty(shape, dtype=torch.uint8)
@@ -155,4 +155,4 @@ def _read_bytes(path: Path) -> bytearray:
                 return bytearray(file.read())
         return bytearray(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {path} ({error}): get it once more") from error
+        raise DataError(f"cannot read {path} ({error}): download it again") from error

@@ -45,9 +45,9 @@ def read_pickled_dict(path: Path) -> dict[str, Any]:
             content = RestrictedUnpickler(file, encoding="bytes").load()
     except Exception as error:  # a broken pickle may raise anything
         reason = str(error) or type(error).__name__
-        raise DataError(f"cannot read {path} ({reason}): get it once more") from error
+        raise DataError(f"cannot read {path} ({reason}): download it again") from error
     if not isinstance(content, dict):
-        raise DataError(f"{path} does not hold a dict, as published: get it once more")
+        raise DataError(f"{path} does not hold a dict, as published: download it again")
     return {as_text(key): value for key, value in content.items()}
 
 

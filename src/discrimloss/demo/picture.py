@@ -1,4 +1,4 @@
-"""A picture of the labels that look most wrong."""
+"""An image of the labels that look most wrong."""
 
 from __future__ import annotations
 

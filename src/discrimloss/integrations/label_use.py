@@ -103,7 +103,7 @@ class LabelUse:
     def saved_options(
         self, shapes: Mapping[str, Sequence[int]], given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Options of a `DiscrimLoss` that goes on from a saved state, in the form of that state.
+        """Options of a `DiscrimLoss` that continues from a saved state, in the form of that state.
 
         Args:
             shapes: the shape of each entry of its `state_dict`.
@@ -125,7 +125,7 @@ class LabelUse:
     def arguments(self, criterion: DiscrimLoss, labels: SampleLabels | None) -> dict[str, Tensor]:
         """Keyword arguments for the criterion besides losses and index, matching how it was built.
 
-        A run that began without predictions goes on without.
+        A run that began without predictions continues without them.
         """
         known = criterion.labels
         if known is None:

@@ -39,7 +39,7 @@ class DiscrimLossCallback(Callback):
     trainer = Trainer(max_epochs=40, callbacks=[DiscrimLossCallback()])
     ```
 
-    The criterion is no part of the model: it reaches neither the optimizer nor the model's
+    The criterion is not a part of the model: it is neither in the optimizer nor in the model's
     ``state_dict``. Its state is in the Lightning checkpoint, among the callbacks.
 
     Args:
@@ -150,7 +150,7 @@ class DiscrimLossCallback(Callback):
         """Restore what `state_dict` returned; `verdicts` works without training again.
 
         A resumed run keeps the number of epochs that it was planned for, unless `epochs` is given,
-        and goes on with targets and predictions if it began with them.
+        and continues with targets and predictions if it began with them.
         """
         if not state_dict:  # saved before the first batch
             return

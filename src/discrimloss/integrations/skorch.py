@@ -108,7 +108,7 @@ class DiscrimNetMixin:
     def on_epoch_begin(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Follow the epochs of the net's history, which goes on where `partial_fit` does."""
+        """Follow the epochs of the net's history, which `partial_fit` continues."""
         super().on_epoch_begin(net, dataset_train, dataset_valid, **kwargs)  # type: ignore[misc]
         self._make_room(IndexedDataset(dataset_train).num_samples)
         self.discrimloss_.set_epoch(len(self.history))
@@ -119,8 +119,8 @@ class DiscrimNetMixin:
             self.discrimloss_.resize(num_samples)
         elif num_samples < known and "num_samples" not in self.get_params_for("discrimloss"):
             raise ValueError(
-                f"the net knows {known} samples, this data has {num_samples}: go on with the same "
-                "rows, or with more of them appended; fit() without warm_start starts over"
+                f"the net knows {known} samples, this data has {num_samples}: continue with the "
+                "same rows, or with more of them appended; fit() without warm_start starts over"
             )
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:

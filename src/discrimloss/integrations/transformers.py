@@ -137,7 +137,7 @@ class DiscrimTrainerMixin(_Trainer):
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Train like the Trainer. A checkpoint to resume from must hold the sample state."""
+        """Train as the Trainer does. A checkpoint to resume from must hold the sample state."""
         checkpoint = resume_from_checkpoint
         if checkpoint is True:
             checkpoint = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Labels that an audit cannot judge, and the sentence that says so."""
+"""Labels about which an audit can say nothing, and the note about them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from discrimloss.judging.optimization import bisect_root
 
 FEWEST_OF_CLASS = 10
-"""A class with fewer labels cannot be judged."""
+"""In a class with fewer labels, an audit cannot tell which are wrong."""
 LARGEST_KEPT = -1e-6
-"""The highest score of a label that cannot be judged: just below a verdict."""
+"""The highest score of a label in such a class: just below the verdict incorrect."""
 TYPICAL_NOISE = 0.1
 """Fraction of wrong labels that is assumed where the predictions say nothing about it."""
 MOST_NAMED = 5

@@ -42,7 +42,7 @@ class SampleKinds:
 
 
 def sample_kinds(criterion: DiscrimLoss) -> SampleKinds | None:
-    """The groups of the samples of a criterion; None if it knows no targets."""
+    """The groups of the samples of a criterion; None if it gets no targets."""
     if criterion.labels is None:
         return None
     table, groups = criterion.table, criterion.labels.groups

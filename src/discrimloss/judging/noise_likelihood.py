@@ -17,7 +17,7 @@ PRIORS = (20.0, 2.0, 0.2)
 """How firmly the transition matrix is drawn towards uniform noise. The weakest is for labels of
 which most errors go to one other class."""
 EVEN_PART = 0.1
-"""Of `mistaken_classes`: the part that is uniform, so that no pair of classes is ruled out."""
+"""Uniform fraction of `mistaken_classes`, so that no pair of classes is ruled out."""
 RARE_NOISE = -3.0
 """Log-odds that the noise rate is weakly drawn to."""
 NOISE_PRIOR = 0.02

@@ -17,10 +17,10 @@ the upper part of the plausible ones, see `PLAUSIBLE_QUANTILE`. Where the labels
 this is the rate of the best fit; where they do not, its errors are balanced.
 
 A model memorises the labels that it is trained on, so both are fitted to samples that were held out
-of training. From the predictions for the training samples the memorised part is removed: so much
-from the logit of each given label that both groups have the same noise rate. Where hardly any wrong
-label was memorised, the training samples, fitted by themselves, show at least the noise of the
-held-out ones; then their own fit is used.
+of training. The memorised part is removed from the predictions for the training samples: the logit
+of each given label is lowered by the same amount, so that both groups have the same noise rate.
+Where hardly any wrong label was memorised, the training samples, fitted by themselves, show at
+least the noise of the held-out ones; then their own fit is used.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ MOST_COMPARED = 4000
 MOST_CLASSES_WITH_SPREAD = 300
 """With more classes noise is uniform."""
 CLEARLY_LIKELIER = 10.0
-"""So much higher must the log likelihood of held-out labels be where errors are taken to go mostly
-to one other class. With less, classes that overlap look like wrong labels (wine_quality)."""
+"""How much higher the held-out log likelihood must be before errors are taken to go mostly to one
+other class. With less, classes that overlap look like wrong labels (wine_quality)."""
 MOST_FITTED = 10_000
 """Samples in a fit. With more, the interval is no narrower: a misfit of the model decides it."""
 MOST_FITTED_ENTRIES = 2_000_000

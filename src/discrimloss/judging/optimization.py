@@ -159,7 +159,7 @@ def _line_search(
             width, share = size - low, slope_of_low / (slope_of_low - new_slope)
             high, size = size, low + min(max(share, 0.1), 0.9) * width
             continue
-        # The slope still falls: go on.
+        # The slope still falls: continue.
         share = slope_of_low / (slope_of_low - new_slope) if new_slope > slope_of_low else math.inf
         ahead = low + min(max(share, 2.0), 10.0) * (size - low)
         low, value_of_low, slope_of_low = size, new_value, new_slope

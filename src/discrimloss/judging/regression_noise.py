@@ -51,7 +51,7 @@ def estimate_target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor
 
     Returns:
         The estimates. Where the predictions hardly correlate with the targets, all scores are far
-        below zero and there is no noise interval. There is none either where it would be wider than
+        below zero and there is no noise interval. There is also none if it would be wider than
         0.5.
     """
     if not is_held_out.any():

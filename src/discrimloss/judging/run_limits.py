@@ -59,7 +59,7 @@ NO_NOISE = 0.025
 tell classes that overlap from wrong labels."""
 
 OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
-"""Losses are no plain cross-entropy where their sum is off by this fraction, in all or in a class
+"""Losses are not plain cross-entropy where their sum is off by this fraction, in all or in a class
 whose cross-entropies sum up to the second value at least."""
 
 NOT_CROSS_ENTROPY = (

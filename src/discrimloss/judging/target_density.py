@@ -81,7 +81,7 @@ class TargetNoise:
     score: Array
     """Log-odds that each target is wrong."""
     scale: Array
-    """Of the errors of right targets."""
+    """Scale of the errors of correct targets."""
     gain: float
     """Mean log-likelihood of a target beyond that of the distribution of all targets."""
     mixture: _ScaledMixture

@@ -46,7 +46,7 @@ class TargetMixture(ABC):
 
     @abstractmethod
     def log_prior(self, parameters: Tensor) -> Tensor:
-        """Of all parameters but the noise rate; it weighs as much as a few samples."""
+        """Log prior of all parameters except the noise rate; it weighs as much as a few samples."""
 
     def solve(self) -> Tensor:
         """The best parameters, from several starting points."""

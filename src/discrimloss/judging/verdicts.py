@@ -28,7 +28,7 @@ EASY, HARD, UNDECIDED, INCORRECT, UNSEEN = range(5)
 INCORRECT_ABOVE = 0.5
 """A label is called incorrect where its probability of being wrong is above this."""
 HARD_BELOW = 0.1
-"""A sample is hard only up to this probability, and undecided between the two."""
+"""The largest probability of a hard sample. Between this and the limit above it is undecided."""
 CANNOT_TELL = (
     "The predictions say too little about the labels to tell which of them are wrong, or how many."
 )
@@ -120,7 +120,7 @@ class Verdicts:
     def estimated_noise_rate(self) -> float:
         """`noise_rate` under its name in 0.1; NaN where that is None."""
         warnings.warn(
-            "estimated_noise_rate is now noise_rate; the old name goes with discrimloss 0.3",
+            "estimated_noise_rate is now noise_rate; the old name will be removed in 0.3",
             DeprecationWarning,
             stacklevel=2,
         )

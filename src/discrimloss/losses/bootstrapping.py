@@ -26,7 +26,7 @@ class Bootstrapping(LabelProbabilityLoss):
         num_samples: size of the training set; needed for `sample_scores`.
         form: ``"hard"`` or ``"soft"``. The paper has the better results with the hard one.
         label_weight: ``beta``, above 0 and up to 1. None is 0.8 for hard and 0.95 for soft, the
-            paper's. There is no code of these authors; the same values stand in
+            paper's. There is no code of these authors; the same values are in
             YisenWang/symmetric_cross_entropy_for_noisy_labels.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """

@@ -25,11 +25,11 @@ class CORES(IndexedLoss):
 
     The regulariser ``-beta sum_k P(k) CE(f(x), k)``, with ``P(k)`` the frequency of label ``k``
     among the samples that were not left out in the epoch before, pushes predictions to be
-    confident. Later in the run only samples are learned from whose cross-entropy is at most the
-    mean of the cross-entropies of all classes; the loss is the mean over these, as in the authors'
+    confident. Later in the run, the sieve leaves out samples whose cross-entropy exceeds the mean
+    of the cross-entropies of all classes. The loss is the mean over the others, as in the authors'
     code (haochenglouis/cores). That code divides the learning rate by ``1 + beta``; here the loss
-    is divided, which is the same for SGD but for weight decay. This is the sieve, their first
-    phase; the second trains on the samples that it left out, without labels.
+    is divided, which for SGD differs in the weight decay only. The sieve is the authors' first
+    phase; their second trains on the samples that it left out, without labels.
 
     Args:
         num_samples: size of the training set.

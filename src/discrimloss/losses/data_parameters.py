@@ -97,7 +97,7 @@ class DataParameters(IndexedLoss):
     that of the sample or, for both, their sum, and follows the gradient of the same mean loss.
     The paper gives the gradient in ``sigma``; what is learned here is ``log sigma``, as in the
     authors' released code, and as there at a constant rate. Evaluation uses no temperature. The
-    authors stop noisy runs at epoch 84 of 120, by cross-validation; ours go to their end.
+    authors stop noisy runs at epoch 84 of 120, by cross-validation; ours run to the last epoch.
 
     Args:
         num_samples: size of the training set; needed for the temperatures of samples.

@@ -54,7 +54,7 @@ def compressed(values: Tensor) -> Tensor:
 class Mentor(nn.Module):
     """A bidirectional LSTM, embeddings of label and epoch, two fully connected layers, a sigmoid.
 
-    The sizes are those of the authors' code but for the LSTM, which has four units in each
+    The sizes are those of the authors' code, except that the LSTM has four units in each
     direction instead of one, because a few seconds of training then suffice with any number of
     classes. As in that code its sequence has one step, the loss and its difference to the
     threshold: the predefined curriculum does not use older losses. Differences of ours: both inputs

@@ -45,7 +45,7 @@ class PeerLoss(LabelProbabilityLoss):
 
     The probabilities are ``p + 1e-5``, as in the authors' code for several classes
     (weijiaheng/Multi-class-Peer-Loss-functions). That code divides the learning rate by ``1 +
-    alpha``; here the loss is divided, which is the same for SGD but for weight decay. It draws the
+    alpha``; here the loss is divided, which for SGD differs in the weight decay only. It draws the
     inputs of the second term, too, from other batches; here they are those of the batch, once
     each, which has the same expectation and costs no second pass. The random label is that of
     another row of the batch.
@@ -54,7 +54,7 @@ class PeerLoss(LabelProbabilityLoss):
         num_samples: size of the training set.
         epochs: length of the run.
         peer_weight: ``alpha`` from the end of the rise on. 1, the first stage of the repository's
-            schedule for CIFAR-10; it goes on to 2 (epoch 50 of 300), 5, 10 and 20.
+            schedule for CIFAR-10; it continues to 2 (epoch 50 of 300), 5, 10 and 20.
         begin: fraction of the run without the second term; 20 of 300 epochs there.
         end: fraction of the run after which ``alpha`` has risen; 40 of 300 epochs there.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.

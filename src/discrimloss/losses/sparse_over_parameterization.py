@@ -14,10 +14,10 @@ from discrimloss.losses.base import IndexedLoss, loss_classes
 from discrimloss.state.gathering import gather_rows
 
 START = 1e-8
-"""Of all entries of ``u`` and ``v``. The authors draw them with this standard deviation; they enter
-as squares, so the sign says nothing, and equal values make the draw unnecessary."""
+"""Start of all entries of ``u`` and ``v``. The authors draw them with this standard deviation. Only
+their squares matter, so equal values serve as well."""
 LOWEST = 1e-4
-"""Of a corrected probability, before and after normalisation, as in the authors' code."""
+"""Lower bound of a corrected probability, before and after normalisation (the authors' code)."""
 
 
 def noise_terms(u: Tensor, v: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:

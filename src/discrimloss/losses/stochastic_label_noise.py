@@ -23,7 +23,7 @@ def soft_cross_entropy(logits: Tensor, soft_target: Tensor) -> Tensor:
 class StochasticLabelNoise(IndexedLoss):
     """Stochastic label noise (SLN): Gaussian noise on the one-hot targets (Chen et al. 2021).
 
-    The target of a sample is its one-hot label plus Gaussian noise, drawn anew in each epoch, and
+    The target of a sample is its one-hot label plus Gaussian noise, drawn again in each epoch, and
     the loss is the cross-entropy with it. The noise has a mean of 0; as the paper shows, its effect
     on the gradients grows with the confidence of the network and the sharpness of its outputs, and
     keeps the network from both. Targets may be negative and the loss has no bound: with too much

@@ -19,7 +19,7 @@ SIDE = 224
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
 """How the published weights expect pixels, where white is 1."""
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
-"""Of the first block of each stage. A stage begins where the number of channels changes."""
+"""Stride of the first block of each stage. A stage begins where the number of channels changes."""
 EPSILON = 1e-3
 STEM = "_conv_stem.weight"
 
@@ -107,7 +107,7 @@ class _Block(nn.Module):
 
 
 class _Layer(nn.Module):
-    """A convolution padded as TensorFlow does, batch norm, and perhaps ReLU6.
+    """A convolution padded as TensorFlow does, batch norm, and optionally ReLU6.
 
     The norm is part of the convolution: an encoder does not train, and most of its time is spent
     on reading and writing memory.

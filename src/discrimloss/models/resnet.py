@@ -67,7 +67,7 @@ class ResNet(nn.Module):
 
 
 def from_scratch(shape: TaskShape, layers: int) -> Any:
-    """A network of random weights; images may have any number of channels."""
+    """A network with random weights; images may have any number of channels."""
     transformers = transformers_library()
     if layers not in ARCHITECTURES:
         known = " or ".join(map(str, ARCHITECTURES))

@@ -26,7 +26,7 @@ FIRST_SCALE = 20.0  # of cosines, which are at most 1; customary for sentence en
 
 @models.register("text_choice")
 class TextChoice(nn.Module):
-    """A multiple choice between texts, scored by RoBERTa, BERT, XLNet, GPT-2 or their like.
+    """A multiple choice between texts, scored by RoBERTa, BERT, XLNet, GPT-2 or a similar model.
 
     The head ``"cross"`` is the paper's: context and choice are read together and scored by one
     linear layer, that of transformers' multiple-choice models, or one on the last token where there

@@ -114,7 +114,7 @@ def _state_files(directory: Path) -> list[Path]:
     if not found:
         raise StateFileError(
             f"there is no sample state in {directory}: a checkpoint of a run with DiscrimLoss has "
-            f"{STATE_FILE}; start anew, or from a checkpoint that has one"
+            f"{STATE_FILE}; start a new run, or resume from a checkpoint that has one"
         )
     count = _count_of(max(found, key=lambda path: path.stat().st_mtime_ns))
     if count == 1:

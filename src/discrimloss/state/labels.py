@@ -75,7 +75,7 @@ def check_labels(
     own: slice,
     num_classes: int | None,
 ) -> tuple[Tensor, Tensor]:
-    """Raise an error if a target is no class, or differs from that of an earlier visit.
+    """Raise an error if a target is not a class, or differs from that of an earlier visit.
 
     Under `torch.compile` the check is an operator, and what it returns is what all later operations
     must use. So it runs before any state changes.
@@ -139,7 +139,7 @@ def _raise_if_changed(target: Tensor, stored: Tensor, index: Tensor) -> None:
             now, then = (f"{values[row].item():.9g}" for values in (target, stored))
         raise ValueError(
             f"sample {int(index[row])} has target {now} and had {then} before: the index must "
-            "name the same sample in every epoch; for labels that you have mended start a new "
+            "name the same sample in every epoch; if you have corrected labels, start a new "
             "DiscrimLoss"
         )
 
@@ -176,7 +176,7 @@ def _(
 
 def pack_classes(target: Tensor, top: TopPredictions | None) -> Tensor:
     """Shape (rows, words), int32: class labels, and the likeliest classes with their mass."""
-    # A target that is no class is none either when it is clamped to 32 bits.
+    # A target outside the classes stays outside when it is clamped to 32 bits.
     words = [target.clamp(INT32.min, INT32.max).int().unsqueeze(1)]
     if top is not None:
         halves = torch.stack([top.classes.short(), top.mass.half().view(torch.int16)], dim=2)

@@ -70,7 +70,7 @@ MEAN_PREDICTION_COLUMNS = {
 class SampleTable(nn.Module):
     """One row per sample: 13 bytes, or 15 with a velocity.
 
-    The columns are saved, moved and copied like buffers, but are no buffers. Wrappers such as
+    The columns are saved, moved and copied like buffers, but are not buffers. Wrappers such as
     `DistributedDataParallel` broadcast all buffers of a model in every step. That is slow for a
     large table, and wrong for a sharded one.
 

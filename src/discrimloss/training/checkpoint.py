@@ -45,7 +45,7 @@ def save_checkpoint(
         reason = reason.strip().partition("\n")[0].rstrip(".")
         raise DiscrimLossError(
             f"cannot write a checkpoint to {directory.path} ({reason}): "
-            "make room there, then go on with --resume"
+            "make room there, then continue with --resume"
         ) from error
 
 
@@ -96,7 +96,7 @@ def load_checkpoint(accelerator: Accelerator, checkpoint: Path) -> None:
 def _unreadable(path: Path, reason: str) -> DiscrimLossError:
     return DiscrimLossError(
         f"cannot read the checkpoint {path} ({reason}): "
-        "start anew with --overwrite, or in another directory"
+        "start over with --overwrite, or in another directory"
     )
 
 

@@ -139,7 +139,7 @@ def process_context(imported_once: Sequence[str] = IMPORTED_ONCE) -> Any:
 
 
 def stop_with_parent() -> None:
-    """Send this process a SIGTERM when its parent is gone, and end it if it does not stop.
+    """Send this process a SIGTERM when its parent has ended, and kill it if it does not stop.
 
     Without it, a process would outlive a parent that was killed and could not stop it.
     """

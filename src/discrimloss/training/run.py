@@ -120,8 +120,8 @@ def train_run(
         task: the data; by default the dataset that the config names.
         recorders: see the losses and outputs of every step.
         judge: gives the verdicts in place of `Method.verdicts`. Then the run writes no verdicts:
-            that is left to the caller. A finished run that is resumed is not trained again, only
-            judged from its last checkpoint.
+            that is left to the caller. A finished run that is resumed is not trained again;
+            its verdicts come from its last checkpoint.
     """
     config = request.config
     directory = NoDirectory() if request.out is None else RunDirectory(request.out)

@@ -92,7 +92,7 @@ class RunDirectory:
             raise DiscrimLossError(f"cannot read {self / CONFIG}: {error}") from error
 
     def check(self, resume: bool, overwrite: bool) -> None:
-        """Raise a `DiscrimLossError` unless a run may start, or go on, here."""
+        """Raise a `DiscrimLossError` unless a run may start or be resumed here."""
         if objection := why_unusable(self.path):
             raise DiscrimLossError(objection)
         if not self.path.exists():
@@ -110,7 +110,7 @@ class RunDirectory:
         elif not (resume or overwrite):
             raise DiscrimLossError(
                 f"--out {self.path} holds an unfinished run: "
-                "pass --resume to go on with it, or --overwrite to start anew"
+                "pass --resume to continue it, or --overwrite to start over"
             )
 
     def clear(self) -> None:
@@ -151,7 +151,7 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs out of the directory until this one ends, however it ends."""
-        refusal = f"another run is at work in {self.path}: wait for it, or name another directory"
+        refusal = f"another run is using {self.path}: wait for it, or name another directory"
         with exclusive_lock(self / LOCK, refusal):
             yield
 
@@ -199,9 +199,9 @@ def why_unusable(path: Path, option: str = "--out") -> str | None:
     """
     nearest = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
     if not nearest.is_dir():
-        return f"{nearest} is not a directory: name another place with {option}"
+        return f"{nearest} is not a directory: choose another path with {option}"
     if not os.access(nearest, os.W_OK):
-        return f"cannot write to {nearest}: name another place with {option}"
+        return f"cannot write to {nearest}: choose another path with {option}"
     return None
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # it imports torch's compiler
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
 Column = npt.NDArray[np.float32]
-START_ANEW = "put the file back, or start anew with --overwrite"
+START_OVER = "put the file back, or start over with --overwrite"
 
 
 class StepRecorder(Protocol):
@@ -150,7 +150,7 @@ class SampleTraces:
         self._written = dict(state.get("written") or {})  # earlier versions do not have it
         if self.directory is not None:
             for name, found in self._written.items():
-                require_fingerprint(self.directory / name, found, START_ANEW)
+                require_fingerprint(self.directory / name, found, START_OVER)
         for name, column in self._columns.items():
             column.copy_(state[name])
 

@@ -37,9 +37,9 @@ class TrainingDynamics:
         self._target = target.to(device)
         shape = (len(SUMS), len(target))
         self._shared = torch.zeros(shape, dtype=torch.float64, device=device)
-        """Of all processes."""
+        """Sums over all processes."""
         self._own = torch.zeros(shape, dtype=torch.float64, device=device)
-        """Of this process, since the last exchange."""
+        """Sums of this process since the last exchange."""
 
     def record_step(self, epoch: int, index: Tensor, result: StepResult) -> None:
         """Add the predictions of a batch."""

@@ -63,7 +63,7 @@ def outcome_of(study: Study, is_regression: bool) -> Outcome:
     if best is None:
         reasons = [str(t.user_attrs[WHY]) for t in trials if WHY in t.user_attrs]
         raise DiscrimLossError(
-            f"none of {len(trials)} trials came to its end"
+            f"none of {len(trials)} trials finished"
             f"{f' (the last: {reasons[-1]})' if reasons else ''}: search another range"
         )
     tested = [t for t in complete if TEST in t.user_attrs]

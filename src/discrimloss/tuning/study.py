@@ -127,7 +127,7 @@ def standing(study: Study) -> Standing:
 
 
 def best_of(complete: list[FrozenTrial]) -> FrozenTrial | None:
-    """The trial with the highest score; of several, the first."""
+    """The trial with the highest score, the first one in a tie."""
     return max(complete, key=lambda t: (t.value, -t.number), default=None)
 
 
@@ -145,7 +145,7 @@ def give_up_lost_trials(study: Study, lost_after: int) -> None:
 
     A worker is dead if its process on this machine is gone, if its heartbeat is older than
     `lost_after` seconds, or if it began a trial that long ago and never had a heartbeat: Optuna
-    waits for ever for a trial whose worker was killed before its first one.
+    waits forever for a trial whose worker was killed before its first one.
     """
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     dead = [t for t in running if has_died(_process(t))]

@@ -16,10 +16,10 @@ def own_process() -> list[str | int]:
 
 
 def has_died(process: object) -> bool:
-    """Whether a process that `own_process` named was one of this machine, and is no more.
+    """Whether a process that `own_process` described ran on this machine and has ended.
 
-    A process of another machine, or of another container, is never said to have died: only its
-    heartbeat tells.
+    A process of another machine, or of another container, never counts as dead here: only its
+    heartbeat shows that.
     """
     if not isinstance(process, list) or len(process) != 3 or process[0] != _machine():
         return False
@@ -32,11 +32,11 @@ def has_died(process: object) -> bool:
         return True
     except OSError:  # a process of another user
         return False
-    return bool(_start_time(number) != started)  # another one has its number
+    return bool(_start_time(number) != started)  # its number now belongs to another process
 
 
 def _machine() -> str:
-    """A name that no other machine has, nor another container or another start of this one."""
+    """A name that differs between machines, containers, and boots of the same machine."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

@@ -146,7 +146,7 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
             raise DiscrimLossError(errors.get())
         raise DiscrimLossError(
             f"all workers were killed, {request.trials - now.settled} of {request.trials} trials "
-            "are missing: the same command goes on"
+            "are missing: the same command continues"
         )
     return study
 

@@ -1,4 +1,4 @@
-"""The health of audited data: in the result, in its files, and once more from disk."""
+"""The health of audited data: in the result, in its files, and again from disk."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_column_of_splits_is_not_learned_from(
     named = frame.assign(source=source)[["index", "text", "topic", "split", *others]]
     found = audit(named, label="topic", id="index", encoder="none", progress=False)
     assert [column["name"] for column in found.summary["learned_from"]] == ["text", *others]
-    assert any("'split' is left aside: it says which split" in note for note in found.notes)
+    assert any("'split' is not used: it says which split" in note for note in found.notes)
     assert set(found.health["duplicates_across_splits"].ids) == {"2", "110"}
     assert set(found.health["conflicting_duplicates"].ids) == {"0", "1"}
     assert "no letters or digits" in found.health["broken_samples"].remarks

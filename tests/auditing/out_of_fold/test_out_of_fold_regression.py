@@ -147,5 +147,5 @@ def test_eight_targets_are_too_few() -> None:
     features, target = made()
     result = audit((features[:8], target[:8]), regression=True, progress=False)
     assert result.noise_rate is None
-    assert "8 targets are too few to judge: 30 are needed." in result.notes
+    assert "8 targets are too few for an audit: 30 are needed." in result.notes
     assert result.verdicts.counts["incorrect"] == 0

@@ -230,7 +230,7 @@ def test_views_are_cut_down_to_a_bounded_size() -> None:
     assert small.picture.startswith("data:image/png;base64,")
     assert small.is_tiny
     broken = thumbnail(SampleView(image=b"no picture"))
-    assert (broken.picture, broken.remark) == ("", "the picture cannot be shown")
+    assert (broken.picture, broken.remark) == ("", "the image cannot be shown")
     long = thumbnail(SampleView(text="x" * 10_000, fields=(("a", "1"),) * 50))
     assert len(long.text) == 600
     assert long.remark == "and 44 more fields"

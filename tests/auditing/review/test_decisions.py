@@ -196,7 +196,7 @@ def test_a_line_that_is_no_decision_is_told_and_kept(path: Path, line: bytes) ->
         decide(log, "e1", 1)
     path.write_bytes(path.read_bytes() + line + b"\n")
     before = path.read_bytes()
-    with pytest.raises(DiscrimLossError, match=r"line 2 of .* is no decision"):
+    with pytest.raises(DiscrimLossError, match=r"line 2 of .* is not a decision"):
         DecisionLog(path)
     assert path.read_bytes() == before
     path.write_bytes(before[: before.index(b"\n") + 1])
@@ -280,5 +280,5 @@ def test_decisions_on_other_samples_are_refused(path: Path) -> None:
 def test_numbers_as_labels() -> None:
     assert [regression_label(label) for label in (2, 2.5, "1e3", " 4 ")] == [2.0, 2.5, 1000.0, 4.0]
     for label in ("cat", "", "nan", "inf", None, True, [1], float("nan")):
-        with pytest.raises(ValueError, match="no finite number"):
+        with pytest.raises(ValueError, match="not a finite number"):
             regression_label(label)

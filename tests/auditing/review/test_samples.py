@@ -175,7 +175,7 @@ def test_conflicts_are_told_and_both_decisions_kept(audit: MadeAudit) -> None:
     late = send("e2", "two", "drop", None)  # had not seen e1
     assert late["conflict"]["event"] == "e1"  # type: ignore[index]
     assert late["row"]["decision"]["action"] == "drop"  # type: ignore[index]
-    assert send("e2", "two", "drop", None)["conflict"] is None  # the same once more
+    assert send("e2", "two", "drop", None)["conflict"] is None  # the same again
     assert send("e3", "one", "skip", "e2")["conflict"] is None  # had seen it
     session.decide({"event": "u1", "tab": "one", "action": "undo"})
     changes = session.state(1)

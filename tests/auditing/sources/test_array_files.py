@@ -221,7 +221,7 @@ BAD: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
     ({"x": FEATURES, "y": np.zeros(12)}, {}, "all labels are '0'"),
     ({"x": FEATURES, "y": np.full(12, np.nan)}, {}, "all 12 labels are missing"),
     ({"x": np.zeros((0, 3)), "y": np.zeros(0)}, {}, "nothing to audit"),
-    ({"x": np.array(["a"] * 12), "y": LABELS}, {}, "no features: give numbers"),
+    ({"x": np.array(["a"] * 12), "y": LABELS}, {}, "cannot be features: give numbers"),
     ({"a": FEATURES, "b": FEATURES, "y": LABELS}, {}, "cannot tell which array"),
     ({"x": FEATURES, "y": LABELS.astype(object)}, {}, "never unpickled"),
     ({"x": FEATURES, "y": LABELS, "n": LABELS}, {"id": "n"}, "two samples have the id '0'"),

@@ -108,7 +108,7 @@ def test_encoders_that_cannot_be_used(tmp_path: Path) -> None:
     for encoder, sentence in (
         (tmp_path / "nowhere", "there is no such folder"),
         (tmp_path / "colours", "neither a folder with a model"),
-        (tmp_path / "bert", "no encoder of images: it takes input_ids"),
+        (tmp_path / "bert", "not an encoder of images: it takes input_ids"),
         (tmp_path / "nowhere.pth", "there is no file"),
         ("package:no_such_package", "no installed package"),
     ):

@@ -388,7 +388,7 @@ RAGGED = [[1.0, 2.0], [1.0]] * 6
         ((RAGGED, LABELS), {}, "neither numbers of one shape, texts nor images"),
         (([{}] * 12, LABELS), {}, "neither numbers of one shape"),
         ((FEATURES.astype(complex), LABELS), {}, "holds complex.*give numbers"),
-        ((np.array(["2020-01-01"] * 12, dtype="M8[D]"), LABELS), {}, "no features: give numbers"),
+        ((np.array(["2020-01-01"] * 12, dtype="M8[D]"), LABELS), {}, "cannot be features"),
         (([*TEXTS[:-1], 3], LABELS), {}, "texts and also a int"),
         (([picture(3), 3] * 6, LABELS), {}, "images and also a int"),
         ((FEATURES, FEATURES), {}, r"one label per sample.* shape \(12, 4\)"),

@@ -92,8 +92,8 @@ def test_odd_classes_are_noted() -> None:
         ([1.5, float("inf")], None, "a label is inf"),
         ([1.0, float("inf")], False, "a label is inf"),
         ([1.5, 1e300], None, "a label is 1e[+]300"),
-        (["1", "x"], True, "'x' is no number"),
-        (["1", "nan"], True, "'nan' is no number"),
+        (["1", "x"], True, "'x' is not a number"),
+        (["1", "nan"], True, "'nan' is not a number"),
     ],
 )
 def test_labels_that_nothing_can_learn(

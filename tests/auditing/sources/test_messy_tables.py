@@ -158,7 +158,7 @@ def test_a_german_table(tmp_path: Path) -> None:
         "alter": "numbers; 1 that are none count as missing, such as 'unklar'",
     }
     assert "read in the encoding cp1252" in source.notes[0]
-    assert any("'leer' is left aside: it is empty" in note for note in source.notes)
+    assert any("'leer' is not used: it is empty" in note for note in source.notes)
 
 
 def test_dates_in_local_order() -> None:
@@ -216,7 +216,7 @@ def test_a_refused_column_comes_with_the_way_out() -> None:
     frame = news().drop(columns="text").assign(size=np.random.default_rng(0).random(ROWS))
     price = [f"{i}.50 {'€' if i % 2 else '$'}" for i in range(ROWS)]
     [note] = opened(frame.assign(price=price)).notes[-1:]
-    assert "'price' is left aside: its numbers have several units, " in note
+    assert "'price' is not used: its numbers have several units, " in note
     assert "convert them to one" in note
     spelt = [f"{i % 28 + 1}. März {1900 + i}" for i in range(ROWS)]
     [note] = opened(frame.assign(born=spelt)).notes[-1:]
@@ -233,7 +233,7 @@ def test_ids_that_several_rows_share_are_not_learned_from() -> None:
     frame = news(size=rng.random(ROWS)).drop(columns="text")
     source = opened(frame.assign(patient_id=np.arange(ROWS) // 3, shop_id=np.arange(ROWS) % 4))
     assert learned_from(source) == {"size": "numbers", "shop_id": "4 categories"}
-    assert any("'patient_id' is left aside: it names groups of rows" in n for n in source.notes)
+    assert any("'patient_id' is not used: it names groups of rows" in n for n in source.notes)
 
 
 def test_a_column_for_each_class_gives_the_label_away() -> None:

@@ -134,7 +134,7 @@ def test_whole_numbers_are_classes_and_others_are_regressed_on(tmp_path):
         ({"key": [None] + ["x"] * 59}, {"id": "key"}, "row 0 of table.csv .* has nothing"),
         ({"label": "one"}, {}, "all labels are 'one'"),
         ({"label": None}, {}, "all 60 labels are missing"),
-        ({"length": 1.0, "colour": "red"}, {"id": "key"}, "no column can be learnt from: .*colour"),
+        ({"length": 1.0, "colour": "red"}, {"id": "key"}, "can be learned from: .*colour"),
         ({}, {"encoder": "some"}, "--encoder does not fit"),
         ({}, {"text": "colour", "image": "key"}, "cannot both be given"),
     ],

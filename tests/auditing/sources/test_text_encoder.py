@@ -171,7 +171,7 @@ def test_broken_encoders_get_a_sentence(tmp_path: Path) -> None:
         (str(cut), "neither a folder with a model"),
         (str(tmp_path / "empty"), "neither a folder with a model"),
         (str(unpooled), "the encoder is incomplete"),
-        (str(vision), "no encoder of texts: it takes images"),
+        (str(vision), "not an encoder of texts: it takes images"),
         ("package:no-such-encoder", "no installed package 'no-such-encoder'"),
     ):
         with pytest.raises(SourceError, match=f"^--encoder cannot be used: .*{sentence}") as caught:

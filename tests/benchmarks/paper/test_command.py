@@ -189,7 +189,7 @@ def test_the_list_counts_only_results_that_count(capsys: pytest.CaptureFixture[s
             "--methods foo selects nothing: there are",
         ),
         (("mnist", "--render-only", "--noise", "77"), "--noise 77 selects nothing: there are"),
-        (("digitsum", "--results", "/dev/null/results"), "is not a directory: name another place"),
+        (("digitsum", "--results", "/dev/null/results"), "is not a directory: choose another path"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(

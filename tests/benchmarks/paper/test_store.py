@@ -164,7 +164,7 @@ def test_one_process_at_a_time_has_a_cell(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="is not a directory: name another place with --results"):
+    with pytest.raises(StoreError, match="is not a directory: choose another path with --results"):
         ResultsStore(tmp_path / "file" / "results").require_writable()
 
 

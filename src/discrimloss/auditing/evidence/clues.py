@@ -20,13 +20,13 @@ Rows = npt.NDArray[np.int64]
 
 MOST_CLUES = 4
 LEAST_Z = 1.5
-"""A clue is at least so many standard errors away from saying nothing."""
+"""A clue differs from 0 by at least this many standard errors."""
 LEAST_RATIO = 2.0
 """A word is at least so many times as frequent in one class as in the other: otherwise words such
 as "is" and "its", which many texts have, are named."""
 SMOOTHING = 0.5
 CLASSES_KEPT = 64
-"""Of more classes, word counts are looked up again and again."""
+"""With up to this many classes, word counts are kept instead of computed again."""
 MOST_BINS = 8
 MOST_CATEGORIES = 64
 MOST_COLUMNS = 3
@@ -127,7 +127,7 @@ def _best_words(
         if z[place] < LEAST_Z or len(chosen) == MOST_CLUES:
             break
         name = names.get(int(columns[place]))
-        if name is None or seen & set(name.split()):  # a pair of words repeats its parts
+        if name is None or seen & set(name.split()):  # a pair of words repeats its words
             continue
         seen |= set(name.split())
         chosen.append(name)
@@ -202,7 +202,7 @@ class _Binned:
     values: Any
     codes: npt.NDArray[np.int64]
     names: tuple[str, ...]
-    """Of each code: a range, or a value."""
+    """What each code stands for: a range, or a value."""
 
     def shown(self, row: int) -> str:
         value = self.values.iloc[row]

@@ -22,7 +22,7 @@ Learned = Callable[[Rows], list[str | None]]
 """Takes the samples to explain; how a network learned each."""
 
 MOST_EXPLAINED = 20_000
-"""Of more suspicious samples, the worst are explained."""
+"""Largest number of suspicious samples that are explained, the worst first."""
 ALSO_EXPLAINED = 100
 """The most suspicious samples are explained whatever their verdict."""
 SIMILAR = 5

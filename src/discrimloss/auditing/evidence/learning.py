@@ -11,7 +11,8 @@ FEWEST_VISITS = 4
 LAST_PART = 0.25
 """The last epochs, which decide whether a label is learned."""
 STAYS_LEARNED = 0.7
-"""From the epoch in which a label counts as learned, so much of the predictions agree with it."""
+"""Fraction of the predictions that agree with a label from the epoch on in which it counts as
+learned."""
 EARLY = 1.0 / 3.0
 
 

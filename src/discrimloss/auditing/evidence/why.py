@@ -10,7 +10,7 @@ from typing import Any
 from discrimloss.files.atomic_write import atomic_write
 
 COLUMNS = ("index", "sentences", "similar", "is_copy", "speaks_for", "speaks_against")
-"""Of the file ``evidence.parquet``, one row per sample that is explained."""
+"""Columns of ``evidence.parquet``, which has one row per explained sample."""
 
 
 @dataclass(frozen=True)

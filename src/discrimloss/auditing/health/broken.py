@@ -1,4 +1,4 @@
-"""Samples in which there is nothing to see: empty texts, blank pictures, rows without values."""
+"""Samples in which there is nothing to see: empty texts, blank images, rows without values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Broken = dict[int, str]
-"""By sample: what is wrong, in a few words."""
+"""What is wrong with each broken sample, in a few words."""
 
 PLACEHOLDERS = frozenset(
     (
@@ -23,7 +23,7 @@ MOJIBAKE = re.compile("�|Ã[\x80-¿]|â(?:€|\x80)[\x90-™š-ž]")
 """The replacement character, and UTF-8 that was read as Latin-1 or Windows-1252."""
 EMOTICON = re.compile(r"[:;=][-'^]?[)(\]\[DPp/\\|*3]|[)(][-'^]?[:;=]|<3|\^_*\^")
 LEAST_CONTRAST = 1.5
-"""A picture whose grey values spread less, of 255, is blank."""
+"""An image whose grey values spread less, of 255, is blank."""
 MOSTLY = 0.5
 """A row that lacks more of its values is nearly empty, if most rows lack fewer."""
 ROWS_AT_ONCE = 4_096
@@ -44,7 +44,7 @@ def broken_texts(texts: Sequence[str]) -> Broken:
 
 
 def _says_something(character: str) -> bool:
-    """Letters, digits and pictures such as hearts do, punctuation does not."""
+    """Letters, digits and symbols such as hearts do, punctuation does not."""
     return character.isalnum() or unicodedata.category(character) == "So"
 
 

@@ -130,7 +130,7 @@ def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
 
     Args:
         source: what is audited.
-        inputs: what models learn from; only used for pictures and features.
+        inputs: what models learn from; only used for images and features.
     """
     import pandas
 
@@ -280,7 +280,7 @@ def _broken_of(source: AuditSource, inputs: Any) -> Broken:
 
 
 def _most(reasons: list[str]) -> str:
-    """The most frequent reasons."""
+    """The most frequent reasons, as text."""
     names, counts = np.unique(np.array(reasons), return_counts=True)
     order = np.argsort(-counts, kind="stable")
     shown = [f"{names[place]} ({counts[place]:,})" for place in order[:NAMED].tolist()]

@@ -36,24 +36,24 @@ TITLES = {
     BROKEN: "empty or broken samples",
     ORDER: "rows out of order",
 }
-"""All kinds of problems, the gravest first, as a user reads them."""
+"""Titles of all kinds of problems, the most serious first."""
 ADVICE = {
     CONFLICTING: "At most one of the labels is right: decide which.",
     ACROSS_SPLITS: "Test results are too good: remove them from one of the splits.",
     EXACT: "Keep one of each group, unless they are repeated on purpose.",
     NEAR: "Keep them in the same split, or keep one of each group.",
-    OUTLIERS: "Look whether they belong to this data.",
+    OUTLIERS: "Check whether they belong to this data.",
     RARE: "Collect more samples, or merge classes; models hardly learn them.",
     BROKEN: "Repair or drop them.",
     ORDER: "Shuffle the rows before splitting them.",
 }
 HEALTHY = "no duplicates, outliers, rare classes, broken samples or rows out of order were found."
-"""What to say where there is no entry."""
+"""Text that is shown if there is no entry."""
 COLUMNS = ("problem", "id", "index", "group", "remark")
-"""Of ``health.csv`` and of `DataHealth.to_pandas`."""
+"""Columns of ``health.csv`` and of `DataHealth.to_pandas`."""
 IDS_IN_SUMMARY = 20
 NO_INDEX = -1
-"""Of rows that were left out of the audit."""
+"""Index of rows that were left out of the audit."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class HealthEntry:
     group: tuple[int, ...] = ()
     """The number of the group of each sample; empty where there are no groups."""
     remarks: tuple[str, ...] = ()
-    """What is to be said of each sample; empty where there is nothing."""
+    """A remark on each sample; empty where there is none."""
 
     @property
     def title(self) -> str:
@@ -107,7 +107,7 @@ class DataHealth(Sequence[HealthEntry]):
     Entries can be had by position or by the name of a problem, such as ``"outliers"``.
 
     Args:
-        entries: the gravest first.
+        entries: the most serious first.
         notes: sentences about what limits the checks.
     """
 

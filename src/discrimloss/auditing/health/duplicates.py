@@ -19,7 +19,7 @@ NEAR = 0.1
 """Near duplicates are at most so far apart, as a fraction of the median distance between a sample
 and the nearest other one."""
 NEAR_IF_CONFIRMED = 0.8
-"""The same where pairs are looked at once more."""
+"""The same limit where a second check confirms each pair."""
 SHINGLE = 5
 """Characters: texts are compared by all stretches of this length."""
 LEAST_OVERLAP = 0.75
@@ -79,7 +79,7 @@ def near_duplicates(
     Args:
         neighbours: of all samples.
         exact: groups of exact duplicates, which are not reported again.
-        confirm: looks at a pair once more; None trusts the distance.
+        confirm: looks at a pair again; None trusts the distance.
     """
     samples = len(neighbours.index)
     nearest = neighbours.distance[:, :1]

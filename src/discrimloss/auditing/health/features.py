@@ -26,14 +26,14 @@ MOST_COMPONENTS = 64
 ROWS_OF_COMPONENTS = 5_000
 """Samples from which the components are found."""
 LARGEST_PICTURE = 16
-"""The side that pictures are averaged down to: a copy in another size looks the same."""
+"""The side that images are averaged down to: a copy in another size looks the same."""
 
 
 def comparable_points(inputs: Any, by_angle: bool = False) -> ComparedPoints:
     """What models learn from as points, so that similar samples lie close to each other.
 
     Args:
-        inputs: shape (samples, features), dense or sparse; or uint8 pictures of the shape
+        inputs: shape (samples, features), dense or sparse; or uint8 images of the shape
             (samples, channels, height, width).
         by_angle: whether to compare directions, as for word vectors and n-grams: points get the
             length 1.
@@ -54,7 +54,7 @@ def comparable_points(inputs: Any, by_angle: bool = False) -> ComparedPoints:
 
 
 def _pixels(pictures: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Grey or coloured pixels of small pictures, from 0 to 1."""
+    """Grey or coloured pixels of small images, from 0 to 1."""
     height, width = pictures.shape[2:]
     step = max(1, -(-max(height, width) // LARGEST_PICTURE))
     height, width = height // step * step, width // step * step

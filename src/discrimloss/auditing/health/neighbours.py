@@ -21,7 +21,7 @@ CELLS_SEARCHED = 16
 POINTS_PER_CENTRE = 64
 SEARCHES_PER_CALL = 65_536
 WITHOUT_INDEX = (
-    f"Similar samples were sought among {MOST_EXACT:,} samples only, drawn at random: "
+    f"Only {MOST_EXACT:,} samples, drawn at random, were searched for similar samples: "
     "`pip install 'discrimloss[neighbours]'` compares all of them."
 )
 
@@ -33,7 +33,7 @@ class Neighbours:
     index: npt.NDArray[np.int64]
     """Shape (samples, neighbours)."""
     distance: npt.NDArray[np.float32]
-    """Of the same shape: Euclidean."""
+    """Euclidean distances, of the same shape."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -26,7 +26,7 @@ class RowOrder:
     close_neighbours: float
     """The fraction of similar samples that stand close to each other."""
     by_chance: float
-    """The same, if the rows were shuffled."""
+    """The same fraction if the rows were shuffled."""
     samples: npt.NDArray[np.int64]
     """Those whose similar samples all stand close to them."""
 

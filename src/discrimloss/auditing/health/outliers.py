@@ -13,10 +13,10 @@ import numpy.typing as npt
 from discrimloss.auditing.health.neighbours import Neighbours
 
 FEWEST_SAMPLES = 50
-"""Of fewer samples each is unlike the others."""
+"""Smallest number of samples: with fewer, every sample is unlike the others."""
 FAR_OUT = 2.0
-"""How many ranges between the quartiles an outlier lies above the upper quartile (Tukey's rule), of
-the logarithm of its distance: of normal values, three of 10,000 do."""
+"""Tukey's rule: an outlier lies above the upper quartile by this many interquartile ranges, of
+the logarithm of the distance. Among normal values, three in 10,000 do."""
 WORD = re.compile(r"\w+")
 LONGEST_READ = 5_000
 """In characters."""

@@ -1,6 +1,6 @@
 """The simple models that are tried for each kind of data.
 
-All are regularised more than usual: a model that fits single labels predicts wrong ones.
+All are regularised more than usual, because a model that fits single labels repeats wrong ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 MOST_BOOSTED_CLASSES = 40
 """Boosting fits a tree for each class: with more classes it takes too long."""
 MOST_COMPARED_ROWS = 20_000
-"""Nearest neighbours are sought among no more samples."""
+"""Largest number of samples that are searched for nearest neighbours."""
 MOST_FOREST_ROWS = 100_000
 MOST_FOREST_FEATURES = 500
 MOST_BOOSTED_FEATURES = 200
@@ -40,7 +40,7 @@ class Candidate:
     """Makes a scikit-learn classifier that is not fitted."""
     takes_weights: bool = True
     ngrams: Ngrams | None = None
-    """Where the inputs are n-grams: which ones."""
+    """The n-grams, if the inputs are n-grams."""
 
 
 def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -> list[Candidate]:

@@ -24,7 +24,7 @@ from discrimloss.data.base import Inputs, TensorInputs
 MOST_CLASSES = 300
 """With more classes a network is trained: linear models and trees need too long."""
 WITHOUT_VECTORS = (
-    "Texts were judged without an encoder: `pip install 'discrimloss[encoders]'` adds word "
+    "Texts were audited without an encoder: `pip install 'discrimloss[encoders]'` adds word "
     "vectors, which find more wrong labels."
 )
 
@@ -43,11 +43,11 @@ class ComparedInputs:
     """What samples are compared by, to find similar ones."""
 
     values: Any
-    """Shape (samples, features), dense or sparse; or pictures, uint8."""
+    """Shape (samples, features), dense or sparse; or images, uint8."""
     by_angle: bool = False
     """Whether directions count and lengths do not, as of word vectors."""
     ngrams: Ngrams | None = None
-    """Of texts: what their words are."""
+    """The n-grams of the samples, if they are texts."""
 
 
 def is_cheap(source: AuditSource) -> bool:
@@ -109,7 +109,7 @@ def estimator_candidate(source: AuditSource, estimator: Any) -> Candidate:
         )
     inputs = source.contents.raw_inputs()
     if inputs is None:
-        raise SourceError("model= an estimator learns from texts, tables and features, not images")
+        raise SourceError("model= takes texts, tables and features, not images")
     return Candidate(name, inputs, lambda: clone(estimator), takes_weights=False)
 
 

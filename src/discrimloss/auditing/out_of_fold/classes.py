@@ -24,13 +24,13 @@ more than it gains."""
 MOST_ROWS_OF_ROUNDS = 20_000
 LEAST_WEIGHT = 0.02
 WITNESS_FACTOR = 0.75
-"""Of the sum of two log-odds that share most of their evidence. Chosen by F1 and calibration on
-texts and tables."""
+"""Factor of the sum of two log-odds that share most of their evidence. Chosen by F1 and calibration
+on texts and tables."""
 IN_BLEND = 0.05
 """A model with a smaller part of the blend is not named."""
 
 OnStep = Callable[[int, int], None]
-"""Takes the number of the fits that are done, and of all."""
+"""Called with the number of finished fits and the number of all fits."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def out_of_fold_classes(
 ) -> ClassPredictions:
     """Predict every sample by models that did not see it, and estimate which labels are wrong.
 
-    Where many labels are wrong, the models are fitted once more with the weights
+    Where many labels are wrong, the models are fitted again with the weights
     ``1 - p_incorrect``. That ranks labels better, but finds too little noise, so the noise rate
     stays that of the first round.
 
@@ -97,7 +97,7 @@ def out_of_fold_classes(
 
 
 def _with_witness(first: LabelErrors, further: Tensor, target: Tensor) -> LabelErrors:
-    """Scores to which predictions are added once more, with the same noise rate.
+    """Scores to which predictions are added again, with the same noise rate.
 
     The noise model has its own idea of how sure predictions are, and of each class's noise. Where
     it errs, the plain predictions rank labels better.

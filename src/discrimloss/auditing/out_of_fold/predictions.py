@@ -20,9 +20,9 @@ from discrimloss.training.processes import divided, of_first
 MOST_FITTED = 20_000
 """Training samples of a model; more of them cost time and hardly help."""
 FEWEST_OF_CLASS = 50
-"""As many of each class are among them, where there are as many."""
+"""Smallest number of training samples of each class, if the class has as many."""
 PRIOR_WEIGHT = 0.005
-"""No model rules out a class: so much of the class frequencies is mixed into its probabilities."""
+"""Fraction of the class frequencies that is mixed into all probabilities, so that none is 0."""
 MOST_BLENDED = 20_000
 """Samples that decide on the weights of the blend."""
 ITERATIONS, TOLERANCE = 50, 1e-5

@@ -41,7 +41,7 @@ MOST_FEATURES = 256
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Fractions of the Gaussian process in a blend."""
 SMALLEST_ERROR = 0.02
-"""Of the median error: its logarithm is not learned below this."""
+"""Smallest error size that is learned, as a fraction of the median error."""
 LARGEST_FEATURE = 5.0
 
 
@@ -56,7 +56,7 @@ class OutOfFoldRegression:
     score: Array
     """Log-odds that the target is wrong."""
     noise_interval: tuple[float, float] | None
-    """Of the fraction of wrong targets; None where the inputs do not predict the targets."""
+    """Interval of the fraction of wrong targets; None if the inputs do not predict the targets."""
     models: str
     """Which models were used."""
 
@@ -129,7 +129,7 @@ def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array,
 def _next_round(
     boosting: _Boosting, process: GaussianProcess | None, scale: ScaledTargets, weight: Array
 ) -> tuple[TargetNoise, Array, float]:
-    """What was found, the predictions, and the fraction of the Gaussian process in them."""
+    """The fitted noise, the predictions, and the weight of the Gaussian process in them."""
     prediction, blend = boosting.predict(scale.target, weight), 0.0
     if process is not None:
         other = process.leave_one_out(scale.target, weight)
@@ -196,7 +196,7 @@ class _Boosting:
 
 
 def _inputs(features: Array, seed: int) -> Array:
-    """Features that vary, or principal components where there are too many."""
+    """The features that vary, or their principal components if there are too many."""
     features = features.reshape(len(features), -1)
     varying = features[:, features.std(0) > 0.0]
     if varying.shape[1] > MOST_FEATURES:

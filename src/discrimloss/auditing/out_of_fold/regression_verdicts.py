@@ -12,9 +12,7 @@ from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES, v
 from discrimloss.judging.target_density import never_wrong
 from discrimloss.judging.verdicts import Verdicts
 
-NOT_PREDICTED = (
-    "These inputs do not predict the target well enough to judge it: no target is called incorrect."
-)
+NOT_PREDICTED = "These inputs do not predict the target well enough: no target is called incorrect."
 
 
 def is_regression_on_features(task: TaskData) -> bool:
@@ -52,7 +50,7 @@ def regression_verdicts(
     can_judge = found.can_judge
     if len(given) < FEWEST_SAMPLES:
         can_judge, score = False, never_wrong(score)
-        notes.append(f"{len(given)} targets are too few to judge: {FEWEST_SAMPLES} are needed.")
+        notes.append(f"{len(given)} targets are too few for an audit: {FEWEST_SAMPLES} are needed.")
     elif not can_judge:
         notes.append(NOT_PREDICTED)
     log_odds = score.astype(np.float32)

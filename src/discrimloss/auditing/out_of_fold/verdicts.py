@@ -82,7 +82,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     notes = []
     if not is_enough:
         notes.append(
-            f"{len(target)} samples are too few to judge their labels ({FEWEST_SAMPLES} are "
+            f"{len(target)} samples are too few for an audit of labels ({FEWEST_SAMPLES} are "
             "needed): none is called incorrect."
         )
     elif not knows:

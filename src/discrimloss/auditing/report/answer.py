@@ -29,11 +29,11 @@ class GroupBar:
 
     name: str
     wrong: str
-    """How many, in words."""
+    """The number, in words."""
     fraction: float
-    """Of the labels of the group."""
+    """Wrong labels as a fraction of the labels of the group."""
     width: float
-    """Of the bar, in percent of the longest one."""
+    """Width of the bar, in percent of the longest one."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ MOST_POINTS = 800
 """Points of each verdict in a scatter plot."""
 LABEL_LENGTH = 40
 HEIGHT = 270
-"""Of a plot without axes and legend, in pixels."""
+"""Height of a plot without axes and legend, in pixels."""
 
 NO_TRACES = (
     "Left out: the run kept no traces of its samples (there are more than `traced_samples` allows, "

@@ -102,7 +102,7 @@ class ReportContents:
     Args:
         title: its heading.
         runs: at least one. Several runs are compared, unless it is an audit, where the first one
-            stands for the others: they are the same but for the seed.
+            represents the others, which differ only in the seed.
         subtitle: one line below the heading.
         is_audit: whether runs share their verdicts.
         directory: of the audit, for commands; empty where there is none.

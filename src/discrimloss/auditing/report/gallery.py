@@ -25,9 +25,9 @@ View = Callable[[int], SampleView]
 GALLERY_SIZE = 24
 """Samples on each side of a gallery."""
 SIDE = 160
-"""The longer side of a picture in pixels: larger pictures are scaled down."""
+"""The longer side of an image in pixels: larger images are scaled down."""
 SIMILAR_SIDE = 56
-"""The same of pictures of similar samples."""
+"""The same for images of similar samples."""
 SIMILAR_LENGTH = 90
 TEXT_LENGTH = 600
 FIELDS = 6
@@ -71,7 +71,7 @@ class Gallery:
     hardest: tuple[GalleryEntry, ...]
     """Other samples that are hard or undecided, hardest first."""
     note: str = ""
-    """What the reader should know, such as how to get pictures."""
+    """What the reader should know, such as how to get images."""
 
     @property
     def has_incorrect(self) -> bool:
@@ -96,7 +96,7 @@ def choose_gallery(
 ) -> Gallery:
     """The most suspicious samples, and the hardest of the others.
 
-    Samples to look at are there even if no label is called incorrect.
+    There are samples to look at even if no label is called incorrect.
 
     Args:
         samples: as in `ReportRun`.
@@ -193,7 +193,7 @@ class Thumbnail:
     picture: str = ""
     """A data URL."""
     is_tiny: bool = False
-    """Whether its pixels are to be seen as squares."""
+    """Whether the page shows its pixels as squares."""
     text: str = ""
     fields: tuple[tuple[str, str], ...] = ()
     remark: str = ""
@@ -212,7 +212,7 @@ def thumbnail(view: SampleView) -> Thumbnail:
     if view.image is not None:
         found = small_picture(view.image)
         if found is None:
-            remarks.append("the picture cannot be shown")
+            remarks.append("the image cannot be shown")
         else:
             picture, is_tiny = found
     text = "" if view.text is None else shortened(passage(view.text), TEXT_LENGTH)
@@ -231,7 +231,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def small_picture(content: bytes, side: int = SIDE) -> tuple[str, bool] | None:
-    """A data URL, and whether the picture is so small that it is to be magnified."""
+    """A data URL, and whether the image is so small that the page magnifies it."""
     from PIL import Image
 
     try:

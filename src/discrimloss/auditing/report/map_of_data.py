@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 3_000
 MOST_PICTURES = 1_000
-"""Points of a map of pictures, which are read once more."""
+"""Points of a map of images, which are read again."""
 SUSPICIOUS_POINTS = 0.25
 """At most this fraction of the points are the most suspicious samples; the others are random."""
 FEWEST_SAMPLES = 10
 TEXT_LENGTH = 220
 FIELDS = 5
 TILE = 40
-"""The side of a picture in pixels."""
+"""The side of an image in pixels."""
 COLOURS = (*RUN_COLOURS, "#e07be0", "#2f4b9b", "#9bc53d", "#f25f3a")
-"""Of the most frequent classes; all others are grey."""
+"""Colours of the most frequent classes; all others are grey."""
 LARGEST = 1000
 """Places are whole numbers up to this."""
 
@@ -44,7 +44,7 @@ class DataMap:
     """Samples in a plane."""
 
     columns: dict[str, Any]
-    """As `map.js` reads them."""
+    """The columns in the form that `map.js` reads."""
     points: int
     samples: int
 
@@ -115,7 +115,7 @@ def _classes(samples: pandas.DataFrame) -> list[list[str]]:
 
 
 def _views(source: AuditSource, rows: Rows) -> dict[str, Any]:
-    """What hovering shows: the beginning of a text, some values, or a small picture."""
+    """What hovering shows: the beginning of a text, some values, or a small image."""
     if source.kind == "images":
         return _atlas(source, rows.tolist())
     texts = []
@@ -132,7 +132,7 @@ def _views(source: AuditSource, rows: Rows) -> dict[str, Any]:
 
 
 def _atlas(source: AuditSource, rows: Sequence[int]) -> dict[str, Any]:
-    """All pictures as one, in tiles."""
+    """All images as one, in tiles."""
     from PIL import Image
 
     across = int(np.ceil(np.sqrt(len(rows))))

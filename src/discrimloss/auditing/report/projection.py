@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.float64]
 COMPONENTS = 30
 """Principal components, of which two directions are chosen."""
 SIDE = 12
-"""Of pictures, in pixels."""
+"""Side of images, in pixels."""
 BUCKETS = 2**13
 RIDGE = 0.1
 """Added to the spread within classes, relative to its mean: a direction that separates a handful of
@@ -31,7 +31,7 @@ samples only does not count."""
 def map_features(
     source: AuditSource, rows: Sequence[int], cache: Path | None
 ) -> npt.NDArray[Any] | Any:
-    """What models learn from, for some samples: shape (samples, features), perhaps sparse.
+    """What models learn from, for some samples: shape (samples, features), dense or sparse.
 
     Args:
         source: what was audited.

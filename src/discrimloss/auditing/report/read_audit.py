@@ -114,7 +114,7 @@ def _class_names(
 
 
 def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:
-    """The entries of the audit's summary that replace those of its first run."""
+    """Entries of the audit's summary that replace those of its first run."""
     names = (
         *("seconds", "command", "noise_estimated", "noise_interval", "verdicts"),
         *("learned_from", "warnings", "versions"),

@@ -199,7 +199,7 @@ def _labels(values: Any, class_names: tuple[str, ...], is_regression: bool) -> A
 
 
 def _names_in(samples: pandas.DataFrame) -> tuple[str, ...]:
-    """Of a dataset that does not name its classes: their numbers, as they occur."""
+    """Names for the classes of a dataset that has none: the numbers that occur."""
     found = {str(name) for name in samples["given"]}
     found |= {str(name) for name in samples["suggested"] if name is not None}
     return tuple(sorted(found, key=lambda name: (len(name), name)))

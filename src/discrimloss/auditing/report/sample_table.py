@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 SUSPICIOUS = ("incorrect", "undecided", "hard")
 FEWEST_ROWS = 100
-"""So many samples are in the table whatever their verdicts."""
+"""Smallest number of samples in the table, whatever their verdicts."""
 MOST_ROWS = 100_000
-"""Of more suspicious samples the worst are taken."""
+"""Largest number of samples in the table, the worst first."""
 MOST_VIEWS = 10_000
 """Rows of tables and files are read for so many samples; the others have labels only."""
 MOST_PICTURES = 400
@@ -52,7 +52,7 @@ class SampleTable:
     """Suspicious samples, worst first."""
 
     columns: dict[str, Any]
-    """As `table.js` reads them."""
+    """The columns in the form that `table.js` reads."""
     rows: int
     """How many samples it has."""
     suspicious: int
@@ -129,7 +129,7 @@ def _losses(values: Any) -> list[float | None]:
 
 
 def _contents(rows: Rows, view: View, ids: Sequence[str], is_text: bool) -> dict[str, Any]:
-    """Texts, fields and pictures, of as many of the worst samples as there is room for."""
+    """Texts, fields and images, of as many of the worst samples as there is room for."""
     if not len(rows):
         return {}
     first = view(int(rows[0]))

@@ -1,4 +1,4 @@
-"""Views of training samples for a gallery: pictures, texts or values of the dataset."""
+"""Views of training samples for a gallery: images, texts or values of the dataset."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
 
 
 def _pixels(features: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Features from 0 to 1 that are the pixels of a grey picture."""
+    """Features from 0 to 1 that are the pixels of a grey image."""
     return (255.0 * features.reshape(1, *shape)).round().to(torch.uint8)
 
 

@@ -52,7 +52,7 @@ def loss_bin_edges(loss: npt.NDArray[Any], bins: int = LOSS_BINS) -> Numbers:
 
 
 def loss_histogram(loss: npt.NDArray[Any], edges: Numbers) -> Counts:
-    """How many losses fall into each bin; those beyond the bins into the outermost ones."""
+    """How many losses fall into each bin. The outermost bins hold those beyond the edges."""
     values = loss[~np.isnan(loss)].astype(np.float64)
     logs = np.log10(np.maximum(values, 10.0 ** edges[0]))
     counts, _ = np.histogram(np.clip(logs, edges[0], edges[-1]), edges)

@@ -39,7 +39,7 @@ class DecisionLog:
         self.path = path
         self._now = now or _utc_now
         self.mutex: AbstractContextManager[Any] = RLock()
-        """To hold while several things are read or written that belong together."""
+        """Hold this while reading or writing several things that belong together."""
         refusal = f"{path.parent} is being reviewed already: use that page, or end that review"
         with ExitStack() as stack:
             try:

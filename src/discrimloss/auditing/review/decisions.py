@@ -149,7 +149,7 @@ class Decisions:
         return found
 
     def disagrees(self, index: int) -> bool:
-        """Whether reviewers decided differently on a sample. To skip it is no decision."""
+        """Whether reviewers decided differently on a sample. Skipping is not a decision."""
         decided = self.opinions(index).values()
         return len({(e.action, e.label) for e in decided if e.action in DECIDED}) > 1
 
@@ -216,7 +216,7 @@ def read_decisions(path: Path) -> tuple[Decisions, int]:
             decisions.add(event_of_line(line))
         except ValueError as error:
             raise DiscrimLossError(
-                f"line {number} of {path} is no decision ({error}): mend or remove that line"
+                f"line {number} of {path} is not a decision ({error}): fix or remove that line"
             ) from error
     return decisions, length
 
@@ -238,5 +238,5 @@ def regression_label(label: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{label!r} is no finite number")
+        raise ValueError(f"{label!r} is not a finite number")
     return number

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = ("192.0.2.1", 9)
-"""An address of documentation. Nothing is sent to it: the system only chooses a way."""
+"""An address reserved for documentation. Nothing is sent to it: the system only chooses a route."""
 
 
 @dataclass(frozen=True)

@@ -161,8 +161,8 @@ class ReviewQueue:
     def choices(self, rank: int) -> Sequence[str | None]:
         """The classes of the digit keys 1 to 9 and 0; None for a key without a class.
 
-        Up to ten classes have a key each, which is the same for every sample. Of more classes,
-        those have a key that are most likely instead of the given one: the keys are the same for
+        Up to ten classes have a key each, which is the same for every sample. With more classes,
+        the classes most likely instead of the given one have a key, so the keys are the same for
         all samples of a given class. Classes that are digits are on their own keys.
         """
         if self.is_regression:

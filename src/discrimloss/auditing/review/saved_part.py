@@ -54,7 +54,7 @@ class SavedPart:
             if content and not content.endswith(b"\n"):
                 raise DiscrimLossError(
                     f"the last line of {self.log} is cut off: put back a whole copy of the file, "
-                    "or remove that line to go on without it"
+                    "or remove that line to continue without it"
                 )
             return
         length, checksum = known
@@ -68,7 +68,7 @@ class SavedPart:
             return
         raise DiscrimLossError(
             f"{self.log} {what}; put back a whole copy of it, or remove {self.path.name} beside it "
-            "to go on with the decisions that are left"
+            "to continue with the decisions that are left"
         )
 
     def begin(self, content: bytes) -> None:

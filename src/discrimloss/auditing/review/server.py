@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
             return lambda query: _json(session.state(_whole_number(query, "since") or 0))
         if path == "/api/samples":
             return lambda query: _json(self._samples(query))
-        # As it was sent: %2e%2e or a second slash is no number.
+        # As it was sent: %2e%2e or a second slash is not a number.
         numbered = re.fullmatch(r"/api/(samples|image)/([0-9]{1,12})", path)
         if numbered is None:
             return None

@@ -1,6 +1,6 @@
 """Serve a review until Ctrl-C, at the same address as the last time.
 
-A page that is still open in a browser goes on after a restart.
+A page that is still open in a browser keeps working after a restart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from discrimloss.errors import DiscrimLossError
 ADDRESS = "review.json"
 HIGHEST_PORT = 65535
 FOR_OTHERS = (
-    "Everybody who has this address can see the samples and decide, under a name of their own. The "
+    "Anyone who has this address can see the samples and decide, under a name of their own. The "
     "connection is not encrypted: use it in a network that you trust."
 )
 

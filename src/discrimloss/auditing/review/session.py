@@ -43,9 +43,9 @@ LONGEST_BEGINNING = 120
 MOST_ROWS = 200
 MOST_CHANGES = 500
 LONGEST_GROUP_NAME = 56
-"""Of its event: the others get a number after it."""
+"""Longest name of the event of a group; the events of its samples get a number after it."""
 ACCEPT = "accept"
-"""Of a group: relabel each sample to its own suggestion."""
+"""Action on a group: relabel each sample to its own suggestion."""
 DISAGREED, BY_OTHERS = "disagreed", "others"
 """More states to filter by, where several reviewers decide."""
 
@@ -103,7 +103,7 @@ class ReviewSession:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the source: a page keeps decisions that are not saved yet under this name."""
+        """Fingerprint of the source. A page keeps unsaved decisions under this name."""
         return self.source.fingerprint()
 
     # -- questions --------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class ReviewSession:
         return int(self.queue.index[arranged.rank[following]])
 
     def sample(self, index: int) -> dict[str, Any]:
-        """One sample, without its picture."""
+        """One sample, without its image."""
         self._require_sample(index)
         rank = int(self.queue.rank_of[index])
         with self.log.mutex:
@@ -271,7 +271,7 @@ class ReviewSession:
         return " ".join(text[: 2 * LONGEST_BEGINNING].split())[:LONGEST_BEGINNING]
 
     def image(self, index: int, is_small: bool = False) -> tuple[bytes, str]:
-        """The picture of a sample and its media type."""
+        """The image of a sample and its media type."""
         self._require_sample(index)
         try:
             with self._reading:
@@ -279,7 +279,7 @@ class ReviewSession:
         except (SourceError, OSError, ValueError) as error:
             raise RequestError(f"sample {index} cannot be read: {error}", 404) from error
         if view.image is None or not view.image_type.startswith("image/"):
-            raise RequestError(f"sample {index} is no picture", 404)
+            raise RequestError(f"sample {index} is not an image", 404)
         return view.image, view.image_type
 
     def state(self, since: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def duplicate_codes(
 ) -> npt.NDArray[np.int64]:
     """Groups of samples that are the same: shape (samples,), -1 for samples without a copy.
 
-    All samples are compared, whatever their labels. Pictures that are not in the cache have to be
+    All samples are compared, whatever their labels. Images that are not in the cache have to be
     read one by one: then only the chosen ones are compared.
 
     Args:
@@ -136,7 +136,7 @@ def _input_rows(source: AuditSource, cache: Path | None) -> Array | None:
 
 
 def _scaled(rows: Array) -> Array:
-    """Numbers of the same unit, as features of two dimensions; pictures become smaller."""
+    """Numbers of the same unit, as features of two dimensions; images become smaller."""
     if rows.ndim == 4 and rows.dtype == np.uint8:
         pixels = torch.from_numpy(np.ascontiguousarray(rows)).float() / 255.0
         small: Array = torch.nn.functional.adaptive_avg_pool2d(pixels, PIXELS).numpy()

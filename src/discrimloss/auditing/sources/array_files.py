@@ -58,7 +58,7 @@ def open_array_file(options: SourceOptions) -> AuditSource:
 
 
 class ArrayFile(Store):
-    """A file with features, labels and perhaps ids.
+    """A file with features, labels and optionally ids.
 
     Args:
         path: of the file with the features.
@@ -67,7 +67,7 @@ class ArrayFile(Store):
     options: SourceOptions
     """As given, with what was found out about the labels."""
     features: Array
-    """Shape (rows, ...), numbers; perhaps mapped from the file."""
+    """Shape (rows, ...), numbers; may be mapped from the file."""
     given_labels: Array
     """Shape (rows,)."""
     given_ids: Array | None = None
@@ -264,7 +264,7 @@ class SeparateFiles(ArrayFile):
         features = load_array(self.path, mapped=True)
         self.features = require_numbers(features, str(self.path))
         label_path = self._label_path(options.label)
-        # Absolute: the audit is opened again, perhaps from another directory.
+        # Absolute: the audit may be opened again from another directory.
         self.options = replace(options, label=str(label_path))
         self.label_file = LabelFile(label_path, len(self.features))
         self.given_labels = self.label_file.read()
@@ -328,7 +328,7 @@ class LabelFile:
         return one_per_sample(labels, self.num_samples, str(self.path))
 
     def write(self, path: Path, new_labels: Mapping[int, Label], keep: npt.NDArray[Any]) -> None:
-        """Write the file once more.
+        """Write the file again.
 
         Args:
             path: what to write.

@@ -5,7 +5,7 @@ An `AuditSource` is put together from three things:
 - a `Store`, where the rows come from and how they are written back: a CSV file, a folder of images,
   a DataFrame;
 - `Samples`, which rows can be audited, with their ids and labels;
-- `Contents`, what the samples are: texts, pictures, the columns of a table, or features.
+- `Contents`, what the samples are: texts, images, the columns of a table, or features.
 
 A source is opened for the audit, and again for the review and for the corrections. Opening it reads
 the labels and lists the files; `AuditSource.task` does the expensive work.
@@ -30,7 +30,7 @@ from discrimloss.data.base import Inputs, Prepare, Split, TaskData, unprepared
 from discrimloss.errors import DiscrimLossError
 
 FINGERPRINT_VERSION = 2
-"""Of `AuditSource.fingerprint`. Audits of 0.1 computed it in another way, and kept no version."""
+"""Version of `AuditSource.fingerprint`. Audits of 0.1 computed another one and kept no version."""
 MOST_ENTRIES = 2**30
 """Samples times classes: four gigabytes of predictions."""
 Label = str | float
@@ -63,7 +63,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None = None
     """The columns of a table to learn from; None chooses among all."""
     query: str | None = None
-    """Of a database: a table, or a query that begins with SELECT. Of a workbook: a sheet."""
+    """The table of a database, or a query that begins with SELECT; or the sheet of a workbook."""
     detect: bool = True
     """Whether to find columns of texts and of ids; audits of earlier versions did not."""
 
@@ -111,7 +111,7 @@ class SampleView:
     """What a reviewer sees of a sample. Texts are not escaped."""
 
     image: bytes | None = None
-    """An encoded picture."""
+    """An encoded image."""
     image_type: str = "image/png"
     text: str | None = None
     fields: tuple[tuple[str, str], ...] = ()
@@ -160,9 +160,9 @@ class Store(ABC):
     unit: ClassVar[str] = "row"
     """What to call a row in notes."""
     file_name: str = ""
-    """Of what `write` writes, where it is one file."""
+    """Name of the file that `write` writes; empty if it writes several."""
     notes: tuple[str, ...] = ()
-    """What a user should know of the rows."""
+    """Notes for the user about the rows."""
     note_on_corrected: str | None = None
     """What a user should know of the corrected data."""
 
@@ -186,7 +186,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write the rows once more, with new labels and without dropped rows.
+        """Write the rows again, with new labels and without dropped rows.
 
         Everything else stays as it is: columns, their order and types, rows that were left out.
 
@@ -240,7 +240,7 @@ class ModelInputs:
 
     inputs: Inputs
     input_shape: tuple[int, ...]
-    """Of one prepared sample, see `TaskData.input_shape`."""
+    """Shape of one prepared sample, see `TaskData.input_shape`."""
     prepare: Prepare = unprepared
 
 
@@ -252,7 +252,7 @@ class Contents(ABC):
     notes: tuple[str, ...] = ()
     """What a user should know: columns that are not used, and why."""
     warnings: tuple[str, ...] = ()
-    """What spoils the audit unless the user does something."""
+    """Problems that make the audit worthless unless the user solves them."""
     learned_from: tuple[LearnedColumn, ...] = ()
     """The columns of a table that a model learns from."""
 
@@ -278,7 +278,7 @@ class Contents(ABC):
 
     @abstractmethod
     def view(self, index: int, close: bool = False) -> SampleView:
-        """What a reviewer sees of a sample, a picture in full size if `close`."""
+        """What a reviewer sees of a sample, an image in full size if `close`."""
 
     def raw_inputs(self) -> Any:
         """One row per sample for an estimator of the user; None where there are none."""
@@ -359,7 +359,7 @@ class AuditSource:
         return self.contents.view(index)
 
     def close_view(self, index: int) -> SampleView:
-        """Like `view`, with a picture in its full size."""
+        """Like `view`, with an image in its full size."""
         return self.contents.view(index, close=True)
 
     def require_class(self, name: str) -> None:
@@ -367,7 +367,7 @@ class AuditSource:
         self.store.require_label(name)
 
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
-        """Write the source once more, in its own format, with the corrections.
+        """Write the source again, in its own format, with the corrections.
 
         Everything but corrected labels and dropped samples stays as it is: columns, their order and
         types, rows that were left out. The source itself does not change.

@@ -13,7 +13,7 @@ from discrimloss.auditing.sources.features import require_memory, standardised
 from discrimloss.judging.verdicts import import_pandas
 
 MOST_CATEGORIES = 64
-"""Of one column; rarer ones are merged into one category."""
+"""Largest number of categories of a column; rarer ones are merged into one."""
 LARGEST = 5.0
 """No feature is larger: outliers are compressed and keep their order."""
 _NORMAL_RANGE = 1.349  # between the quartiles of a normal distribution with spread 1

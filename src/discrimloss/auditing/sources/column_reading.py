@@ -45,7 +45,7 @@ _IDS = re.compile(
     r"|[a-z](Id|ID|Nr|UUID)$"
 )
 _OR = " or "
-"""Between two formats of the dates of a column."""
+"""Separates two date formats of one column."""
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p")
 _ISO_DATES = ("ISO8601", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y.%m.%d")
@@ -64,11 +64,11 @@ class UsedColumn:
     name: str
     kind: Kind
     date_format: str | None = None
-    """Of dates that are written as texts."""
+    """Format of dates that are written as text."""
     style: NumberStyle | None = None
-    """Of numbers that are written as texts."""
+    """Style of numbers that are written as text."""
     yes: str | None = None
-    """Of a column of two words, the one for yes, in lower case."""
+    """The word for yes in a column of two words, in lower case."""
     read_as: str = ""
     """For the user: ``"numbers, '1.969,39' is 1969.39"``."""
 
@@ -160,7 +160,7 @@ def _numbers_the_rows(name: str, series: Any) -> str | None:
 def _names_groups(name: str, present: Any) -> UsedColumn | str | None:
     """What to do with ids that several rows share, such as those of patients: None if it has none.
 
-    Numbers of them have no order, and one with few rows gives the label of its other rows away.
+    The ids have no order, and an id with few rows reveals the label of its other rows.
     """
     if not _NAMES_A_GROUP.search(name.strip()) or len(present) <= FEW_VALUES:
         return None

@@ -1,4 +1,4 @@
-"""The columns of a table: which ones a model learns from, and which are left aside."""
+"""The columns of a table: which ones a model learns from, and which are not used."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class ColumnPlan:
 
 def _left_aside(names: Sequence[str], reason: str) -> str:
     if len(names) == 1:
-        return f"{_named_columns(names)} is left aside: {reason}"
+        return f"{_named_columns(names)} is not used: {reason}"
     each = f"each {reason.removeprefix('it ')}" if reason.startswith("it ") else reason
-    return f"{_named_columns(names)} are left aside: {each}"
+    return f"{_named_columns(names)} are not used: {each}"
 
 
 class Columns(Contents):
@@ -188,7 +188,7 @@ def plan_columns(
     Args:
         frame: the samples' rows, without labels and ids.
         target: their labels, to notice a column that determines them.
-        are_wanted: whether the user named these columns; then none is left aside without need.
+        are_wanted: whether the user named these columns; then all that can be used are used.
 
     Raises:
         SourceError: no column can be used.
@@ -225,7 +225,7 @@ def plan_columns(
     if not used:
         reasons = "; ".join(ColumnPlan((), tuple(left_aside)).notes)
         raise SourceError(
-            f"no column can be learnt from: {reasons or 'there is no column besides the labels'}"
+            f"no column can be learned from: {reasons or 'there is no column besides the labels'}"
         )
     return ColumnPlan(tuple(used), tuple(left_aside), tuple(warnings))
 

@@ -43,7 +43,7 @@ _CODE = r"^[+-]?0[0-9]+$"
 
 
 class CsvRows(FileRows):
-    """The rows of a CSV file with a header, in any usual encoding, perhaps compressed.
+    """The rows of a CSV file with a header, in any usual encoding, also compressed.
 
     Args:
         path: a file with one of the delimiters ``, ; |`` or tab, whichever splits it evenly.
@@ -106,7 +106,7 @@ class CsvRows(FileRows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file once more. All cells but corrected labels stay byte for byte."""
+        """Write the file again. All cells except corrected labels stay byte for byte."""
         position = self.columns.index(column)
         spell = self._speller(column) if new_labels else str
 
@@ -203,7 +203,7 @@ class CsvRows(FileRows):
 
     @property
     def _codec(self) -> str:
-        """For Arrow, which leaves out a mark of UTF-8 only."""
+        """The encoding for Arrow, which skips no byte order mark except that of UTF-8."""
         name = self.encoding.name
         return name[:6] if self.encoding.mark and not self.encoding.is_usual else name
 
@@ -230,7 +230,7 @@ class CsvRows(FileRows):
                 if record.cells and len(record.cells) != len(self.columns):
                     raise SourceError(
                         f"line {record.line} of {self.path} has {len(record.cells)} cells and the "
-                        f"header has {len(self.columns)}: mend that line, or put quotes around "
+                        f"header has {len(self.columns)}: fix that line, or put quotes around "
                         f"texts that hold {_delimiter_name(self.delimiter)}"
                     )
 

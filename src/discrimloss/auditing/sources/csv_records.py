@@ -36,11 +36,11 @@ class Record(NamedTuple):
     """A row of a CSV file."""
 
     line: int
-    """Where it begins, from 1."""
+    """The line in which it begins, from 1."""
     raw: str
     """Its characters, with the line ending."""
     cells: list[str]
-    """Empty for a blank line, which is no row."""
+    """Empty for a blank line, which is not a row."""
 
 
 class _RememberedLines:

@@ -39,7 +39,7 @@ class Features(Contents):
     """Features from any model, e.g. embeddings.
 
     Args:
-        features: shape (rows, ...), numbers; perhaps mapped from a file.
+        features: shape (rows, ...), numbers; may be mapped from a file.
         rows: shape (samples,): the row of each sample.
     """
 
@@ -74,7 +74,7 @@ def standardised(features: npt.NDArray[np.generic]) -> Tensor:
     it keeps its size relative to the others.
 
     Args:
-        features: shape (samples, ...) of any number type, perhaps mapped from a file: it is read
+        features: shape (samples, ...) of any number type; may be mapped from a file: it is read
             in blocks.
 
     Returns:
@@ -98,20 +98,20 @@ def finite_rows(features: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
 
 
 def not_finite(features: Array) -> dict[int, str]:
-    """The rows that cannot be learnt from, with the reason."""
+    """The rows that cannot be learned from, with the reason."""
     rows = np.flatnonzero(~finite_rows(features)).tolist()
     return dict.fromkeys(rows, "a feature is NaN or infinite")
 
 
 def require_numbers(features: Array, name: str) -> Array:
-    """Return features that can be learnt from, or raise a `SourceError`.
+    """Return features that can be learned from, or raise a `SourceError`.
 
     Args:
         features: of any type and shape.
         name: of the array or the file, for the message.
     """
     if features.dtype.kind not in "biuf":
-        raise SourceError(f"{name} holds {features.dtype}, which are no features: give numbers")
+        raise SourceError(f"{name} holds {features.dtype}, which cannot be features: give numbers")
     if features.ndim == 0 or features.size == 0:
         raise SourceError(f"{name} has the shape {features.shape}: there is nothing to audit")
     return features

@@ -56,7 +56,7 @@ class FrameFile(FileRows):
 
 
 class JsonRows(FrameFile):
-    """The rows of a JSON file: a list of objects, perhaps under a key, or an object of columns."""
+    """The rows of a JSON file: a list of objects, also under a key, or an object of columns."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -68,7 +68,7 @@ class JsonRows(FrameFile):
             raise SourceError(f"{path} is not in UTF-8: save the file as UTF-8") from error
         except (OSError, EOFError, ValueError) as error:
             raise SourceError(
-                f"cannot read {path} as JSON ({error}): mend it, or name it .jsonl if every line "
+                f"cannot read {path} as JSON ({error}): fix it, or name it .jsonl if every line "
                 "is an object"
             ) from error
         self._records = self._found_records()
@@ -149,7 +149,7 @@ class FeatherRows(FileRows):
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise SourceError(
-                f"cannot read {path} as a Feather file ({reason}): write it once more"
+                f"cannot read {path} as a Feather file ({reason}): write it again"
             ) from error
         self.columns = tuple(self._table.column_names)
 
@@ -169,7 +169,7 @@ class FeatherRows(FileRows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file once more, with the same schema and metadata."""
+        """Write the file again, with the same schema and metadata."""
         table = self._table.combine_chunks()
         if new_labels:
             place = self.columns.index(column)
@@ -192,7 +192,7 @@ class ExcelRows(FrameFile):
         sheet: its name; None takes the first one.
     """
 
-    note_on_corrected = "Charts and pictures of the workbook are not kept."
+    note_on_corrected = "Charts and images of the workbook are not kept."
 
     def __init__(self, path: Path, sheet: str | None = None) -> None:
         super().__init__(path)
@@ -231,7 +231,7 @@ class ExcelRows(FrameFile):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the workbook once more: other sheets, formulas and formats stay."""
+        """Write the workbook again: other sheets, formulas and formats stay."""
         spell = Spelling(self._frame[column], strict=False)
         workbook = self._opened(keep_vba=self.path.suffix.lower() == ".xlsm")
         sheet = workbook[self._sheet]
@@ -251,7 +251,7 @@ class ExcelRows(FrameFile):
             return openpyxl.load_workbook(self.path, **how)
         except Exception as error:  # of many kinds, as a workbook is an archive of XML files
             raise SourceError(
-                f"cannot read {self.path} as an Excel workbook ({error}): save it once more as "
+                f"cannot read {self.path} as an Excel workbook ({error}): save it again as "
                 ".xlsx, without a password"
             ) from error
 

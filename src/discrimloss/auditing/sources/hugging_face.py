@@ -137,7 +137,7 @@ class DatasetRows(Rows):
         return numbers.map(dict(enumerate(names)))
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row; pictures and sounds by their paths."""
+        """Names and values of a row; images and sounds by their paths."""
         [values] = self.table.slice(number, 1).to_pylist()
         return tuple((name, self._shown(name, values[name])) for name in self.columns)
 
@@ -148,7 +148,7 @@ class DatasetRows(Rows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Save the dataset once more: all splits, the same features. A new class is added."""
+        """Save the dataset again: all splits, the same features. A new class is added."""
         if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".npz"):
             raise SourceError(f"cannot write {path}: a dataset is saved to a folder")
         corrected = self.corrected(new_labels, column, dropped)

@@ -29,24 +29,24 @@ ENCODED_AT_ONCE = 32
 WEIGHT_FILES = (".pth", ".pt")
 USUAL_SIDE = 224
 USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet: for encoders that do not name their own."""
+"""Mean and standard deviation of ImageNet, for encoders that do not name their own."""
 
 Squares = Callable[[int, int, int], Pixels]
-"""Pictures from one position to before another, with a given side: (pictures, 3, side, side)."""
+"""Pictures from one position to before another, with a given side: (images, 3, side, side)."""
 
 
 def encoded_pictures(
     squares: Squares, num_pictures: int, encoder: str, cache: Path | None, fingerprint: str
 ) -> npt.NDArray[Any]:
-    """Encode pictures: shape (pictures, features).
+    """Encode pictures: shape (images, features).
 
     Args:
-        squares: decodes pictures.
+        squares: decodes images.
         num_pictures: how many there are.
         encoder: a folder, ``package:NAME``, a name on the hub, or a file of weights of an
             EfficientNet-Lite.
         cache: a directory that keeps the features, or None.
-        fingerprint: of the pictures.
+        fingerprint: of the images.
     """
 
     @functools.cache
@@ -137,7 +137,7 @@ class ImageEncoder:
         self.model: Any = model.eval().to(self.device)
         takes = model.main_input_name
         if takes != "pixel_values" and not hasattr(model, "get_image_features"):
-            raise ValueError(f"{pretrained!r} is no encoder of images: it takes {takes}")
+            raise ValueError(f"{pretrained!r} is not an encoder of images: it takes {takes}")
         # Many are published without a pooling layer, which then has random weights.
         self.has_pooling = not any("pooler" in key for key in loading["missing_keys"])
         settings = _image_settings(pretrained)

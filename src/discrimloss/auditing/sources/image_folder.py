@@ -25,7 +25,7 @@ from discrimloss.auditing.sources.pictures import SUFFIXES
 from discrimloss.auditing.sources.values import number_text
 
 LONGEST_NAME = 255
-"""Of a folder, in bytes, on common file systems."""
+"""Longest name of a folder on common file systems, in bytes."""
 SPLITS = frozenset(
     ("train", "training", "val", "valid", "validation", "dev", "test", "testing", "holdout")
 )
@@ -120,7 +120,7 @@ class ImageFolder(Store):
         self._folder_name(label)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write the folder once more, each image in the subfolder of its class.
+        """Write the folder again, each image in the subfolder of its class.
 
         Files are copies. An image whose name is taken in its new subfolder gets a number. Files
         that were left out keep their place; a link that leads out of the folder stays a link.
@@ -232,7 +232,7 @@ class FolderListing:
 
 
 def list_folder(folder: Path) -> FolderListing:
-    """List a folder of images, or raise a `SourceError` that says how it should look."""
+    """List a folder of images, or raise a `SourceError` that describes the expected layout."""
     listing = FolderListing()
     try:
         top = _entries(folder)

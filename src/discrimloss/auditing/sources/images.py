@@ -81,7 +81,7 @@ class Pictures(Contents):
     """Pictures, scaled to small squares or encoded by a frozen encoder.
 
     Args:
-        read: returns the picture of a sample.
+        read: returns the image of a sample.
         facts: one per sample.
         ids: of the samples, for messages.
         fields: what else a reviewer sees of a sample; by default its id.
@@ -142,7 +142,7 @@ class Pictures(Contents):
 
     @property
     def colours(self) -> Colours:
-        """One channel if all pictures are grey, else three."""
+        """One channel if all images are grey, else three."""
         return "L" if all(fact.is_grey for fact in self._facts) else "RGB"
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
@@ -159,12 +159,12 @@ class Pictures(Contents):
         rows = cached_rows(path, len(self._facts), decode, DECODED_AT_ONCE)
         pixels = torch.from_numpy(rows)
         mean, std = channel_statistics(pixels)
-        # Grey pictures are digits, scans and documents: mirrored ones mean something else.
+        # Grey images are digits, scans and documents: mirrored ones mean something else.
         prepare = ImagePreparation(mean, std, padding=side // 8, flip=colours == "RGB")
         return ModelInputs(TensorInputs(pixels), tuple(pixels.shape[1:]), prepare)
 
     def view(self, index: int, close: bool = False) -> SampleView:
-        """A thumbnail, or the picture as large as a screen shows it; and its size."""
+        """A thumbnail, or the image as large as a screen shows it; and its size."""
         try:
             largest = LARGEST_CLOSE_VIEW if close else LARGEST_VIEW
             image, image_type = thumbnail(self.read(index), largest)
@@ -175,7 +175,7 @@ class Pictures(Contents):
         return SampleView(image, image_type, fields=fields)
 
     def checksum(self) -> str:
-        """Covers the sizes of all pictures."""
+        """Covers the sizes of all images."""
         return repr(self._facts)
 
     def _features(self, encoder: str, cache: Path | None, fingerprint: str) -> Array:
@@ -208,12 +208,12 @@ class Pictures(Contents):
 
 
 class PictureRows:
-    """A picture per row: which of them can be read.
+    """An image per row: which of them can be read.
 
     Args:
-        read: returns the picture of a row.
-        stamps: one per row that changes whenever its picture does; None for a row without one.
-        cache: a directory that remembers which pictures can be read, or None.
+        read: returns the image of a row.
+        stamps: one per row that changes whenever its image does; None for a row without one.
+        cache: a directory that remembers which images can be read, or None.
     """
 
     def __init__(self, read: Reader, stamps: Sequence[str | None], cache: Path | None) -> None:
@@ -226,12 +226,12 @@ class PictureRows:
         by_row |= dict(zip(rows, found, strict=True))
         self._facts = {row: fact for row, fact in by_row.items() if isinstance(fact, PictureFacts)}
         self.unusable = {row: why for row, why in by_row.items() if isinstance(why, str)}
-        """Rows without a readable picture, with the reason."""
+        """Rows without a readable image, with the reason."""
 
     def source(
         self, options: SourceOptions, store: Store, samples: Samples, fields: Fields | None = None
     ) -> AuditSource:
-        """A source of the pictures of the samples.
+        """A source of the images of the samples.
 
         Args:
             options: `encoder` may name one.
@@ -251,12 +251,12 @@ class PictureRows:
 
 
 def stamps(values: Sequence[Any]) -> list[str | None]:
-    """Stamps for pictures in memory, see `PictureRows`; None where missing."""
+    """Stamps for images in memory, see `PictureRows`; None where missing."""
     return [None if value is None else str(row) for row, value in enumerate(values)]
 
 
 def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRows:
-    """The pictures in files, one per row; None where a row has none."""
+    """The images in files, one per row; None where a row has none."""
 
     def read(row: int) -> bytes:
         file = files[row]
@@ -268,7 +268,7 @@ def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRo
 def array_source(
     options: SourceOptions, store: Store, features: Array, unusable: Mapping[int, str]
 ) -> AuditSource:
-    """A source of the rows of an array: pictures (see `as_images`), or else features.
+    """A source of the rows of an array: images (see `as_images`), or else features.
 
     Args:
         options: how to read it.

@@ -287,7 +287,7 @@ class Pair(Store):
 
 
 def readable_inputs(inputs: Any) -> Array | list[Any]:
-    """Inputs as an array of numbers, or as a list of texts or pictures; None where missing.
+    """Inputs as an array of numbers, or as a list of texts or images; None where missing.
 
     Raises:
         SourceError: the inputs are neither.

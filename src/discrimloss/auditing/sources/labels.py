@@ -115,7 +115,7 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
         regression: whether they are regression targets; None: by the rule above.
 
     Raises:
-        SourceError: nothing can be learnt from them.
+        SourceError: nothing can be learned from them.
     """
     pandas = import_pandas()
     try:
@@ -148,7 +148,7 @@ def class_notes(target: Tensor, class_names: tuple[str, ...]) -> tuple[str, ...]
     if lone:
         notes.append(
             f"{_listed(lone)} {'has' if len(lone) == 1 else 'have'} one sample only: "
-            "whether its label is right cannot be learnt from others"
+            "other samples cannot show whether its label is right"
         )
     alike = defaultdict(list)
     for name in class_names:
@@ -225,10 +225,10 @@ def _numbers(
     if not numbers.isfinite().all():
         worst = kinds[int((~numbers.isfinite()).nonzero()[0])]
         raise SourceError(
-            f"a label is {worst!r}, which nothing can learn: correct it, or leave it empty"
+            f"a label is {worst!r}, which cannot be learned: correct it, or leave it empty"
         )
     if bool(numbers.min() == numbers.max()):
-        raise SourceError(f"all labels are {kinds[0]!r}: there is nothing to tell apart")
+        raise SourceError(f"all labels are {kinds[0]!r}: an audit needs two different labels")
     note = (
         f"labels are read as regression targets ({len(kinds):,} different ones, "
         f"from {numbers.min():g} to {numbers.max():g}); --no-regression makes them classes"
@@ -241,11 +241,11 @@ def _as_number(value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise SourceError(
-            f"the label {str(value)[:40]!r} is no number, which a regression needs: correct it, "
+            f"the label {str(value)[:40]!r} is not a number, which a regression needs: correct it, "
             "or audit classes without --regression"
         ) from error
     if math.isnan(number):  # the text "nan": missing values are left out before
-        raise SourceError(f"the label {value!r} is no number: correct it, or leave it empty")
+        raise SourceError(f"the label {value!r} is not a number: correct it, or leave it empty")
     return number
 
 
@@ -305,6 +305,6 @@ def one_per_sample(labels: npt.NDArray[Any], num_samples: int, name: str) -> npt
         )
     if labels.dtype.kind not in "biufUS":
         raise SourceError(
-            f"{name} holds {labels.dtype}, which are no labels: give texts or numbers"
+            f"{name} holds {labels.dtype}, which cannot be labels: give texts or numbers"
         )
     return labels

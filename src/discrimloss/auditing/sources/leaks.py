@@ -23,7 +23,7 @@ class Leak:
     """How a column determines the label."""
 
     fraction: float
-    """Of the rows that follow the column; 1 if all do."""
+    """Fraction of the rows whose label follows from the column."""
 
     @property
     def is_complete(self) -> bool:
@@ -34,8 +34,8 @@ class Leak:
 def find_leak(series: Any, column: UsedColumn, target: npt.NDArray[Any]) -> Leak | None:
     """Whether a column alone determines the label.
 
-    Of classes: it has few values, and (nearly) none of them has two labels; or its values in order
-    are one class after the other. Of regression targets: they rise or fall with it throughout.
+    For classes, the column has few values, (nearly) all of them with a single label, or its sorted
+    values are one class after the other. Regression targets rise or fall with it throughout.
 
     Args:
         series: the values of the column.

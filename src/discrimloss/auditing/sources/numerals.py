@@ -50,7 +50,7 @@ class NumberStyle:
     after: str = ""
     """A currency or a percent sign, with its space."""
     decimals: int | None = None
-    """How many digits follow the decimal sign, where all numbers have the same number of them."""
+    """Number of digits after the decimal separator, if all numbers have the same."""
 
     def number(self, value: Any) -> float:
         """A value as a number; NaN if it is none."""
@@ -185,7 +185,7 @@ def _units(text: str) -> tuple[str, str]:
 
 
 def _vote(body: str) -> str | None:
-    """Which sign is the decimal one in a numeral; None if it does not say."""
+    """The decimal separator of a numeral; None if it is ambiguous."""
     points, commas = body.count("."), body.count(",")
     if points and commas:
         return "," if body.rindex(",") > body.rindex(".") else "."

@@ -71,7 +71,7 @@ def is_url(path: str) -> bool:
 
 
 def absolute(source: str | Path) -> str:
-    """A path that means the same in any directory. URLs stay, but for the path in one of SQLite."""
+    """An absolute path. URLs are unchanged, except for the path of an SQLite file."""
     text = str(source)
     if not is_url(text):
         return str(Path(source).expanduser().absolute())

@@ -1,4 +1,4 @@
-"""Open a table: as texts, as pictures, or as columns to learn from."""
+"""Open a table: as texts, as images, or as columns to learn from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from discrimloss.auditing.sources.tables import LabelColumn, Rows
 from discrimloss.auditing.sources.text import joined_texts, text_source
 
 COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
-"""Beside a picture."""
+"""Beside an image."""
 NUMBERINGS = ("index", "idx", "nr", "key", "rownum")
 """Columns with such names identify rows, but samples are not named by them."""
 _ROWS_LOOKED_AT = 20
@@ -109,13 +109,13 @@ def _id_column(rows: Rows, options: SourceOptions) -> str | None:
 def open_pictures(
     rows: Rows, pictures: PictureRows, options: SourceOptions, *hidden: str | None
 ) -> AuditSource:
-    """Open a table with a picture per row.
+    """Open a table with an image per row.
 
     Args:
         rows: of the table.
         pictures: one per row.
         options: how to read the labels.
-        hidden: columns that reviewers do not see beside the picture.
+        hidden: columns that reviewers do not see beside the image.
     """
     store = LabelColumn(rows, options)
     samples = read_samples(store, options, pictures.unusable)

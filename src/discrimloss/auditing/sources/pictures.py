@@ -33,40 +33,40 @@ SUFFIXES = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm"),
     )
 )
-"""Endings of the names of pictures."""
+"""Endings of the names of images."""
 
 LARGEST_VIEW = 160
 LARGEST_CLOSE_VIEW = 1280
 SMALLEST_VIEW = 96
 PROBE_SIDE = 32
 GREY_TOLERANCE = 4
-"""Largest difference between the channels of a grey picture that is compressed as a colour one."""
+"""Largest difference between the channels of a grey image that is compressed as a colour one."""
 SMALLEST_IMAGE = 8
-"""Of an array: smaller ones are features."""
+"""Smallest side of an image in an array; smaller arrays are features."""
 REMEMBERED = "pictures.json"
 
 Pixels = npt.NDArray[np.uint8]
 Colours = Literal["L", "RGB"]
 Picture = Union[bytes, Pixels, "Image"]
-"""An encoded picture, an image of Pillow, or pixels of the shape (height, width[, 3])."""
+"""An encoded image, an image of Pillow, or pixels of the shape (height, width[, 3])."""
 Reader = Callable[[int], Picture]
-"""Returns pictures by their position, or raises an `OSError`."""
+"""Returns images by their position, or raises an `OSError`."""
 Made = TypeVar("Made")
 
 
 class UnreadablePictureError(DiscrimLossError):
-    """A picture that cannot be decoded; the message says why in a few words."""
+    """An image that cannot be decoded; the message says why in a few words."""
 
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """What decides the size that all pictures are scaled to."""
+    """What decides the size that all images are scaled to."""
 
     width: int
     height: int
     is_grey: bool
     num_bytes: int
-    """Of the file; 0 for a picture in memory."""
+    """Size of the file; 0 for an image in memory."""
 
     @property
     def shorter_side(self) -> int:
@@ -83,14 +83,14 @@ def require_pillow() -> None:
 
 
 def is_picture(value: Any) -> bool:
-    """Whether a value is an image of Pillow, or pixels of one picture."""
+    """Whether a value is an image of Pillow, or pixels of one image."""
     if isinstance(value, np.ndarray):
         return value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] == (3,))
     return is_a(value, "PIL.Image", "Image")
 
 
 def cell_picture(cell: Any) -> Picture:
-    """The picture in a cell of a table: itself, or a mapping with its bytes or its path.
+    """The image in a cell of a table: itself, or a mapping with its bytes or its path.
 
     Raises:
         SourceError: the cell holds something else.
@@ -112,8 +112,8 @@ def cell_picture(cell: Any) -> Picture:
 def as_images(array: npt.NDArray[Any]) -> Pixels | None:
     """Return grey or RGB images with the channels last, or None if an array holds no images.
 
-    Images are uint8 of the shape (samples, height, width), perhaps with 1 or 3 channels at the end
-    or after the samples, and at least 8 pixels wide and high.
+    Images are uint8 of the shape (samples, height, width), optionally with 1 or 3 channels at the
+    end or after the samples, and at least 8 pixels wide and high.
     """
     images = channels_last(array)
     if array.dtype != np.uint8 or images is None:
@@ -148,7 +148,7 @@ def float_pixels(images: npt.NDArray[Any]) -> Pixels:
 
 
 def look_at(picture: Picture) -> PictureFacts:
-    """Read the facts of a picture. All of it is decoded: a file may be truncated anywhere."""
+    """Read the facts of an image. All of it is decoded: a file may be truncated anywhere."""
     with _opened(picture) as image:
         size = image.size
         image.draft(image.mode, (PROBE_SIDE, PROBE_SIDE))  # a fraction of the work, for JPEG
@@ -160,7 +160,7 @@ def look_at(picture: Picture) -> PictureFacts:
 
 
 def square_pixels(picture: Picture, side: int, colours: Colours) -> Pixels:
-    """Scale a whole picture to a square: shape (channels, side, side).
+    """Scale a whole image to a square: shape (channels, side, side).
 
     Nothing is cut off: the label may refer to any part of it.
     """
@@ -176,10 +176,10 @@ def square_pixels(picture: Picture, side: int, colours: Colours) -> Pixels:
 
 
 def thumbnail(picture: Picture, largest: int = LARGEST_VIEW) -> tuple[bytes, str]:
-    """Encode a picture for a page: large ones are reduced, tiny ones enlarged.
+    """Encode an image for a page: large ones are reduced, tiny ones enlarged.
 
     Returns:
-        The encoded picture and its media type.
+        The encoded image and its media type.
     """
     resampling = pillow().Resampling
     with _opened(picture) as image:
@@ -211,14 +211,14 @@ def in_threads(make: Callable[[int], Made], positions: Sequence[int]) -> list[Ma
 def check_pictures(
     stamps: Sequence[str], read: Reader, cache: Path | None
 ) -> list[PictureFacts | str]:
-    """Return the facts of each picture, or why it cannot be read.
+    """Return the facts of each image, or why it cannot be read.
 
-    Every picture is decoded, because only that shows that a file is complete. Many thousands take
-    minutes, so `cache` keeps the result, and only changed pictures are decoded again.
+    Every image is decoded, because only that shows that a file is complete. Many thousands take
+    minutes, so `cache` keeps the result, and only changed images are decoded again.
 
     Args:
-        stamps: one text per picture that changes whenever the picture does.
-        read: returns the pictures.
+        stamps: one text per image that changes whenever the image does.
+        read: returns the images.
         cache: a directory, created if needed, or None to keep nothing.
     """
     require_pillow()
@@ -257,7 +257,7 @@ def _read_known(path: Path) -> dict[str, PictureFacts | str]:
             for stamp, found in kept.items()
         }
     except (OSError, ValueError, TypeError, AttributeError):
-        return {}  # missing or damaged: decode the pictures again
+        return {}  # missing or damaged: decode the images again
 
 
 def _write_known(path: Path, known: dict[str, PictureFacts | str]) -> None:
@@ -309,7 +309,7 @@ def _flat(image: Image) -> Image:
 
 
 def _eight_bits(image: Image) -> Image:
-    """Reduce a grey picture to eight bits: 16 bits by their range, floats by their values."""
+    """Reduce a grey image to eight bits: 16 bits by their range, floats by their values."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float64))
     low, high = values.min(), values.max()
     if image.mode.startswith("I") and low >= 0 and high < 2**16:

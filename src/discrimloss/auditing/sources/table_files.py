@@ -98,7 +98,7 @@ class JsonlRows(FileRows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file once more. Lines whose label does not change stay byte for byte."""
+        """Write the file again. Lines whose label does not change stay byte for byte."""
         spell = Spelling(self._values[column], strict=False)
 
         def relabel(line: bytes, label: Label) -> bytes:
@@ -213,7 +213,7 @@ class ParquetRows(FileRows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file once more: the same schema, metadata, row groups and compression."""
+        """Write the file again: the same schema, metadata, row groups and compression."""
         pyarrow, parquet = arrow(), arrow("parquet")
         is_kept = np.isin(np.arange(len(self)), kept_rows(len(self), dropped))
         with (
@@ -278,9 +278,7 @@ class ParquetRows(FileRows):
 
     def _unreadable(self, error: Exception) -> SourceError:
         reason = str(error).partition("\n")[0]
-        return SourceError(
-            f"cannot read {self.path} as a Parquet file ({reason}): write it once more"
-        )
+        return SourceError(f"cannot read {self.path} as a Parquet file ({reason}): write it again")
 
 
 WORKBOOKS = (".xlsx", ".xlsm")

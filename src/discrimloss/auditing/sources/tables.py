@@ -36,7 +36,7 @@ class Rows(ABC):
     name: str
     """For messages."""
     file_name: str
-    """Of the file or the folder that `write` writes."""
+    """Name of the file or the folder that `write` writes."""
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
     """What a user should know of how the table is read."""
@@ -84,7 +84,7 @@ class Rows(ABC):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the rows once more, with new labels and without dropped rows; all else stays.
+        """Write the rows again, with new labels and without dropped rows; all else stays.
 
         Args:
             path: what to write, in the format of these rows.
@@ -171,7 +171,7 @@ class FileRows(Rows):
             is_changed = is_row and number in new_labels
             yield relabel(line, new_labels[number]) if is_changed else line
         if number + 1 != len(self):
-            raise SourceError(f"{self.path} changed while it was written once more: do it again")
+            raise SourceError(f"{self.path} changed while it was written again: do it again")
 
 
 class LabelColumn(Store):
@@ -179,7 +179,7 @@ class LabelColumn(Store):
 
     Args:
         rows: of the table.
-        options: `label` names the column, `id` perhaps one with ids.
+        options: `label` names the column, and `id`, if given, one with ids.
     """
 
     def __init__(self, rows: Rows, options: SourceOptions) -> None:

@@ -46,7 +46,7 @@ from discrimloss.data.base import TensorInputs
 
 NO_TEXT = "no text"
 MOST_NGRAMS = 2000
-"""Of one text: those with the largest weights."""
+"""Largest number of n-grams of a text: those with the largest weights are kept."""
 LONGEST_TEXT = 20_000
 """In characters; the rest is not read."""
 LONGEST_SHOWN_TEXT = 20_000
@@ -158,7 +158,7 @@ class NgramInputs:
     ids: Tensor
     """Shape (n-grams of all texts,), int32."""
     weights: Tensor
-    """Of the same shape, float32."""
+    """Weights of the n-grams, of the same shape, float32."""
     begins: Tensor
     """Shape (texts + 1,), int64: where each text begins, and where the last one ends."""
     num_buckets: int

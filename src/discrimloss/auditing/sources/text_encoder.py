@@ -104,7 +104,7 @@ class TransformersEncoder:
         model = load_weights(transformers_library().AutoModel, name, configuration)
         self._of_texts = getattr(model, "get_text_features", None)  # of images and texts
         if self._of_texts is None and model.main_input_name == "pixel_values":
-            raise ValueError(f"{name!r} is no encoder of texts: it takes images")
+            raise ValueError(f"{name!r} is not an encoder of texts: it takes images")
         self.tokenizer = load_tokenizer(name, configuration.model_type)
         if self._of_texts is None and hasattr(model, "encoder") and hasattr(model, "decoder"):
             model = model.get_encoder()
@@ -148,7 +148,7 @@ def _most_positions(model: Any) -> int:
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            # RoBERTa and its kin count positions from the number behind the padding token's.
+            # RoBERTa and similar models count positions from the number behind the padding token's.
             return max(positions - int(padding) - 1, 1)
     return positions
 
@@ -158,7 +158,7 @@ def _most_positions(model: Any) -> int:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A model of sentence-transformers that is one of transformers with a simple pooling."""
+    """How to run a sentence-transformers model that is a transformers model with simple pooling."""
 
     folder: str
     pooling: str

@@ -36,7 +36,7 @@ class Encoding:
 
     name: str = "utf-8"
     mark: bytes = b""
-    """What the file begins with to say so."""
+    """The byte order mark that the file begins with."""
 
     @property
     def is_usual(self) -> bool:
@@ -65,7 +65,7 @@ def open_bytes(path: Path, mode: str = "rb", packed_as: Path | None = None) -> B
 
 @contextmanager
 def open_text(path: Path, encoding: Encoding) -> Iterator[TextIO]:
-    """Open a file without its mark and without translating line ends."""
+    """Open a file without its byte order mark and without translating line ends."""
     with open_bytes(path) as content:
         content.read(len(encoding.mark))
         with io.TextIOWrapper(content, encoding=encoding.name, newline="") as file:
@@ -73,7 +73,7 @@ def open_text(path: Path, encoding: Encoding) -> Iterator[TextIO]:
 
 
 def find_encoding(path: Path) -> Encoding:
-    """Find the encoding of a file: by its mark, UTF-8 if that fits, or else by its content.
+    """Find the encoding of a file: its byte order mark, UTF-8 if that fits, or a guess.
 
     Raises:
         SourceError: the file is broken, or no encoding fits.
@@ -122,7 +122,7 @@ def _refuse_broken(path: Path, sample: bytes) -> None:
     if right > wrong and b"\0" not in sample:
         raise SourceError(
             f"line {first_undecodable_line(path)} of {path} is not in UTF-8, though the rest is: "
-            "mend that line, and save the file as UTF-8"
+            "fix that line, and save the file as UTF-8"
         )
 
 

@@ -83,7 +83,7 @@ def class_name(value: Any) -> str:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise SourceError(
-                f"a label is {value!r}, which is no class: correct it, or leave it empty"
+                f"a label is {value!r}, which cannot be a class: correct it, or leave it empty"
             )
         if value.is_integer():
             return str(int(value))
@@ -139,7 +139,7 @@ def value_of_kind(label: Label, kind: Kind, subject: str) -> Any:
         subject: the data, with the verb, e.g. ``"the column 'x' holds"``.
 
     Raises:
-        SourceError: it is no value of this kind.
+        SourceError: it is not a value of this kind.
     """
     text = label if isinstance(label, str) else number_text(label)
     number = as_number(label)
@@ -165,7 +165,7 @@ class Spelling:
 
     Args:
         labels: as they are in the data.
-        strict: whether a class that is no number is refused among numbers.
+        strict: whether a class that is not a number is refused among numbers.
         subject: the data, with the verb, for the message.
     """
 

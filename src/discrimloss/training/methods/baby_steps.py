@@ -83,7 +83,7 @@ class BabySteps(Plain):
     a small pool is passed through again and again until it has brought as many samples as the
     dataset has. The other two forms have stages that end when the validation part does not improve,
     and epochs that are one pass through the open buckets. A run still has its number of epochs: it
-    may end before all buckets are open, and goes on with all of them after the last stage.
+    may end before all buckets are open, and continues with all of them after the last stage.
 
     Args:
         setting: what is known of the task.

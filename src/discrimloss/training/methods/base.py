@@ -24,7 +24,7 @@ class Mixture:
     """The samples that are mixed into the rows of a batch."""
 
     weight: float
-    """Of a row's own sample, at least 0.5; the other one has the rest."""
+    """Weight of a row's own sample, at least 0.5; the other sample has the rest."""
     target: Tensor
     """Shape (batch,): the labels of the other samples."""
     index: Tensor

@@ -60,13 +60,13 @@ class CoTeachingPlus(SmallLossMethod):
             goes on until the last estimate, at 30 % of the run: a network that learns from little
             else than disputed samples has losses that look like noise where there is none.
         late_schedule: what follows once tau is reached. "level" stays there, the first of the two
-            schedules in Algorithm 1 and the one of the authors' code; "rising" goes on to twice
+            schedules in Algorithm 1 and the one of the authors' code; "rising" continues to twice
             tau.
         form: "paper"; or "released", that of the authors' code (xingruiyu/coteaching_plus). After
             the warm-up it takes the cross-entropy of probabilities as if they were logits, a second
             softmax: losses lie within 1 of each other, other rows are selected, and a label that
             a network is sure to be wrong sends almost no gradient. It divides the mean over the
-            selected rows once more by their number, also in the warm-up, which an optimizer such as
+            selected rows again by their number, also in the warm-up, which an optimizer such as
             Adam does not notice and SGD does. Disputed rows are selected from the end of the
             warm-up on, even while nothing is forgotten, and the forget rate is
             `released_forget_rate`.

@@ -54,9 +54,10 @@ def released_forget_rate(
 ) -> float:
     """The fraction of a batch to leave out in an epoch, counted from 1, in the authors' code.
 
-    Their list of rates has ``T_k`` equal steps from 0 to ``tau**c`` and tau after them, and the
-    first epoch of training takes its second entry. With ``T_k = 10`` that is tau / 9 in the first
-    epoch and tau in the ninth, where `risen_forget_rate` has 0 and reaches tau in the eleventh.
+    Their list of rates rises from 0 to ``tau**c`` in ``T_k`` equal steps and stays at tau. The
+    first epoch of training takes the second entry of the list. With ``T_k = 10`` the rate is
+    tau / 9 in the first epoch and tau in the ninth; `risen_forget_rate` is 0 in the first epoch
+    and reaches tau in the eleventh.
     Read from bhanML/Co-teaching, xingruiyu/coteaching_plus and hongxin001/JoCoR.
     """
     if epoch >= gradual_epochs:
@@ -94,8 +95,8 @@ def exchanged_loss(losses: tuple[Tensor, Tensor], kept: tuple[Tensor, Tensor]) -
     The networks share no parameter, so each gets the gradient of its own part only.
 
     Args:
-        losses: of the rows of this process, for each network.
-        kept: of the rows of all processes, as each network selected them.
+        losses: for each network, the losses of the rows of this process.
+        kept: for each network, which rows of all processes it selected.
     """
     first, second = losses
     by_first, by_second = kept

@@ -92,7 +92,7 @@ export class Picker {
       this.#choose(typed);
     } else if (typed) {
       this.confirmed = typed;
-      message.textContent = `“${typed}” is a new class. Press Enter once more to make it.`;
+      message.textContent = `“${typed}” is a new class. Press Enter again to make it.`;
     }
   }
 

@@ -148,8 +148,8 @@ async function showEnd() {
   if (filter.class !== null) offer("All classes", {class: null});
   if (filter.problem !== "all") offer("Whatever the problem", {problem: "all"});
   if (filter.verdict !== "incorrect" && about.verdict_counts.incorrect) offer("The suspicious ones", {verdict: "incorrect", decision: "all"});
-  if (filter.verdict === "incorrect" && about.verdict_counts.hard) offer("Go on with the hard ones", {verdict: "hard", decision: "all"});
-  if (filter.verdict === "incorrect" && about.verdict_counts.undecided) offer("Go on with the undecided ones", {verdict: "undecided", decision: "all"});
+  if (filter.verdict === "incorrect" && about.verdict_counts.hard) offer("Continue with the hard ones", {verdict: "hard", decision: "all"});
+  if (filter.verdict === "incorrect" && about.verdict_counts.undecided) offer("Continue with the undecided ones", {verdict: "undecided", decision: "all"});
   byId("end-buttons").replaceChildren(...buttons);
   byId("end-command").textContent = about.apply_command;
   byId("end-title").focus();
