@@ -56,6 +56,7 @@ def _class_noise(source: AuditSource, verdicts: Verdicts) -> list[dict[str, Any]
     """The estimated noise of the noisiest classes; nothing where the noise is not known."""
     if source.is_regression or verdicts.noise_rate is None:
         return []
+    assert verdicts.given_label is not None
     found = class_rates(
         verdicts.given_label,
         verdicts.p_incorrect,

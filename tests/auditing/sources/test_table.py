@@ -223,7 +223,7 @@ def test_a_number_that_determines_a_number_is_noticed():
     plan = plan_columns(frame.assign(c=np.roll(values, 1)), values.astype(np.float32))
     assert [column.name for column in plan.used] == ["c"]
     assert plan.warnings[0].startswith("the columns 'a', 'b' give the label away: every value of")
-    assert plan.notes == ("the columns 'a', 'b' are left aside: each gives the label away",)
+    assert plan.notes == ("the columns 'a', 'b' are not used: each gives the label away",)
     alone = plan_columns(frame[["a"]], values.astype(np.float32))
     assert [column.name for column in alone.used] == ["a"]
     assert "it is learned from" in alone.warnings[0]

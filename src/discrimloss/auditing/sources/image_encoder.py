@@ -17,6 +17,7 @@ from discrimloss.auditing.sources.features import cache_file, cached_rows
 from discrimloss.auditing.sources.pictures import Pixels
 from discrimloss.models import efficientnet_lite
 from discrimloss.models.efficientnet_lite import EfficientNetLite, read_weights
+from discrimloss.models.layers import channels_last
 from discrimloss.models.text_encoder import (
     CONFIGURATION,
     PACKAGE,
@@ -102,7 +103,7 @@ class LiteEncoder:
         model = EfficientNetLite(read_weights(weights))
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         # Filters of single channels are faster where the channels of a pixel lie together.
-        self.model = model.eval().to(self.device, memory_format=torch.channels_last)
+        self.model = channels_last(model.eval().to(self.device))
         self.mean = _channels(efficientnet_lite.MEAN, USUAL_MEAN)
         self.std = _channels(efficientnet_lite.STD, USUAL_STD)
 
