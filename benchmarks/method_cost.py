@@ -93,7 +93,10 @@ def bytes_per_sample(name: str) -> float:
 
     def size(num_samples: int) -> int:
         method = build(name, num_samples, linear)
-        tensors = {t.data_ptr(): t for t in (*method.buffers(), *method.state_dict().values())}
+        # Losses and criteria keep their state as attributes: see `FixedDtypeModule`.
+        kept = [t for module in method.modules() for t in vars(module).values()]
+        every = (*kept, *method.buffers(), *method.state_dict().values())
+        tensors = {t.data_ptr(): t for t in every if isinstance(t, Tensor)}
         return sum(t.numel() * t.element_size() for t in tensors.values())
 
     return (size(3000) - size(2000)) / 1000
