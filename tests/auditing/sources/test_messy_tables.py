@@ -64,6 +64,14 @@ def test_numbers_of_things_name_the_samples(name: str) -> None:
     assert list(source.ids[:2]) == ["K-0000", "K-0001"]
 
 
+def test_a_row_begins_with_what_is_learned_from() -> None:
+    frame = news().drop(columns="text")
+    frame.insert(0, "empty", "")
+    frame["size"] = np.random.default_rng(0).random(ROWS)
+    source = opened(frame)
+    assert [name for name, _ in source.view(0).fields] == ["size", "empty"]  # no id, no label
+
+
 def test_a_number_that_measures_something_is_learned_from() -> None:
     frame = news().drop(columns=["id", "text"])
     frame["Reynolds number"] = np.random.default_rng(0).permutation(10**5)[:ROWS]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,6 +142,9 @@ def _entry(
     sample = samples.iloc[row]
     suggested = sample["suggested"]
     explained = None if evidence is None else evidence.get(row)
+    shown = SampleView() if view is None else view(row)
+    if explained is not None:
+        shown = telling_first(shown, (*explained.speaks_for, *explained.speaks_against))
     return GalleryEntry(
         id=str(sample["id"]),
         given=label_text(sample["given"]),
@@ -149,12 +152,25 @@ def _entry(
         verdict=str(sample["verdict"]),
         p_incorrect=float(sample["p_incorrect"]),
         average_loss=float(sample["average_loss"]),
-        view=SampleView() if view is None else view(row),
+        view=shown,
         why=() if explained is None else explained.sentences,
         similar=()
         if explained is None
         else tuple(_similar(samples, other, view) for other in explained.similar),
     )
+
+
+def telling_first(view: SampleView, clues: Sequence[str]) -> SampleView:
+    """A view with the columns first that speak for a class: a card shows a few columns only.
+
+    Args:
+        view: of a sample.
+        clues: the columns that speak for and against, such as ``colour = red (...)``.
+    """
+    names = [name for clue in clues for name, _ in view.fields if clue.startswith(f"{name} = ")]
+    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    fields = sorted(view.fields, key=lambda field: place.get(field[0], len(place)))
+    return replace(view, fields=tuple(fields))
 
 
 def _similar(samples: pandas.DataFrame, row: int, view: View | None) -> SimilarEntry:

@@ -93,16 +93,17 @@ class Columns(Contents):
         rows: of the table.
         samples: which of them can be audited.
         plan: which columns to learn from, see `plan_table`.
-        label_column: the one that reviewers do not see in a row.
+        hidden: the columns that reviewers do not see in a row, such as that of the labels.
     """
 
     kind = "table"
 
     def __init__(
-        self, rows: Rows, samples: Samples, plan: ColumnPlan, label_column: str | None
+        self, rows: Rows, samples: Samples, plan: ColumnPlan, hidden: Collection[str | None]
     ) -> None:
-        self._rows, self._numbers, self._label_column = rows, samples.rows, label_column
+        self._rows, self._numbers, self._hidden = rows, samples.rows, frozenset(hidden)
         self._plan = plan
+        self._is_learned_from = {column.name for column in plan.used}
         self.notes, self.warnings = plan.notes, plan.warnings
         self.learned_from = plan.learned_from
 
@@ -143,9 +144,11 @@ class Columns(Contents):
         return self._rows.frame(used).iloc[self._numbers].reset_index(drop=True)
 
     def view(self, index: int, close: bool = False) -> SampleView:
-        """The row, without its label."""
+        """The row without its label, beginning with the columns that are learned from."""
         row = self._rows.row(int(self._numbers[index]))
-        return SampleView(fields=tuple(field for field in row if field[0] != self._label_column))
+        fields = [field for field in row if field[0] not in self._hidden]
+        fields.sort(key=lambda field: field[0] not in self._is_learned_from)
+        return SampleView(fields=tuple(fields))
 
 
 def plan_table(

@@ -56,7 +56,7 @@ def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) ->
         return text_source(options, store, texts, [options.text])
     hidden = (store.column, options.id)
     samples = read_samples(store, options)
-    return columns_source(rows, store, samples, options, hidden, store.column)
+    return columns_source(rows, store, samples, options, hidden)
 
 
 def columns_source(
@@ -65,7 +65,6 @@ def columns_source(
     samples: Samples,
     options: SourceOptions,
     hidden: Collection[str | None] = (),
-    label_column: str | None = None,
 ) -> AuditSource:
     """A source of the columns of a table; of texts, if those are all there is to learn from.
 
@@ -74,8 +73,7 @@ def columns_source(
         store: the labels, one per row.
         samples: which rows can be audited.
         options: `columns` names those to learn from.
-        hidden: columns that are not inputs: labels and ids.
-        label_column: the one that reviewers do not see in a row.
+        hidden: columns that are not inputs, and that reviewers do not see in a row: labels and ids.
     """
     plan = plan_table(rows, samples, hidden, options.columns)
     has_encoder = named(options.encoder) is not None
@@ -87,7 +85,7 @@ def columns_source(
         return source
     if has_encoder:
         options.refuse(("encoder",), "name the column that it is to read, --text or --image")
-    return AuditSource(options, store, samples, Columns(rows, samples, plan, label_column))
+    return AuditSource(options, store, samples, Columns(rows, samples, plan, hidden))
 
 
 def _id_column(rows: Rows, options: SourceOptions) -> str | None:
