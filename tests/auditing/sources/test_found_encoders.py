@@ -13,7 +13,7 @@ from tiny_lite import lite_state_dict
 
 from discrimloss import audit
 from discrimloss.auditing.sources import found_encoders, images, text
-from discrimloss.auditing.sources.found_encoders import Known, find_encoder
+from discrimloss.auditing.sources.found_encoders import Known, find_encoder, named
 
 MODEL = "owner/encoder"
 KNOWN = Known(("no-such-package", "lite-in-a-package"), (MODEL,))
@@ -71,6 +71,19 @@ def write_cached(cache: Path, *names: str) -> None:
 def test_an_installed_package_comes_first(package: None, cache: Path) -> None:
     write_cached(cache, "config.json", "model.safetensors")
     assert find_encoder(KNOWN, use_hub=False) == "package:lite-in-a-package"
+
+
+def test_the_plain_name_of_a_package_is_enough(
+    package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("lite-in-a-package", "lite_in_a_package"):
+        assert named(name) == f"package:{name}"
+    for name in ("json", "bert-base-uncased", "owner/lite", "package:lite", "/a/folder", ".."):
+        assert named(name) == name  # not a package, or one without weights
+    (tmp_path / "lite-in-a-package").mkdir()
+    assert named("lite-in-a-package") == "lite-in-a-package"  # a folder comes first
+    assert [named(one) for one in (None, "auto", "none")] == [None] * 3
 
 
 def test_then_what_the_hub_has_brought_before(cache: Path) -> None:
