@@ -185,6 +185,21 @@ def test_texts_use_an_encoder_only_where_there_are_no_word_vectors(
         assert contents.encoder == encoder
 
 
+def test_regression_targets_are_predicted_from_word_vectors(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "OF_TEXTS", KNOWN)
+    for has, requested, encoder, notes in (
+        (True, None, "package:wordllama", ()),
+        (True, "none", None, ()),
+        (False, None, None, (text.WITHOUT_VECTORS,)),
+    ):
+        monkeypatch.setattr(text, "has_word_vectors", lambda has=has: has)
+        contents = text.Texts(["one", "two"], requested)
+        assert contents.find_encoder(is_regression=True) == notes
+        assert contents.encoder == encoder
+
+
 def test_known_encoders_are_names_of_packages_and_models() -> None:
     for known in (found_encoders.OF_IMAGES, found_encoders.OF_TEXTS):
         assert all("/" not in name for name in known.packages)
