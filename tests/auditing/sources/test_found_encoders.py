@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub
@@ -31,7 +32,7 @@ def write_package(folder: Path, name: str = "lite-in-a-package") -> None:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(tmp_path / "site")
     yield
