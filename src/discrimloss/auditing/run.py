@@ -189,7 +189,7 @@ class _Audit:
         """Out-of-fold predictions of classes, of the first run."""
         has_begun = directory is not None and bool(directory.runs())  # to train, before a stop
         if not self._wants_network and not has_begun:
-            source.notes = (*source.notes, *source.contents.find_encoder())
+            source.notes = (*source.notes, *source.contents.find_encoder(source.is_regression))
 
     def prepare(self) -> None:
         """Do what may refuse the source, its encoder or the model. Writes nothing but a cache.

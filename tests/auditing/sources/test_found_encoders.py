@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub
@@ -13,7 +14,7 @@ from tiny_lite import lite_state_dict
 
 from discrimloss import audit
 from discrimloss.auditing.sources import found_encoders, images, text
-from discrimloss.auditing.sources.found_encoders import Known, find_encoder
+from discrimloss.auditing.sources.found_encoders import Known, find_encoder, named
 
 MODEL = "owner/encoder"
 KNOWN = Known(("no-such-package", "lite-in-a-package"), (MODEL,))
@@ -31,7 +32,7 @@ def write_package(folder: Path, name: str = "lite-in-a-package") -> None:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(tmp_path / "site")
     yield
@@ -71,6 +72,19 @@ def write_cached(cache: Path, *names: str) -> None:
 def test_an_installed_package_comes_first(package: None, cache: Path) -> None:
     write_cached(cache, "config.json", "model.safetensors")
     assert find_encoder(KNOWN, use_hub=False) == "package:lite-in-a-package"
+
+
+def test_the_plain_name_of_a_package_is_enough(
+    package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("lite-in-a-package", "lite_in_a_package"):
+        assert named(name) == f"package:{name}"
+    for name in ("json", "bert-base-uncased", "owner/lite", "package:lite", "/a/folder", ".."):
+        assert named(name) == name  # not a package, or one without weights
+    (tmp_path / "lite-in-a-package").mkdir()
+    assert named("lite-in-a-package") == "lite-in-a-package"  # a folder comes first
+    assert [named(one) for one in (None, "auto", "none")] == [None] * 3
 
 
 def test_then_what_the_hub_has_brought_before(cache: Path) -> None:
@@ -169,6 +183,21 @@ def test_texts_use_an_encoder_only_where_there_are_no_word_vectors(
         monkeypatch.setattr(text, "has_word_vectors", lambda has=has: has)
         contents = text.Texts(["one", "two"], requested)
         contents.find_encoder()
+        assert contents.encoder == encoder
+
+
+def test_regression_targets_are_predicted_from_word_vectors(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "OF_TEXTS", KNOWN)
+    for has, requested, encoder, notes in (
+        (True, None, "package:wordllama", ()),
+        (True, "none", None, ()),
+        (False, None, None, (text.WITHOUT_VECTORS,)),
+    ):
+        monkeypatch.setattr(text, "has_word_vectors", lambda has=has: has)
+        contents = text.Texts(["one", "two"], requested)
+        assert contents.find_encoder(is_regression=True) == notes
         assert contents.encoder == encoder
 
 

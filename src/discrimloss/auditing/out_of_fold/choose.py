@@ -25,7 +25,8 @@ MOST_CLASSES = 300
 """With more classes a network is trained: linear models and trees need too long."""
 WITHOUT_VECTORS = (
     "Texts were audited without an encoder: `pip install 'discrimloss[encoders]'` adds word "
-    "vectors, which find more wrong labels."
+    "vectors, which rank more wrong labels first (average precision 0.67 instead of 0.61 on four "
+    "sets of texts)."
 )
 
 

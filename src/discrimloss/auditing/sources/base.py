@@ -259,8 +259,11 @@ class Contents(ABC):
     encoder: str | None = None
     """The pretrained encoder whose features are learned from; None without one."""
 
-    def find_encoder(self) -> tuple[str, ...]:
+    def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
         """Take an encoder that can be had, if the user left the choice open.
+
+        Args:
+            is_regression: whether labels are regression targets.
 
         Returns:
             What the user should know of the choice.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import dataclass
+from pathlib import Path
 
 from discrimloss.models.text_encoder import PACKAGE, package_folders
 
@@ -58,8 +59,20 @@ def may_find(encoder: str | None) -> bool:
 
 
 def named(encoder: str | None) -> str | None:
-    """The encoder that the user named; None where there is none or the choice is left open."""
-    return None if encoder in (None, AUTO, NONE) else encoder
+    """The encoder that the user named; None where there is none or the choice is left open.
+
+    The plain name of an installed package with weights stands for that package.
+    """
+    if encoder is None or encoder in (AUTO, NONE):
+        return None
+    is_plain = "/" not in encoder and ":" not in encoder and not Path(encoder).exists()
+    if is_plain and any(_holds_weights(folder) for folder in package_folders(encoder)):
+        return PACKAGE + encoder
+    return encoder
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(file.name in WEIGHTS or file.suffix in (".pth", ".pt") for file in folder.rglob("*"))
 
 
 def find_encoder(known: Known, use_hub: bool) -> str | None:

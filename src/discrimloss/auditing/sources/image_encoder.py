@@ -100,7 +100,7 @@ class LiteEncoder:
     side = efficientnet_lite.SIDE
 
     def __init__(self, weights: Path) -> None:
-        model = EfficientNetLite(read_weights(weights))
+        model: Any = EfficientNetLite(read_weights(weights))  # torch's types lack memory formats
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         # Filters of single channels are faster where the channels of a pixel lie together.
         self.model = channels_last(model.eval().to(self.device))

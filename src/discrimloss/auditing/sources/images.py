@@ -110,7 +110,7 @@ class Pictures(Contents):
         """Whether the inputs are features of an encoder."""
         return self.encoder is not None
 
-    def find_encoder(self) -> tuple[str, ...]:
+    def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
         """Take an encoder that can be had, if the user left the choice open.
 
         Small pictures get one only on request: digits and signs are judged better by a network.

@@ -38,6 +38,7 @@ from discrimloss.auditing.sources.found_encoders import (
 from discrimloss.auditing.sources.labels import read_samples
 from discrimloss.auditing.sources.text_encoder import MOST_TOKENS, TextEncoder
 from discrimloss.auditing.sources.word_vectors import (
+    WORD_VECTORS,
     has_word_vectors,
     mean_word_vectors,
     names_word_vectors,
@@ -47,6 +48,10 @@ from discrimloss.data.base import TensorInputs
 NO_TEXT = "no text"
 MOST_NGRAMS = 2000
 """Largest number of n-grams of a text: those with the largest weights are kept."""
+WITHOUT_VECTORS = (
+    "Texts were audited without an encoder, by a network: `pip install 'discrimloss[encoders]'` "
+    "adds word vectors, from which regression targets are predicted better."
+)
 LONGEST_TEXT = 20_000
 """In characters; the rest is not read."""
 LONGEST_SHOWN_TEXT = 20_000
@@ -80,12 +85,19 @@ class Texts(Contents):
         self._requested = encoder
         self.encoder = named(encoder)
 
-    def find_encoder(self) -> tuple[str, ...]:
-        """Take an encoder that can be had, if there are no word vectors, which cost less."""
-        if self.may_choose_encoder and self.encoder is None and not has_word_vectors():
-            self.encoder = find_encoder(OF_TEXTS, use_hub=self._requested == AUTO)
+    def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
+        """Take an encoder that can be had, if there are no word vectors, which cost less.
+
+        Models of classes learn from word vectors beside n-grams, those of regression targets from
+        the vectors alone.
+        """
+        if self.may_choose_encoder and self.encoder is None:
+            if not has_word_vectors():
+                self.encoder = find_encoder(OF_TEXTS, use_hub=self._requested == AUTO)
+            elif is_regression:
+                self.encoder = WORD_VECTORS
             self.may_choose_encoder = self.encoder is None
-        return ()
+        return (WITHOUT_VECTORS,) if is_regression and self.may_choose_encoder else ()
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
         """Hashed n-grams, or the features of the encoder, which are cached."""

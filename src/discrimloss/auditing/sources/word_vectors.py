@@ -13,6 +13,8 @@ from discrimloss.auditing.sources.base import SourceError
 from discrimloss.auditing.sources.features import cached_rows
 
 PACKAGE = "wordllama"
+WORD_VECTORS = f"package:{PACKAGE}"
+"""How an audit names the vectors."""
 WEIGHTS, TOKENIZER = (
     "weights/l2_supercat_256.safetensors",
     "tokenizers/l2_supercat_tokenizer_config.json",
@@ -24,7 +26,7 @@ TEXTS_AT_ONCE = 1000
 
 def names_word_vectors(encoder: str) -> bool:
     """Whether the user named these vectors, and not another encoder."""
-    return encoder in (PACKAGE, f"package:{PACKAGE}")
+    return encoder in (PACKAGE, WORD_VECTORS)
 
 
 def has_word_vectors() -> bool:
