@@ -1,7 +1,7 @@
 """A cell of the robustness benchmark: one network, trained once, and its test accuracy.
 
 Split, labels, initial network and order of the batches follow from the seed and the row alone: all
-methods have the same.
+methods have the same. Only the control has another initial network and another order.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def with_noise(
 
 def train(task: Task, setting: Setting, seed: int, method: str) -> tuple[nn.Module, Criterion]:
     """The network after the last epoch, and the criterion."""
-    torch.manual_seed(derived_seed(seed, "network"))
+    other = "another " if METHODS[method].is_control else ""
+    torch.manual_seed(derived_seed(seed, f"{other}network"))
     network = build_network(task)
     samples = len(task.target)
     criterion = METHODS[method].build(samples, task.num_classes, setting.epochs)
@@ -203,7 +204,7 @@ def train(task: Task, setting: Setting, seed: int, method: str) -> tuple[nn.Modu
             1.0 if setting.schedule == "constant" else (1 + math.cos(math.pi * step / steps)) / 2
         ),
     )
-    generator = derived_generator(seed, "order")
+    generator = derived_generator(seed, f"{other}order")
     for epoch in range(1, setting.epochs + 1):
         criterion.set_epoch(epoch)
         for index in torch.randperm(samples, generator=generator).split(BATCH):

@@ -76,6 +76,8 @@ class Method:
     """From the number of samples, the number of classes and the epochs."""
     retrains: bool = False
     """Whether a second network is trained with cross-entropy on the labels that are trusted."""
+    is_control: bool = False
+    """Whether it is the baseline with another initial network and another order of the batches."""
 
 
 def _form(form: str) -> Callable[[int, int, int], Criterion]:
@@ -85,6 +87,9 @@ def _form(form: str) -> Callable[[int, int, int], Criterion]:
 BASELINE = "ce"
 METHODS = {
     BASELINE: Method("cross-entropy", lambda samples, classes, epochs: CrossEntropy()),
+    "again": Method(
+        "cross-entropy, again", lambda samples, classes, epochs: CrossEntropy(), is_control=True
+    ),
     "smoothing": Method("label smoothing", lambda samples, classes, epochs: LabelSmoothing()),
     "gce": Method("GCE", lambda samples, classes, epochs: GeneralizedCrossEntropy()),
     "elr": Method(
@@ -100,4 +105,6 @@ METHODS = {
     "drop": Method("drop and retrain", _form("predictions"), retrains=True),
 }
 OURS = ("paper", "class", "predictions")
-SINGLE_NETWORK = tuple(name for name, method in METHODS.items() if not method.retrains)
+SINGLE_NETWORK = tuple(
+    name for name, method in METHODS.items() if not (method.retrains or method.is_control)
+)

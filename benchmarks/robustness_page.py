@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 from benchmarks.robustness_design import CIFAR_EPOCHS, CIFAR_GRID, CURBENCH, SEEDS, Row
 from benchmarks.robustness_losses import BASELINE, METHODS, OURS, SINGLE_NETWORK
+from benchmarks.robustness_results import HARM, NEAR, Line, RowResult, row_results
 from benchmarks.robustness_sets import CIFAR_TRAIN, KINDS, SETS
 from benchmarks.training_runs import spread, table
 
-HARM = -1.0
-"""A row is harmed where the score is this far below that of cross-entropy."""
-NEAR = 0.5
-"""A method is near the best where its score is at most this far below."""
 MARK = "†"
 ABOUT = f"""\
 Made by `python -m benchmarks.robustness run --data DIR --cifar DIR`. In a row, every method trains
@@ -46,69 +40,17 @@ A seed draws other training samples, other wrong labels and another test set, so
 best* is chance. In single seeds of noisy rows, {ours} is near the best in {near:.0%} of {cells:,}
 cases. An oracle that takes, for each row, the method that is best on the other seeds is near the
 best in {known:.0%}."""
+HARM_BY_CHANCE = """\
+Part of *below CE* is chance as well. Cross-entropy was run again, with another initial network and
+another order of the batches, for {cells:,} pairs of a row and a seed. It is more than 1 point below
+itself in {control:.0%} of them, and more than 1 above in {above:.0%}. {ours} is below in
+{harmed:.0%} of the same pairs."""
 FIELD = """\
 At reduced size: {train:,} training images at 16 × 16 before the long tail is cut, a small residual
 network, {epochs} epochs, images moved and mirrored at random. Noise and class sizes are those that
 papers publish; the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024) trains
 with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the test
 set is balanced, so balanced accuracy is almost the same."""
-
-Line = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class RowResult:
-    """A row with the stored lines of each method, by seed."""
-
-    row: Row
-    lines: dict[str, dict[int, Line]]
-
-    @cached_property
-    def scores(self) -> dict[str, float]:
-        """The score of each method, the mean over seeds."""
-        return {name: statistics.mean(self.seed_scores(name).values()) for name in self.lines}
-
-    def seed_scores(self, method: str) -> dict[int, float]:
-        """The score of a method for each seed."""
-        return {seed: score(line) for seed, line in self.lines[method].items()}
-
-    def difference(self, method: str) -> float:
-        """How far a method is above cross-entropy."""
-        return self.scores[method] - self.scores[BASELINE]
-
-    @property
-    def best(self) -> str:
-        """The best method with one network."""
-        candidates = [name for name in SINGLE_NETWORK if name in self.scores]
-        return max(candidates, key=lambda name: self.scores[name])
-
-    def is_near_best(self, method: str) -> bool:
-        """Whether a method is the best with one network, above it, or little below."""
-        return self.scores[self.best] - self.scores[method] <= NEAR
-
-    def values(self, method: str, key: str) -> list[float]:
-        """A value of each seed."""
-        return [line[key] for line in self.lines[method].values()]
-
-
-def score(line: Line) -> float:
-    """The mean of overall and balanced accuracy."""
-    return (float(line["overall"]) + float(line["balanced"])) / 2
-
-
-def row_results(lines: Iterable[Line], rows: Iterable[Row]) -> list[RowResult]:
-    """The rows that cross-entropy was run on, in their order. Lines of other rows are left out."""
-    found: dict[Row, dict[str, dict[int, Line]]] = {row: {} for row in rows}
-    for line in lines:
-        row = Row.from_dict(line)
-        if row in found and line["method"] in METHODS:
-            found[row].setdefault(line["method"], {})[line["seed"]] = line
-    return [
-        RowResult(row, {name: by_method[name] for name in METHODS if name in by_method})
-        for row, by_method in found.items()
-        if BASELINE in by_method
-    ]
-
 
 # --------------------------------------------------------------------------------- summary
 
@@ -178,7 +120,7 @@ def summary_table(results: list[RowResult]) -> list[str]:
     rows = []
     for name, method in METHODS.items():
         summary = summarise(results, name)
-        if summary is None:
+        if summary is None or method.is_control:
             continue
         mean = _signed(summary.mean)
         if summary.mean_spread is not None and name != BASELINE:
@@ -242,6 +184,27 @@ def chance(results: list[RowResult]) -> str | None:
     )
 
 
+def harm_by_chance(results: list[RowResult]) -> str | None:
+    """How often cross-entropy is below itself, and how often ours; None without such cells."""
+    ours, control = OURS[-1], next(name for name, method in METHODS.items() if method.is_control)
+    differences = [
+        (of[control][seed] - of[BASELINE][seed], of[ours][seed] - of[BASELINE][seed])
+        for of in ({name: r.seed_scores(name) for name in r.lines} for r in results)
+        for seed in of.get(control, {})
+        if seed in of[BASELINE] and seed in of.get(ours, {})
+    ]
+    if not differences:
+        return None
+    of_control, of_ours = zip(*differences, strict=True)
+    return HARM_BY_CHANCE.format(
+        cells=len(differences),
+        control=statistics.mean(value < HARM for value in of_control),
+        above=statistics.mean(value > -HARM for value in of_control),
+        harmed=statistics.mean(value < HARM for value in of_ours),
+        ours=METHODS[ours].title,
+    )
+
+
 def _seed_scores(result: RowResult) -> dict[str, dict[int, float]]:
     """Scores by seed of the methods with one network that were run with all seeds of the row."""
     seeds = set(result.lines[BASELINE])
@@ -302,14 +265,19 @@ def _field_title(row: Row) -> str:
 
 def full_table(results: list[RowResult]) -> list[str]:
     """A line for each row: overall / balanced accuracy of each method, the best score in bold."""
-    present = [name for name in METHODS if any(name in result.lines for result in results)]
+    present = [
+        name
+        for name, method in METHODS.items()
+        if not method.is_control and any(name in result.lines for result in results)
+    ]
     titles = ["set", "labels", "training", "training rows", "wrong, %"]
     titles += [METHODS[name].title for name in present]
     return table(titles, (_full_row(result, present) for result in results))
 
 
 def _full_row(result: RowResult, present: list[str]) -> list[str]:
-    setting, best = result.row.setting, max(result.scores.values())
+    setting = result.row.setting
+    best = max(value for name, value in result.scores.items() if not METHODS[name].is_control)
     cells = [_marked(result.row.set), setting.labels, setting.training]
     cells.append(f"{statistics.mean(result.values(BASELINE, 'train_rows')):,.0f}")
     cells.append(f"{100 * statistics.mean(result.values(BASELINE, 'wrong')):.1f}")
@@ -347,8 +315,8 @@ def render(lines: list[Line], rows: list[Row]) -> str:
     page = ["# Harm and help of training losses", "", ABOUT.format(held_out=", ".join(names))]
     page += ["", _counts(results, rows), "", "## All rows", "", COLUMNS, ""]
     page += summary_table(results)
-    of_chance = chance(results)
-    page += ["", of_chance] if of_chance else []
+    for words in (chance(results), harm_by_chance(results)):
+        page += ["", words] if words else []
     for title, part in parts.items():
         page += ["", f"## {title}", "", *summary_table(part)]
     page += ["", "## Where DiscrimLoss loses", "", *losses_of_ours(results)]

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from benchmarks import robustness, robustness_losses
-from benchmarks.robustness_cell import accuracies, long_tail, make_task, run_method
+from benchmarks.robustness_cell import accuracies, long_tail, make_task, run_method, train
 from benchmarks.robustness_design import Row, Setting, design
 from benchmarks.robustness_losses import METHODS, DiscrimLossForm, Method
-from benchmarks.robustness_page import chance, render, row_results, summarise
+from benchmarks.robustness_page import chance, harm_by_chance, render, summarise
+from benchmarks.robustness_results import row_results
 from benchmarks.robustness_sets import KINDS, SETS, Samples, read_images, read_table, read_texts
 
 CLEAN, NOISY = Setting(), Setting("symmetric", 0.4)
@@ -165,6 +166,48 @@ def test_drop_and_retrain_trains_on_what_is_trusted(monkeypatch: pytest.MonkeyPa
     assert (values["train_rows"], values["kept_rows"], values["test_rows"]) == (140, 30, 60)
 
 
+def test_the_control_differs_from_cross_entropy_in_its_draws_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs, clean_target = torch.randn(60, 4, generator=generator), torch.arange(60) % 3
+    task = make_task(Samples(inputs, clean_target, clean_target, 3), NOISY, seed=1)
+    networks = [train(task, Setting(epochs=0), 1, name)[0] for name in ("ce", "gce", "again")]
+    first, second, control = (next(network.parameters()) for network in networks)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, control)
+    losses = [
+        METHODS[name].build(60, 3, 1)(inputs[:, :3], clean_target, torch.arange(60))
+        for name in ("ce", "again")
+    ]
+    assert torch.equal(*losses)
+
+
+def test_the_control_is_no_rival() -> None:
+    control = [line(ROWS[2], "again", 1, 90, 90)]
+    summary = summarise(row_results([*MADE_UP, *control], ROWS), "gce")
+    assert summary == summarise(row_results(MADE_UP, ROWS), "gce")
+    page = render([*MADE_UP, *control], ROWS)
+    assert "**70.0 / 60.0 ± 0.0**" in page
+    assert "| 90.0 / 90.0" not in page
+
+
+def test_how_often_cross_entropy_is_below_itself_by_hand() -> None:
+    def scores(row: Row, method: str, *of_seeds: float) -> list[dict[str, Any]]:
+        return [line(row, method, seed, v, v) for seed, v in enumerate(of_seeds, 1)]
+
+    made_up = [*scores(ROWS[0], "ce", 50, 60, 70), *scores(ROWS[0], "again", 48, 60.5)]
+    made_up += [*scores(ROWS[0], "predictions", 49.5, 58, 40)]
+    # Of ours, the third seed does not count: the control was not run there.
+    made_up += [*scores(ROWS[1], "ce", 50, 60), *scores(ROWS[1], "again", 52, 62)]
+    made_up += [*scores(ROWS[1], "predictions", 53, 63)]
+    words = harm_by_chance(row_results(made_up, ROWS))
+    assert words is not None
+    words = " ".join(words.split())
+    assert "for 4 pairs of a row and a seed" in words
+    assert "below itself in 25% of them, and more than 1 above in 50%." in words
+    assert "is below in 25% of the same pairs" in words
+    assert harm_by_chance(row_results(MADE_UP, ROWS)) is None
+
+
 def test_balanced_accuracy_is_the_mean_over_classes() -> None:
     clean_target = torch.tensor([0, 0, 0, 1])
     samples = Samples(torch.zeros(4, 2), clean_target, clean_target, 2, torch.arange(4))
@@ -283,7 +326,7 @@ def test_how_much_of_near_the_best_is_chance_by_hand() -> None:
 
 def test_the_page_shows_the_summary_and_where_ours_loses() -> None:
     page = render(MADE_UP, ROWS)
-    assert "3 of 3 rows on 2 sets, 1 of them not used for any choice; 15 of 81 cells" in page
+    assert "3 of 3 rows on 2 sets, 1 of them not used for any choice; 15 of 90 cells" in page
     worst = "-1.5 (letter, clean, 20 epochs, AdamW, cosine)"
     assert f"| DiscrimLoss, paper | 3 | +3.33 ± 0.18 | +5.75 | -1.50 | {worst} | 1 of 3 |" in page
     lost = "below cross-entropy by more than 1: letter, clean, 20 epochs, AdamW, cosine (-1.5)."

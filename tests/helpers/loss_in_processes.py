@@ -507,6 +507,36 @@ def targets_of_names_are_those_of_one_process(directory: Path) -> None:
 
 
 @scenario
+def everybody_hears_of_a_wrong_part_of_mixed_samples(directory: Path) -> None:
+    batches = LabelledBatches("classes", STORIES["clean"])
+    index = 2 * rank() + torch.arange(2)
+    other = index + 2 * world()
+    names = {"ids": SampleIds(), "num_samples": None}
+    for options in ({}, names):
+        criterion = labelled_batches.make_criterion("classes", **options)
+
+        def named(index: Tensor, has_names: bool = bool(options)) -> Any:
+            return [f"sample {i}" for i in index.tolist()] if has_names else index
+
+        target, other_target = batches.target[index], batches.target[other]
+        criterion(torch.rand(2), named(index), target)
+        before = {name: value.clone() for name, value in criterion.state_dict().items()}
+        parts = torch.rand(2), torch.rand(2), named(index), named(other), 0.75, target
+        bad: list[Any] = [other_target + 99, None, other_target.float()]
+        errors = [IndexError, ValueError, TypeError]
+        words = ["target 99|target 1\\d\\d", "need target and other_target", "class positions"]
+        for wrong, error, match in zip(bad, errors, words, strict=True):
+            if rank() == 1:
+                with pytest.raises(error, match=match):
+                    criterion.mixed(*parts, wrong)
+            else:
+                with pytest.raises(ValueError, match=r"process 1 of . was given a batch that it"):
+                    criterion.mixed(*parts, other_target)
+            assert_same_state(criterion, before)
+        criterion.mixed(*parts, other_target)
+
+
+@scenario
 def everybody_hears_of_a_wrong_target(directory: Path) -> None:
     batches = LabelledBatches("logits", STORIES["clean"])
     index = 2 * rank() + torch.arange(2)
