@@ -297,7 +297,7 @@ def render(lines: list[dict[str, Any]]) -> str:
             f"{len(lines)} of {len(design())} runs are stored,"
         ),
         (
-            "as many of every set. *Tells* counts the runs that do not say that they cannot tell. "
+            "as many of every set. *Tells* counts runs that do not say that they cannot tell. "
             "A false alarm is an estimate above 5 % on clean labels,"
         ),
         "a close estimate is within 5 points of the truth.",

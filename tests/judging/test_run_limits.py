@@ -159,6 +159,23 @@ def test_a_run_that_finds_hardly_any_wrong_label_says_what_does_not_show() -> No
     assert LEARNED_AS_THEY_ARE in repr(verdicts)
 
 
+@pytest.mark.parametrize("classes", [None, 2])
+def test_a_class_hides_wrong_labels_among_hard_samples(classes: int | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    criterion = DiscrimLoss(NUMBER, epochs=10, num_classes=classes)
+    known = {} if classes is None else {"target": torch.arange(NUMBER) % 2}
+    is_late = torch.arange(NUMBER) < 30
+    for epoch in range(1, 11):
+        criterion.set_epoch(epoch)
+        noise = 1.0 + 0.5 * torch.rand(NUMBER, generator=generator)
+        usual = 2.0 if epoch == 1 else 0.02
+        losses = torch.where(is_late & (epoch < 9), 1.0, usual) * noise
+        criterion(losses, torch.arange(NUMBER), **known)
+    counts = criterion.verdicts().counts
+    assert (counts["hard"] > 0) == (classes is None)
+    assert counts["undecided"] > 0 or classes is None
+
+
 @pytest.mark.parametrize("index_of", [lambda rows: rows % 10, lambda rows: rows % 50])
 def test_a_wrong_index_leaves_nothing_to_tell(index_of: Any) -> None:
     criterion = DiscrimLoss(NUMBER, epochs=3)

@@ -81,6 +81,7 @@ def judge_criterion(
         score=None if errors is None else criterion.table.shards.own_part(errors.score),
         agrees=None if found.agrees is None else criterion.table.shards.own_part(found.agrees),
         can_tell=found.limit is None,
+        has_hard=found.has_hard,
     )
     if criterion.table.shards.several:
         verdicts = _of_all_processes(verdicts, criterion.table.whole)
@@ -112,6 +113,8 @@ class _Found:
     """Why nothing can be said; None if something can."""
     notes: tuple[str, ...] = ()
     """What else a reader of the verdicts should know."""
+    has_hard: bool = True
+    """Whether any sample can be called hard."""
 
 
 def _find_errors(
@@ -131,7 +134,10 @@ def _find_errors(
     wrong_index = limit_by_index(criterion.table, criterion.epoch)
     if predicted is None:
         limit = wrong_index or limit_by_losses(losses, by_losses)
-        return _Found(calibration, limit=limit, notes=_notes(limit, by_losses.rate))
+        notes = _notes(limit, by_losses.rate)
+        # Measured against its class, a wrong label that is learned late looks like a hard sample.
+        has_hard = kinds is None or not notes
+        return _Found(calibration, limit=limit, notes=notes, has_hard=has_hard)
     is_other_loss = are_other_losses(criterion)
     limit = wrong_index or limit_by_predictions(
         losses, by_losses, predicted, by_losses_too=not is_other_loss
@@ -171,6 +177,7 @@ def judge_samples(
     score: Tensor | None = None,
     agrees: Tensor | None = None,
     can_tell: bool = True,
+    has_hard: bool = True,
 ) -> Verdicts:
     """Verdicts of all samples, in one pass.
 
@@ -191,6 +198,7 @@ def judge_samples(
             hard but undecided: among them are wrong labels that look right.
         can_tell: whether the run says anything about its labels. If not, none is incorrect, and
             what is not easy is undecided.
+        has_hard: whether any sample can be called hard rather than undecided.
     """
     k1, k2 = thresholds
     chunks: list[tuple[Any, ...]] = []
@@ -219,7 +227,7 @@ def judge_samples(
         easy_below = k1 if kinds is None else kinds.k1[rows]
         code[torch.where(flags == NOT_KNOWN, average < easy_below, flags == YES)] = EASY
         if rule == "calibrated":
-            unsure = (probability > HARD_BELOW) | torch.tensor(not can_tell)
+            unsure = (probability > HARD_BELOW) | torch.tensor(not (can_tell and has_hard))
             if agrees is not None:
                 unsure |= ~agrees[rows]
             code[(code == HARD) & unsure] = UNDECIDED
