@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from benchmarks.audit_cell import NOTHING, cell_methods
 from benchmarks.audit_design import PARTS, SEEDS, Row
 from benchmarks.audit_rivals import CLASS_METHODS, OURS, REGRESSION_METHODS
+from benchmarks.stored_cells import made_with
 from benchmarks.training_runs import spread, table
 
 METRICS = {"auroc": "AUROC", "average_precision": "average precision", "f1": "F1"}
@@ -361,7 +361,7 @@ def render(lines: list[Line], rows: list[Row]) -> str:
             if own[0].row.part == "aqua":
                 page += [AQUA, "", *aqua_tables(own), ""]
             page += row_tables(own)
-    for words in _versions(results):
+    for words in made_with(_cells(results)):
         page += ["", words]
     return "\n".join(page) + "\n"
 
@@ -387,15 +387,6 @@ def _counts(results: list[RowResult], rows: list[Row]) -> str:
         f"{len(cells):,} of {everything:,} cells, seeds {', '.join(map(str, seeds))}; "
         f"{hours:.1f} hours of one core."
     )
-
-
-def _versions(results: list[RowResult]) -> list[str]:
-    """A sentence for each set of versions that cells were made with."""
-    found = sorted({json.dumps(line["versions"]) for line in _cells(results)})
-    return [
-        f"Made with {', '.join(f'{name} {version}' for name, version in json.loads(text).items())}."
-        for text in found
-    ]
 
 
 def _cells(results: list[RowResult]) -> list[Line]:

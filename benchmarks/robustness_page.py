@@ -6,7 +6,6 @@ the other.
 
 from __future__ import annotations
 
-import json
 import statistics
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from benchmarks.robustness_design import CIFAR_EPOCHS, CIFAR_GRID, CURBENCH, SEE
 from benchmarks.robustness_losses import BASELINE, METHODS, OURS, SINGLE_NETWORK
 from benchmarks.robustness_results import HARM, NEAR, Line, RowResult, row_results
 from benchmarks.robustness_sets import CIFAR_TRAIN, KINDS, SETS
+from benchmarks.stored_cells import made_with
 from benchmarks.training_runs import spread, table
 
 MARK = "†"
@@ -332,7 +332,7 @@ def render(lines: list[Line], rows: list[Row]) -> str:
     page += ["", "## Every row", "", "Overall / balanced accuracy ± spread of the score."]
     for kind in KINDS:
         page += ["", f"### {kind.capitalize()}", "", *full_table(_of_kind(results, kind))]
-    for words in _versions(results):
+    for words in made_with(_cells(results)):
         page += ["", words]
     return "\n".join(page) + "\n"
 
@@ -353,15 +353,6 @@ def _counts(results: list[RowResult], rows: list[Row]) -> str:
         f"any choice; {len(cells):,} of {len(rows) * len(METHODS) * len(SEEDS):,} cells, seeds "
         f"{', '.join(map(str, seeds))}; {hours:.1f} hours of one core."
     )
-
-
-def _versions(results: list[RowResult]) -> list[str]:
-    """A sentence for each set of versions that cells were made with."""
-    found = sorted({json.dumps(line["versions"]) for line in _cells(results)})
-    return [
-        f"Made with {', '.join(f'{name} {version}' for name, version in json.loads(text).items())}."
-        for text in found
-    ]
 
 
 def _cells(results: list[RowResult]) -> list[Line]:

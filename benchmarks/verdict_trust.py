@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import robustness_sets
-from benchmarks.robustness import append_lines, read_lines
+from benchmarks.stored_cells import append_lines, read_lines
 from discrimloss import DiscrimLoss, Verdicts
 from discrimloss.data.digits import load_digits
 from discrimloss.data.mnist import load_mnist

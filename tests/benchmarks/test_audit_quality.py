@@ -29,6 +29,7 @@ from benchmarks.audit_rivals import (
     small_loss,
 )
 from benchmarks.audit_sets import Samples, confused, read_frame, with_noise
+from benchmarks.stored_cells import RESULTS, read_lines
 
 # ------------------------------------------------------------------------------------- design
 
@@ -255,7 +256,7 @@ def test_a_stopped_program_goes_on_and_writes_the_page(
     assert "1 rows, 1 of them" in capsys.readouterr().out
     audit_quality.main([*command, "--workers", "1"])
     assert "2 rows, 1 of them" in capsys.readouterr().out
-    lines = audit_quality.read_lines(tmp_path / "audit_quality.jsonl")
+    lines = read_lines(tmp_path / "audit_quality.jsonl")
     assert [line["method"] for line in lines] == [
         name for r in few_rows() for name in cell_methods(r)
     ]
@@ -322,7 +323,7 @@ def test_best_is_bold_as_printed() -> None:
 
 
 def test_the_page_is_that_of_the_stored_results() -> None:
-    lines = audit_quality.read_lines(audit_quality.RESULTS / "audit_quality.jsonl")
-    page = (audit_quality.RESULTS / "audit_quality.md").read_text("utf-8")
+    lines = read_lines(RESULTS / "audit_quality.jsonl")
+    page = (RESULTS / "audit_quality.md").read_text("utf-8")
     assert render(lines, design()) == page
     assert json.dumps(lines)  # no NaN reaches the file

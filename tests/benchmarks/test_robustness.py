@@ -18,6 +18,7 @@ from benchmarks.robustness_losses import METHODS, DiscrimLossForm, Method
 from benchmarks.robustness_page import chance, harm_by_chance, render, summarise
 from benchmarks.robustness_results import row_results
 from benchmarks.robustness_sets import KINDS, SETS, Samples, read_images, read_table, read_texts
+from benchmarks.stored_cells import RESULTS, read_lines
 
 CLEAN, NOISY = Setting(), Setting("symmetric", 0.4)
 
@@ -232,7 +233,7 @@ def test_a_made_up_set_through_both_commands(
     command += ["--seeds", "2", "--workers", "1"]
     robustness.main([*command, "--methods", "ce", "gce"])
     stored = (out / "robustness.jsonl").read_bytes()
-    lines = robustness.read_lines(out / "robustness.jsonl")
+    lines = read_lines(out / "robustness.jsonl")
     assert [(line["seed"], line["method"]) for line in lines] == [
         (seed, method) for seed in (1, 2) for method in ("ce", "gce")
     ]
@@ -243,7 +244,7 @@ def test_a_made_up_set_through_both_commands(
     (out / "robustness.jsonl").write_bytes(stored + b'{"set": "gla')
     robustness.main([*command, "--methods", "ce", "gce", "paper"])
     assert (out / "robustness.jsonl").read_bytes().startswith(stored)
-    assert len(robustness.read_lines(out / "robustness.jsonl")) == 6
+    assert len(read_lines(out / "robustness.jsonl")) == 6
     assert "6 cells, 2 of them to run" in capsys.readouterr().out
 
     page = (out / "robustness.md").read_text("utf-8")
@@ -338,10 +339,8 @@ def test_the_page_shows_the_summary_and_where_ours_loses() -> None:
     assert "**70.0 / 60.0 ± 0.0**" in page
 
 
-@pytest.mark.skipif(
-    not (robustness.RESULTS / "robustness.jsonl").is_file(), reason="nothing is stored yet"
-)
+@pytest.mark.skipif(not (RESULTS / "robustness.jsonl").is_file(), reason="nothing is stored yet")
 def test_the_page_is_that_of_the_stored_results() -> None:
-    lines = robustness.read_lines(robustness.RESULTS / "robustness.jsonl")
-    page = (robustness.RESULTS / "robustness.md").read_text("utf-8")
+    lines = read_lines(RESULTS / "robustness.jsonl")
+    page = (RESULTS / "robustness.md").read_text("utf-8")
     assert render(lines, design()) == page
