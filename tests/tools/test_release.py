@@ -85,9 +85,7 @@ def test_the_wheel_holds_the_package_only(tmp_path: Path) -> None:
         release.check_contents(wheel(tmp_path, *release.REQUIRED, "tests/test_x.py"))
 
 
-def test_a_large_distribution_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_distribution_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sdist = tmp_path / "discrimloss-0.2.0.tar.gz"
     sdist.write_bytes(b"0" * 100)
     release.check_source(sdist)
