@@ -22,7 +22,8 @@ CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_bat
 COVERED_TESTS := tests/state $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_batches \
 	test_bounded_split test_functional test_groups test_histogram test_hyperparameters \
 	test_indexed_dataset test_known_labels test_label_correction test_loss test_options \
-	test_package test_precision_and_device test_registry test_resume test_run_watch))
+	test_package test_precision_and_device test_registry test_resume test_run_watch \
+	test_script_fit))
 
 .PHONY: help demo docs notebooks test test-slow lint types core coverage pytest format clean
 .DEFAULT_GOAL := help

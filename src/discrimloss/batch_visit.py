@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ def visit(criterion: CriterionState, batch: Batch) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def visit_with_labels(
-    criterion: CriterionState, batch: Batch, given: Given[Any], begin_step: Callable[[], None]
+    criterion: CriterionState, batch: Batch, given: Given, begin_step: Callable[[], None]
 ) -> Rows:
     """Update the state with a batch that has targets; return the results for the local rows.
 

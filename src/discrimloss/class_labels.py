@@ -49,18 +49,18 @@ class ClassLabels(KnownLabels[TopPredictions]):
         self.num_classes = num_classes
         self.prediction_columns = prediction_columns(kept_classes(num_classes))
 
-    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[TopPredictions]:
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given:
         target = checked_classes(target, losses).to(losses.device)
         if predictions is None:
             return Given(target, None)
         logits = checked_logits(predictions, losses, self.groups)
         return Given(target, top_predictions(logits.detach().to(losses.device)))
 
-    def packed(self, given: Given[TopPredictions]) -> Tensor:
+    def packed(self, given: Given) -> Tensor:
         """See `KnownLabels.packed`."""
         return pack_classes(*given)
 
-    def unpacked(self, words: Tensor) -> Given[TopPredictions]:
+    def unpacked(self, words: Tensor) -> Given:
         """See `KnownLabels.unpacked`."""
         return Given(*unpack_classes(words))
 
@@ -72,7 +72,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
         return stored.long()
 
     def _visit_predictions(
-        self, batch: Batch, given: Given[TopPredictions], table: SampleTable, visits: Visits
+        self, batch: Batch, given: Given, table: SampleTable, visits: Visits
     ) -> Tensor:
         losses, target, new = batch.losses, given.target, given.predictions
         assert new is not None

@@ -32,15 +32,15 @@ MOST_COUNTED = 100  # visits of a prediction: more make no difference to a movin
 Predictions = TypeVar("Predictions")
 
 
-class Given(NamedTuple, Generic[Predictions]):
+class Given(NamedTuple):
     """Targets and predictions of the rows of all processes."""
 
     target: Tensor
     """Shape (rows,): int64 classes or float32 regression targets."""
-    predictions: Predictions | None
-    """The likeliest classes of each row, or shape (rows,) for a regression."""
+    predictions: Any
+    """`TopPredictions` of each row, or shape (rows,) for a regression; None if there are none."""
 
-    def to(self, device: torch.device) -> Given[Predictions]:
+    def to(self, device: torch.device) -> Given:
         """The same on another device."""
         predictions: Any = self.predictions
         if isinstance(predictions, TopPredictions):
@@ -112,9 +112,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
     # ----------------------------------------------------------------- a batch
 
-    def given(
-        self, losses: Tensor, target: Any, predictions: Any, table: SampleTable
-    ) -> Given[Predictions]:
+    def given(self, losses: Tensor, target: Any, predictions: Any, table: SampleTable) -> Given:
         """The targets and predictions of a batch, or an error that says what is wrong with them."""
         if target is None:
             raise ValueError(
@@ -151,17 +149,17 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         return predictions
 
     @abstractmethod
-    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Predictions]: ...
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given: ...
 
     @abstractmethod
-    def packed(self, given: Given[Predictions]) -> Tensor:
+    def packed(self, given: Given) -> Tensor:
         """Targets and predictions for the exchange between processes, int32."""
 
     @abstractmethod
-    def unpacked(self, words: Tensor) -> Given[Predictions]:
+    def unpacked(self, words: Tensor) -> Given:
         """Targets and predictions of a batch of all processes."""
 
-    def tie_break(self, given: Given[Predictions]) -> Tensor | None:
+    def tie_break(self, given: Given) -> Tensor | None:
         """Shape (rows,), int64: a checksum of what each row carries, if it can differ."""
         words = self.packed(given).long()
         if words.shape[1] == 1:  # rows of one sample have the same target
@@ -176,7 +174,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     def visit(
         self,
         batch: Batch,
-        given: Given[Predictions],
+        given: Given,
         remembered: Remembered,
         table: SampleTable,
         visits: Visits,
@@ -211,7 +209,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
     @abstractmethod
     def _visit_predictions(
-        self, batch: Batch, given: Given[Predictions], table: SampleTable, visits: Visits
+        self, batch: Batch, given: Given, table: SampleTable, visits: Visits
     ) -> Tensor:
         """Update the averaged predictions; the losses that are compared with held-out ones."""
 
@@ -247,10 +245,10 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     def checked(
         self,
         batch: Batch,
-        given: Given[Predictions],
+        given: Given,
         remembered: Remembered,
         visits: Visits,
-    ) -> tuple[Batch, Given[Predictions]]:
+    ) -> tuple[Batch, Given]:
         """The batch, or an error, in all processes and before any update, if a target is wrong."""
         earlier = remembered.target
         if not remembered.all_known:  # if not known: of the same batch

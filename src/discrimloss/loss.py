@@ -45,7 +45,7 @@ class _GivenBatch(NamedTuple):
     target: Tensor | None
     outputs: Tensor | None
     """The network's output, with its gradient."""
-    known: Given[Any] | None
+    known: Given | None
     """Targets and predictions; None in the form of the paper."""
 
 

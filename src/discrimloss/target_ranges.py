@@ -63,18 +63,18 @@ class TargetRanges(KnownLabels[Tensor]):
         self.register_buffer("edges", torch.full((RANGES - 1,), torch.inf))
         self.register_buffer("mean_trust", torch.tensor(1.0))
 
-    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given[Tensor]:
+    def _checked(self, losses: Tensor, target: Any, predictions: Any) -> Given:
         target = checked_values(target, losses, "target").to(losses.device)
         if predictions is not None:
             predictions = checked_values(predictions, losses, "predictions")
             predictions = predictions.detach().to(losses.device).contiguous()
         return Given(target.contiguous(), predictions)
 
-    def packed(self, given: Given[Tensor]) -> Tensor:
+    def packed(self, given: Given) -> Tensor:
         """See `KnownLabels.packed`."""
         return pack_values(*given)
 
-    def unpacked(self, words: Tensor) -> Given[Tensor]:
+    def unpacked(self, words: Tensor) -> Given:
         """See `KnownLabels.unpacked`."""
         return Given(*unpack_values(words))
 
@@ -86,7 +86,7 @@ class TargetRanges(KnownLabels[Tensor]):
         return stored
 
     def _visit_predictions(
-        self, batch: Batch, given: Given[Tensor], table: SampleTable, visits: Visits
+        self, batch: Batch, given: Given, table: SampleTable, visits: Visits
     ) -> Tensor:
         if self.correction.phase != MIXING:
             assert given.predictions is not None

@@ -49,7 +49,7 @@ class ReportRun:
         table: all suspicious samples.
         map: where samples lie among the others.
         notes: what the reader should know.
-        health: what is wrong with the data besides its labels; None where nobody looked.
+        health: what is wrong with the data besides its labels; None if it was not checked.
     """
 
     name: str

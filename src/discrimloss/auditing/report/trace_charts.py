@@ -187,7 +187,7 @@ def weight_traces(run: ReportRun) -> Chart:
 
 def weight_fluctuation(run: ReportRun) -> Chart:
     """The paper's figure of fluctuation: how often weights jump, as boxes."""
-    key, title = "fluctuation", "Restless weights"
+    key, title = "fluctuation", "Fluctuation of weights"
     reason = _no_weights(run)
     if reason:
         return Chart(key, title, left_out=reason)

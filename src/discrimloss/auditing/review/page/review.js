@@ -58,7 +58,7 @@ async function show(index) {
       ready.delete(index);
       details.unreadable = "its picture cannot be read.";
     }
-    if (wanted !== index) return; // the person went on
+    if (wanted !== index) return; // the reviewer has moved on
     stretch = near;
     current = {...details, ...rowOf(index), place: near.place};
     byId("end").hidden = true;
@@ -207,7 +207,7 @@ function setFilter(changed) {
 const randomName = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), byte => byte.toString(16).padStart(2, "0")).join("");
 
 function decide(action, label) {
-  if (!current) return; // not shown yet: nobody can have decided
+  if (!current) return; // not shown yet: there is nothing to decide on
   const row = current;
   const request = {...signed(action), index: row.index, seen: row.decision?.event ?? null};
   if (label !== undefined) request.label = label;
@@ -325,7 +325,7 @@ async function refreshAround() {
   const index = current?.index;
   if (index === undefined) return;
   const near = await fetchStretch(index);
-  if (current?.index !== index) return; // the person went on
+  if (current?.index !== index) return; // the reviewer has moved on
   stretch = near;
   drawAround();
 }

@@ -7,7 +7,7 @@ let name = null, isShared = false;
 
 export const reviewerName = () => name;
 
-// Where others can reach the page, nobody decides without a name.
+// Where others can reach the page, every decision needs a name.
 export async function knowReviewer(about) {
   isShared = about.is_shared;
   if (!isShared) return;
