@@ -360,11 +360,11 @@ def test_released_samples_after_the_first_batch_enter_at_the_lower_bound() -> No
     criterion = make_criterion(variant="released", weight_range=(1.5, 20.0))
     criterion.set_epoch(1)
     # Sample 0 is in the first batch: delta = 1, value 3 - 1 = 2, gradient 1. Its log delta becomes
-    # 0.5 * 2 = 1, delta = 2.7182818. Then the whole table is clamped.
+    # 0.5 * 2 = 1, delta = 2.7182818. The others are clamped once they are in a batch.
     values, gradients = visit(criterion, [3.0], [0])
     assert values == close([2.0])
     assert gradients == close([1.0])
-    assert weights(criterion) == close([2.7182818, 1.5, 1.5])
+    assert weights(criterion) == close([2.7182818, 1.0, 1.0])
     # Sample 1 enters at delta = 1.5: value 2 / 1.5 = 1.3333333, gradient 1 / 1.5 = 0.6666667.
     values, gradients = visit(criterion, [3.0], [1])
     assert values == close([1.3333333])

@@ -46,7 +46,7 @@ def other_rows(
 
 def _checked(
     criterion: CriterionState, losses: Tensor, other_losses: Tensor, other_target: Tensor | None
-) -> Given[Any] | None:
+) -> Given | None:
     """The targets of these samples, where the criterion has targets."""
     check_losses(other_losses)
     if other_losses.shape != losses.shape:
@@ -64,7 +64,7 @@ def _checked(
     return criterion.labels.given(other_losses, other_target, None, criterion.table)
 
 
-def _with_known_target(criterion: CriterionState, rows: Tensor, given: Given[Any]) -> Tensor:
+def _with_known_target(criterion: CriterionState, rows: Tensor, given: Given) -> Tensor:
     """The rows, or an error if a target is no class or differs from that of an earlier visit."""
     table, labels = criterion.table, criterion.labels
     assert labels is not None

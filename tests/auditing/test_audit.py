@@ -206,7 +206,7 @@ def test_labels_are_judged_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         ({"epochs": 1}, "epochs must be 2 or more"),
         ({"seed": -1}, "seed must be"),
         ({"threads": -1}, "threads must be"),
-        ({"resume": True, "overwrite": True, "out": "x"}, "give one of them"),
+        ({"resume": True, "overwrite": True, "out": "x"}, "pass only one of them"),
         ({"resume": True}, "need out"),
         ({"overwrite": True}, "need out"),
     ],
