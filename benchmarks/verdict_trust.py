@@ -72,6 +72,7 @@ REASONS = {
     "not learned": run_limits.NOT_LEARNED,
     "not apart": run_limits.NOT_APART,
     "unsure": run_limits.UNSURE,
+    "class not learned": run_limits.CLASS_NOT_LEARNED,
     "memorised": run_limits.MEMORISED,
     "learned late": run_limits.LEARNED_LATE,
     "no interval": CANNOT_TELL,

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from discrimloss import DiscrimLoss
+from discrimloss.judging.known_labels import errors_by_predictions
 from discrimloss.judging.run_limits import (
+    CLASS_NOT_LEARNED,
     LEARNED_AS_THEY_ARE,
     LEARNED_LATE,
     MEMORISED,
@@ -20,6 +22,7 @@ from discrimloss.judging.run_limits import (
     NOT_LEARNED,
     TOO_SHORT,
     UNSURE,
+    WHOLE_CLASS,
     LossNoise,
     RunLosses,
     against_label,
@@ -66,6 +69,7 @@ def test_what_losses_cannot_tell(losses: RunLosses, found: LossNoise, expected: 
 
 def predicted(**changes: Any) -> Any:
     usual = {"agreement": 0.78, "confidence": 0.8, "noise_rate": 0.2, "interval": (0.1, 0.3)}
+    usual["worst_class"] = 0.6
     values = usual | changes
     errors = SimpleNamespace(noise_interval=values.pop("interval"))
     return SimpleNamespace(errors=errors, **values)
@@ -86,12 +90,33 @@ def predicted(**changes: Any) -> Any:
         (two_groups(), LossNoise(0.2, 0.02), {"agreement": 0.61}, UNSURE),
         (two_groups(), LossNoise(0.2, 0.02), {"interval": (0.02, 0.3)}, UNSURE),
         (two_groups(), LossNoise(0.0, 0.0), {"noise_rate": 0.01, "agreement": 0.9}, None),
+        (two_groups(), LossNoise(0.2, 0.02), {"worst_class": 1.0}, CLASS_NOT_LEARNED),
     ],
 )
 def test_what_predictions_cannot_tell(
     latest: Tensor, by_losses: LossNoise, changes: dict[str, Any], expected: str | None
 ) -> None:
     assert limit_by_predictions(run(latest, latest), by_losses, predicted(**changes)) == expected
+
+
+def test_a_class_whose_labels_are_all_found_wrong_is_not_believed() -> None:
+    criterion = DiscrimLoss(400, epochs=10, num_classes=3)
+    target = torch.zeros(400, dtype=torch.int64)
+    target[200:380], target[380:] = 1, 2
+    shown = torch.where(target == 2, 0, target)  # the network never predicts the rare class
+    logits = 6.0 * torch.nn.functional.one_hot(shown, 3).float()
+    for epoch in range(1, 11):
+        criterion.set_epoch(epoch)
+        outputs = logits.clone().requires_grad_()
+        losses = torch.nn.functional.cross_entropy(outputs, target, reduction="none")
+        criterion(losses, torch.arange(400), target=target, logits=outputs)
+    found = errors_by_predictions(criterion)
+    assert found is not None
+    assert found.worst_class > WHOLE_CLASS
+    verdicts = criterion.verdicts()
+    assert CLASS_NOT_LEARNED in verdicts.notes
+    assert verdicts.counts["incorrect"] == 0
+    assert verdicts.noise_rate is None
 
 
 def test_losses_speak_against_a_label_now_and_before() -> None:

@@ -111,6 +111,9 @@ class PredictedErrors:
     """How often the likeliest class is the given one; 1 for a regression."""
     confidence: float = 1.0
     """Mean probability of the likeliest class; 1 for a regression."""
+    worst_class: float = 0.0
+    """The largest fraction of a class's labels that are found wrong, small classes left out; 0 for
+    a regression."""
 
     @property
     def noise_rate(self) -> float:
@@ -134,7 +137,7 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     is_frozen = labels.holds_out or labels.correction.phase == MIXING
     held_out = (table.whole(labels.roles(table)) == HELD_OUT).cpu() & torch.tensor(is_frozen)
     given = table.whole(table.target).cpu()[seen]
-    agreement = confidence = 1.0
+    agreement, confidence, worst = 1.0, 1.0, 0.0
     agrees = torch.ones(len(seen), dtype=torch.bool)
     if isinstance(labels, ClassLabels):
         columns = (table.predicted_class, table.predicted_mass)
@@ -145,6 +148,7 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
         agrees[seen] = classes.gather(1, place.unsqueeze(1))[:, 0] == given
         agreement = float(agrees[seen].float().mean())
         confidence = float(top.mean())
+        worst = _worst_class(errors.score > 0, given.long())
     else:
         predicted = table.whole(table.mean_prediction).cpu()[seen]
         errors = estimate_target_errors(predicted, given, held_out[seen])
@@ -152,6 +156,12 @@ def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     score[seen] = errors.score
     suggested = table.whole(table.target).cpu().to(errors.suggested.dtype, copy=True)
     suggested[seen] = errors.suggested
-    return PredictedErrors(
-        LabelErrors(score, suggested, errors.noise_interval), agrees, agreement, confidence
-    )
+    found = LabelErrors(score, suggested, errors.noise_interval)
+    return PredictedErrors(found, agrees, agreement, confidence, worst)
+
+
+def _worst_class(is_wrong: Tensor, given: Tensor) -> float:
+    counts = torch.bincount(given)
+    wrong = torch.bincount(given, is_wrong.double())
+    fractions = (wrong / counts)[counts >= SMALLEST_GROUP]
+    return float(fractions.max()) if len(fractions) else 0.0

@@ -57,6 +57,9 @@ second witness where they may misjudge more than the second fraction of all samp
 NO_NOISE = 0.025
 """Predictions that find more wrong labels than `HARDLY_ANY`, but cannot exclude this rate, do not
 tell classes that overlap from wrong labels."""
+WHOLE_CLASS = 0.95
+"""Where more than this fraction of a class's labels are found wrong, the network has not learned
+the class."""
 
 OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
 """Losses are not plain cross-entropy where their sum is off by this fraction, in all or in a class
@@ -85,6 +88,11 @@ NOT_APART = (
 UNSURE = (
     "The network's predictions contradict many labels without being sure of it, so they cannot "
     "tell wrong labels from hard samples. Train for more epochs or with a model that fits better."
+)
+CLASS_NOT_LEARNED = (
+    "Nearly all labels of a class would be called incorrect: the network has not learned this "
+    "class, so the run cannot tell which labels are wrong. Train for more epochs, or weight the "
+    "rare classes."
 )
 MEMORISED = (
     "The losses show more wrong labels than the predictions: the network has probably memorised "
@@ -246,6 +254,8 @@ def limit_by_predictions(
     are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT_OF_WITNESS
     if by_losses_too and are_clear and by_losses.rate > predicted.noise_rate + MORE_BY_LOSSES:
         return MEMORISED
+    if predicted.worst_class > WHOLE_CLASS:
+        return CLASS_NOT_LEARNED
     return UNSURE if _is_unsure(predicted) else None
 
 
