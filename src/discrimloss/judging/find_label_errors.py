@@ -53,7 +53,7 @@ MOST_HARD = 0.1
 overlap: none of these labels is hard. On datasets with real errors up to two fifths of them are
 wrong there (mammographic_radiologist)."""
 OVERLAP = (
-    "Predictions contradict {:.0%} of the labels without being sure of it: classes overlap, so "
+    "Predictions contradict {:.0f} % of the labels without being sure of it: classes overlap, so "
     "these labels are undecided, not hard."
 )
 SAME_AS_GIVEN = (
@@ -166,7 +166,7 @@ def _of_classes(
     notes = _notes_on_classes(classes, bool(agrees.all()))
     doubtful = unsure_contradictions(agrees, estimate.p_incorrect)
     if doubtful > MOST_HARD:
-        notes.append(OVERLAP.format(doubtful))
+        notes.append(OVERLAP.format(100 * doubtful))
     return _verdicts(
         estimate,
         agrees,

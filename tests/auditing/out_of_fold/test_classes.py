@@ -99,7 +99,7 @@ def test_nothing_is_hard_where_many_labels_would_be() -> None:
     assert doubtful.mean() > MOST_HARD
     assert (verdicts.code[doubtful] == UNDECIDED).all()
     assert wrong[doubtful].mean() > 0.1  # they are not safe
-    assert OVERLAP.format(doubtful.mean()) in verdicts.notes
+    assert OVERLAP.format(100 * doubtful.mean()) in verdicts.notes
 
 
 def test_nothing_is_hard_where_errors_do_not_show() -> None:

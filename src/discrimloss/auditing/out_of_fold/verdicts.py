@@ -98,7 +98,7 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
         if not shows:
             notes.append(SYSTEMATIC)
         elif not may_be_hard:
-            notes.append(OVERLAP.format(doubtful))
+            notes.append(OVERLAP.format(100 * doubtful))
     assert errors.other is not None
     return Verdicts(
         code=code,
