@@ -58,7 +58,7 @@ class Experiment:
 
 EXPERIMENTS = [
     Experiment("digits-40", "Digits, a small MLP, 40 epochs", "digits", 5),
-    # All images would take three times as long; the paper's table (`benchmarks.paper mnist`) has them.
+    # All images take three times as long: `benchmarks.paper mnist` has them.
     Experiment(
         "mnist-40", "MNIST, 20,000 images, LeNet, 20 epochs", "mnist", 3, ("train_size=20000",)
     ),
