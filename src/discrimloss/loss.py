@@ -1,7 +1,7 @@
 """DiscrimLoss: a learned weight and a moving threshold for every training sample.
 
-A batch goes through `forward` below and `batch_visit`, which use the equations in `functional` and
-the checks and collectives in `state.exchange`.
+A batch goes through `given_batch`, `forward` below and `batch_visit`, which use the equations in
+`functional` and the checks and collectives in `state.exchange`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from discrimloss import functional as F
 from discrimloss.batch_visit import visit, visit_with_labels
 from discrimloss.criterion_state import CriterionState, Task
 from discrimloss.epoch_end import end_epoch
+from discrimloss.given_batch import GivenBatch, given_batch
 from discrimloss.hyperparameters import (
     Threshold,
     Variant,
@@ -27,26 +28,13 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.judge import judge_samples
-from discrimloss.known_labels import Given
 from discrimloss.mixed_samples import other_rows, weighted_others
 from discrimloss.reduction import reduced, with_gradient
-from discrimloss.state.batch_checks import REFUSALS, as_sample_index, check_losses
-from discrimloss.state.sample_ids import SampleIds, number_of_names
+from discrimloss.state.batch_checks import as_sample_index, check_losses
+from discrimloss.state.sample_ids import SampleIds
 
 if TYPE_CHECKING:
     from discrimloss.judging.verdicts import Rule, Verdicts
-
-
-class _GivenBatch(NamedTuple):
-    """The inputs of one process for a training batch, besides the losses."""
-
-    samples: Tensor
-    """The index of each row."""
-    target: Tensor | None
-    outputs: Tensor | None
-    """The network's output, with its gradient."""
-    known: Given | None
-    """Targets and predictions; None in the form of the paper."""
 
 
 class DiscrimLoss(CriterionState):
@@ -207,7 +195,7 @@ class DiscrimLoss(CriterionState):
             self._last_losses = losses.detach()
             return F.reduce(losses, self.reduction)
         with self._new_names():
-            given = self._given(losses, index, target, logits, predictions)
+            given = given_batch(self, losses, index, target, logits, predictions)
             self._last_losses = losses.detach()
             return self._learn(losses, given)
 
@@ -215,44 +203,7 @@ class DiscrimLoss(CriterionState):
         """Within the block, new names stay only if the batch is accepted."""
         return nullcontext() if self.table.ids is None else self.table.names_of_accepted_batches()
 
-    def _given(
-        self,
-        losses: Tensor,
-        index: Any,
-        target: Tensor | None,
-        logits: Tensor | None,
-        predictions: Tensor | None,
-    ) -> _GivenBatch:
-        """What is given, checked as far as one process can; an error stops the others as well."""
-        if self.processes.count == 1:
-            return self._checked(losses, index, target, logits, predictions)
-        try:
-            return self._checked(losses, index, target, logits, predictions)
-        except REFUSALS:
-            if self.table.ids is not None:
-                self.table.rows_of([])  # other processes exchange new names first
-            self.processes.refuse_batch()
-            raise
-
-    def _checked(
-        self,
-        losses: Tensor,
-        index: Any,
-        target: Tensor | None,
-        logits: Tensor | None,
-        predictions: Tensor | None,
-    ) -> _GivenBatch:
-        check_losses(losses)
-        outputs = self._outputs(target, logits, predictions)
-        known = None
-        if self.labels is not None:
-            known = self.labels.given(losses, target, outputs, self.table)
-        if self.table.ids is None:
-            return _GivenBatch(as_sample_index(index, losses), target, outputs, known)
-        as_sample_index(torch.arange(number_of_names(index)), losses)
-        return _GivenBatch(self.table.rows_of(index), target, outputs, known)
-
-    def _learn(self, losses: Tensor, batch_given: _GivenBatch) -> Tensor:
+    def _learn(self, losses: Tensor, batch_given: GivenBatch) -> Tensor:
         """The loss of a training batch, after the state of its samples is updated."""
         index, target, outputs, given = batch_given
         table, labels = self.table, self.labels
@@ -330,19 +281,6 @@ class DiscrimLoss(CriterionState):
         )
         mix: Tensor = fraction * most + (1.0 - fraction) * rest
         return mix
-
-    def _outputs(
-        self, target: Tensor | None, logits: Tensor | None, predictions: Tensor | None
-    ) -> Tensor | None:
-        """The network's output among the arguments, or an error if they do not fit the form."""
-        if self.labels is None:
-            if target is None and logits is None and predictions is None:
-                return None
-            raise ValueError(
-                "this DiscrimLoss works with losses alone: build it with num_classes=…, or with "
-                'task="regression", to give it targets and predictions'
-            )
-        return self.labels.output_of(logits, predictions)
 
     def _agreement(self) -> tuple[int, int]:
         """Return the epoch, and a fingerprint of what else must be equal in all processes."""

@@ -25,9 +25,9 @@ from discrimloss.auditing.sources.base import (
     AuditSource,
     Corrections,
     Label,
-    SampleView,
     SourceOptions,
 )
+from discrimloss.auditing.sources.contents import SampleView
 from discrimloss.data.base import TaskData
 
 RESULT = "labels.json"

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 
 from discrimloss.auditing.report.contents import ReportRun
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 from discrimloss.training.sample_traces import Traces
 
 NASTY = "</script><script>window.hacked = 1</script><b>\"&amp;'"

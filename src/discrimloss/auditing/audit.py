@@ -91,7 +91,8 @@ def audit(
         result.to_pandas().head()
         fixed = result.apply(accept_suggestions=0.95)
     """
-    from discrimloss.auditing.run import AuditSettings, run_audit
+    from discrimloss.auditing.request import AuditSettings
+    from discrimloss.auditing.run import run_audit
     from discrimloss.auditing.sources.base import SourceOptions
     from discrimloss.auditing.sources.open_source import absolute, in_python, open_data
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from discrimloss.auditing.evidence.why import Evidence
 from discrimloss.auditing.health.data_health import DataHealth
+from discrimloss.auditing.review.decision_log import DECISIONS
 from discrimloss.auditing.review.saved_part import SavedPart
-from discrimloss.auditing.review.session import DECISIONS
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
     AuditSource,

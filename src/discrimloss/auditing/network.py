@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from discrimloss.auditing.directory import RUNS, AuditDirectory
 from discrimloss.auditing.predictions import PredictionRecord
 from discrimloss.auditing.progress import ObserverOfRun
 from discrimloss.auditing.report.contents import ReportRun
 from discrimloss.auditing.report.read_run import run_in_memory
+from discrimloss.auditing.request import AuditSettings
 from discrimloss.auditing.settings import audit_config
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.auditing.task import audit_task
@@ -20,9 +20,6 @@ from discrimloss.judging.judgeable import notes_on_small_classes
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.training.run import RunRequest, train_run
 from discrimloss.training.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from discrimloss.auditing.run import AuditSettings
 
 
 class NetworkRuns:

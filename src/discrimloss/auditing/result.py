@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import tempfile
 import weakref
@@ -292,33 +291,9 @@ class AuditResult:
         Raises:
             DiscrimLossError: the source has changed, or another process reviews this audit.
         """
-        from discrimloss.auditing.directory import CACHE
-        from discrimloss.auditing.review.serving import last_address
-        from discrimloss.auditing.review.session import ReviewSession
-        from discrimloss.files.locks import LockedError
+        from discrimloss.auditing.reviewing import review_session
 
-        commands: dict[str, Any] = {}
-        if self.directory is not None:
-            commands["cache"] = self.directory / CACHE
-        if self.directory is not None and self._record["source"]["path"]:
-            place = str(self.directory)
-            commands |= {
-                "review_command": shlex.join(["discrimloss", "review", place]),
-                "apply_command": shlex.join(["discrimloss", "apply", place]),
-            }
-        try:
-            return ReviewSession(
-                self.verdicts,
-                self.source,
-                self.review_place,
-                self.evidence,
-                self.health if "health" in self.summary else None,
-                **commands,
-            )
-        except LockedError as error:
-            address = last_address(self.review_place)
-            where = f" (it is at {address.url})" if address else ""
-            raise DiscrimLossError(f"{error}{where}") from error
+        return review_session(self)
 
     @cached_property
     def review_place(self) -> Path:
@@ -370,7 +345,7 @@ class AuditResult:
     @property
     def decision_log(self) -> Path | None:
         """The file with the decisions of the review; None where there was no review."""
-        from discrimloss.auditing.review.session import DECISIONS
+        from discrimloss.auditing.review.decision_log import DECISIONS
 
         if self.directory is None and "review_place" not in self.__dict__:
             return None

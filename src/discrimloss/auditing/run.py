@@ -8,10 +8,9 @@ trained once with DiscrimLoss.
 from __future__ import annotations
 
 import hashlib
-import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +39,7 @@ from discrimloss.auditing.out_of_fold.threads import limited_threads
 from discrimloss.auditing.out_of_fold.verdicts import class_verdicts
 from discrimloss.auditing.outputs import left_out_notes, summarize, write_outputs
 from discrimloss.auditing.progress import ObserverOfRun, observing
+from discrimloss.auditing.request import NETWORK, AuditSettings, command_line, requested_of_audit
 from discrimloss.auditing.result import AuditResult
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
@@ -59,48 +59,12 @@ if TYPE_CHECKING:
     from discrimloss.auditing.report.contents import ReportRun
     from discrimloss.data.base import TaskData
 
-HIGHEST_SEED = 2**31 - 1
-AUTO, NETWORK = "auto", "network"
-"""Models of an audit: the best for the kind of data, and a network trained with DiscrimLoss."""
 ONE_PROCESS = (
     "this audit trains a network, which takes one process: start it without torchrun, or give an "
     "--encoder, whose features and models are divided among processes"
 )
 OpenSource = Callable[[Path | None], AuditSource]
 """Opens a source, given a directory for a cache, or None to keep everything in memory."""
-
-
-@dataclass(frozen=True)
-class AuditSettings:
-    """How an audit trains.
-
-    Raises:
-        ValueError: a value is out of its range.
-    """
-
-    runs: int = 1
-    epochs: int | None = None
-    """Length of each run; None chooses it by the number of samples."""
-    seed: int = 0
-    """Seed of the first run; each further run has the next seed."""
-    threads: int = 0
-    """CPU threads; 0 leaves the choice to torch."""
-    model: Any = AUTO
-    """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
-
-    def __post_init__(self) -> None:
-        if self.runs < 1:
-            raise ValueError(f"runs must be 1 or more, not {self.runs}")
-        if self.epochs is not None and self.epochs < 2:
-            raise ValueError(f"epochs must be 2 or more, not {self.epochs}")
-        if not 0 <= self.seed <= HIGHEST_SEED - self.runs:
-            raise ValueError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
-        if self.threads < 0:
-            raise ValueError(f"threads must be 0 or more, not {self.threads}")
-        if isinstance(self.model, str) and self.model not in (AUTO, NETWORK):
-            raise ValueError(f"model must be {AUTO} or {NETWORK}, not {self.model}")
-        if not isinstance(self.model, str) and self.epochs is not None:
-            raise ValueError("epochs belong to a network: leave them out with an estimator")
 
 
 def run_audit(
@@ -132,7 +96,7 @@ def run_audit(
         if out is None:
             return _Audit(open_source(None), options, settings, None, observe).run()
         directory = AuditDirectory(out)
-        requested = _requested(options, settings)
+        requested = requested_of_audit(options, settings)
         with directory.opened(requested, resume, overwrite):
             if of_first(lambda: resume and directory.is_finished):
                 in_memory = None if options.path else open_source(None)
@@ -179,7 +143,7 @@ class _Audit:
         self.source, self.settings = source, settings
         self.directory, self.observe = directory, observe
         self.command = command_line(options, settings, directory)
-        self.requested = _requested(options, settings)
+        self.requested = requested_of_audit(options, settings)
         self._models = "network trained with DiscrimLoss"
         """Where the verdicts of the first run come from, for the summary."""
         self._choice: Choice | None = None
@@ -408,45 +372,3 @@ def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:
     notes = (*source.warnings, *left_out, *source.notes, *verdicts.notes)
     notes = tuple(dict.fromkeys(notes))
     return replace(verdicts, ids=source.ids, notes=notes, **labels)
-
-
-def _requested(options: SourceOptions, settings: AuditSettings) -> dict[str, Any]:
-    """What must be the same to resume an audit."""
-    return {
-        "asked": asdict(options),
-        "runs": settings.runs,
-        "seed": settings.seed,
-        "epochs": settings.epochs,
-        **_requested_model(settings.model),
-    }
-
-
-def _requested_model(model: Any) -> dict[str, str]:
-    """Nothing for the default: audits of earlier versions have no such entry."""
-    if model == AUTO:
-        return {}
-    return {"model": model if isinstance(model, str) else repr(model)}
-
-
-def command_line(
-    options: SourceOptions, settings: AuditSettings, directory: AuditDirectory | None
-) -> str:
-    """The command that does the same audit; empty for data in memory."""
-    if not options.path:
-        return ""
-    words = ["discrimloss", "audit", options.path]
-    words += [] if directory is None else ["--out", str(directory.path)]
-    given = ("label", "text", "image", "id", "encoder", "query")
-    for name, value in (
-        *((name, getattr(options, name)) for name in given),
-        ("epochs", settings.epochs),
-    ):
-        words += [] if value is None else [f"--{name}", str(value)]
-    for name in options.columns or ():
-        words += ["--columns", name]
-    if options.regression is not None:
-        words.append("--regression" if options.regression else "--no-regression")
-    words += ["--model", NETWORK] if settings.model == NETWORK else []
-    words += [] if settings.runs == 1 else ["--runs", str(settings.runs)]
-    words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
-    return shlex.join(words)

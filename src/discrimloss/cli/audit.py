@@ -106,7 +106,8 @@ def audit(
     From Python, `discrimloss.audit` does the same for data in memory.
     """
     from discrimloss.auditing.directory import AuditDirectory
-    from discrimloss.auditing.run import AuditSettings, assist_audit, command_line, run_audit
+    from discrimloss.auditing.request import AuditSettings, command_line
+    from discrimloss.auditing.run import assist_audit, run_audit
     from discrimloss.auditing.sources.base import SourceOptions
     from discrimloss.auditing.sources.open_source import absolute, open_source
     from discrimloss.cli.displays import print_audit

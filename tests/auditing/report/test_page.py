@@ -19,7 +19,7 @@ from discrimloss.auditing.report.gallery import (
     thumbnail,
 )
 from discrimloss.auditing.report.page import render, safe_json, write_report
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 
 
 class Elements(HTMLParser):

@@ -15,7 +15,7 @@ from discrimloss.auditing.report.map_of_data import DataMap
 from discrimloss.auditing.report.page import write_report
 from discrimloss.auditing.report.sample_table import make_table
 from discrimloss.auditing.report.wording import UNIT, probability_percent
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 
 PLOTS = """
 const drawn = '.mark-line path, .mark-area path, .mark-rect path, .mark-symbol path';

@@ -9,7 +9,7 @@ from report_runs import made_run, picture_view
 from discrimloss.auditing.report import sample_table
 from discrimloss.auditing.report.page import safe_json
 from discrimloss.auditing.report.sample_table import make_table
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 
 
 def samples_of(number: int = 400) -> Any:

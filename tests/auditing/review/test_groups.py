@@ -13,7 +13,7 @@ from discrimloss.auditing.review.orders import LARGEST_GROUP, grouped
 from discrimloss.auditing.review.queue import Filter
 from discrimloss.auditing.review.session import ReviewSession
 from discrimloss.auditing.review.similar import similar_codes
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_group_is_accepted_at_once_and_taken_back_at_once(audit: MadeAudit) ->
         decide(session, "more", "keep", indices=[0, 3])
     undone = decide(session, "back", "undo")
     assert [row["state"] for row in undone["rows"]] == ["open"] * 3
-    assert session.row(int(session.queue.rank_of[3]))["state"] == "decided"
+    assert session.decided.row(int(session.queue.rank_of[3]))["state"] == "decided"
     session.close()
     reopened = audit.session()  # the log says the same
     assert list(reopened.log.decisions.all_current()) == [3]

@@ -10,7 +10,8 @@ from audit_fixtures import MadeAudit, MadeSource, made_audit, verdict_frame, wri
 
 from discrimloss.auditing.review.queue import Filter, ReviewQueue
 from discrimloss.auditing.review.session import RequestError, ReviewSession
-from discrimloss.auditing.sources.base import SampleView, SourceError
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.contents import SampleView
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import Verdicts
 

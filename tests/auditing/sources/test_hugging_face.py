@@ -8,13 +8,8 @@ import torch
 from command_line import snapshot
 from tiny_images import COLOURS, picture, png
 
-from discrimloss.auditing.sources.base import (
-    AuditSource,
-    Corrections,
-    LearnedColumn,
-    SourceError,
-    SourceOptions,
-)
+from discrimloss.auditing.sources.base import AuditSource, Corrections, SourceError, SourceOptions
+from discrimloss.auditing.sources.contents import LearnedColumn
 from discrimloss.auditing.sources.open_source import open_source
 
 NAMES = ["blue", "red"]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from discrimloss.auditing.evidence.why import Evidence
 from discrimloss.auditing.report.passage import passage
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 
 if TYPE_CHECKING:
     import pandas

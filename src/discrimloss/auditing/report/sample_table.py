@@ -22,7 +22,7 @@ from discrimloss.auditing.report.gallery import (
     worst_first,
 )
 from discrimloss.auditing.report.passage import passage
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 
 if TYPE_CHECKING:
     import pandas

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrimloss.auditing.report.gallery import View
-from discrimloss.auditing.sources.base import SampleView
+from discrimloss.auditing.sources.contents import SampleView
 from discrimloss.data.base import Inputs
 from discrimloss.errors import DiscrimLossError
 

@@ -19,6 +19,8 @@ from discrimloss.auditing.sources.base import Label
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.locks import exclusive_lock
 
+DECISIONS = "decisions.jsonl"
+
 
 class DecisionLog:
     """Decisions in a file, safe for many threads.

@@ -46,7 +46,7 @@ def group_of(
     numbers = numbers[numbers >= 0]
     rows = []
     for member in members[np.argsort(order.place[members])].tolist():
-        row = session.row(member)
+        row = session.decided.row(member)
         row["glimpse"] = _glimpse(session, row["index"])
         rows.append(row)
     return {

@@ -17,35 +17,21 @@ import numpy.typing as npt
 
 from discrimloss.auditing.evidence.why import Evidence
 from discrimloss.auditing.health.data_health import DataHealth
-from discrimloss.auditing.review.decision_log import DecisionLog, numbered_names
-from discrimloss.auditing.review.decisions import (
-    ACTIONS,
-    KEEP,
-    LONGEST_REVIEWER,
-    NAME,
-    RELABEL,
-    UNDO,
-    Event,
-    is_reviewer,
-    require_same_samples,
-)
+from discrimloss.auditing.review.decided_samples import DecidedSamples
+from discrimloss.auditing.review.decision_log import DECISIONS, DecisionLog
+from discrimloss.auditing.review.decisions import require_same_samples
 from discrimloss.auditing.review.groups import group_of
-from discrimloss.auditing.review.new_labels import RequestError, new_label
-from discrimloss.auditing.review.orders import LARGEST_GROUP, WORST, Order, ReviewOrders
-from discrimloss.auditing.review.queue import OPEN, STATES, Filter, ReviewQueue, decision_row
+from discrimloss.auditing.review.new_labels import RequestError
+from discrimloss.auditing.review.orders import WORST, Order, ReviewOrders
+from discrimloss.auditing.review.queue import OPEN, STATES, Filter, ReviewQueue
 from discrimloss.auditing.sources.base import AuditSource, SourceError
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import LABELS, Verdicts
 
-DECISIONS = "decisions.jsonl"
 LONGEST_TEXT = 200_000
 LONGEST_BEGINNING = 120
 MOST_ROWS = 200
 MOST_CHANGES = 500
-LONGEST_GROUP_NAME = 56
-"""Longest name of the event of a group; the events of its samples get a number after it."""
-ACCEPT = "accept"
-"""Action on a group: relabel each sample to its own suggestion."""
 DISAGREED, BY_OTHERS = "disagreed", "others"
 """More states to filter by, where several reviewers decide."""
 
@@ -93,8 +79,7 @@ class ReviewSession:
         except DiscrimLossError:
             self.log.close()
             raise
-        for index in self.log.decisions.all_current():
-            self._note_decision(index)
+        self.decided = DecidedSamples(source, self.queue, self.log)
         self._reading = Lock()  # sources need not be safe for many threads
 
     def close(self) -> None:
@@ -106,7 +91,9 @@ class ReviewSession:
         """Fingerprint of the source. A page keeps unsaved decisions under this name."""
         return self.source.fingerprint()
 
-    # -- questions --------------------------------------------------------------------------------
+    def decide(self, request: Any) -> dict[str, Any]:
+        """Save a decision of a page, see `DecidedSamples.decide`."""
+        return self.decided.decide(request, needs_reviewer=self.is_shared)
 
     def about(self) -> dict[str, Any]:
         """What does not change during a review."""
@@ -156,7 +143,7 @@ class ReviewSession:
         if order not in self.orders.names:
             raise RequestError(f"order must be one of {', '.join(self.orders.names)}")
         if near is not None:
-            self._require_sample(near)
+            self.decided.require_sample(near)
         self._check_filter(wanted)
         arranged = self._arranged(order)
         with self.log.mutex:
@@ -201,7 +188,7 @@ class ReviewSession:
 
     def _placed(self, place: int, arranged: Order) -> dict[str, Any]:
         rank = int(arranged.rank[place])
-        return self.row(rank) | {"place": place, "group": int(arranged.group[rank])}
+        return self.decided.row(rank) | {"place": place, "group": int(arranged.group[rank])}
 
     def _next(
         self, places: npt.NDArray[Any], arranged: Order, wanted: Filter, place: int | None
@@ -221,10 +208,10 @@ class ReviewSession:
 
     def sample(self, index: int) -> dict[str, Any]:
         """One sample, without its image."""
-        self._require_sample(index)
+        self.decided.require_sample(index)
         rank = int(self.queue.rank_of[index])
         with self.log.mutex:
-            answer = self.row(rank)
+            answer = self.decided.row(rank)
         answer |= self._why(index)
         try:
             with self._reading:
@@ -272,7 +259,7 @@ class ReviewSession:
 
     def image(self, index: int, is_small: bool = False) -> tuple[bytes, str]:
         """The image of a sample and its media type."""
-        self._require_sample(index)
+        self.decided.require_sample(index)
         try:
             with self._reading:
                 view = self.source.view(index) if is_small else self.source.close_view(index)
@@ -302,128 +289,9 @@ class ReviewSession:
                 "changes": [
                     {key: row[key] for key in ("index", "state", "decision", "opinions")}
                     for index in indices[:MOST_CHANGES]
-                    for row in [self.row(int(self.queue.rank_of[index]))]
+                    for row in [self.decided.row(int(self.queue.rank_of[index]))]
                 ],
             }
-
-    # -- decisions --------------------------------------------------------------------------------
-
-    def decide(self, request: Any) -> dict[str, Any]:
-        """Save a decision of a page; returns when it is on disk.
-
-        Under ``conflict`` the answer has a decision on the same sample that the page had not seen
-        when it sent its own.
-        """
-        if not isinstance(request, dict):
-            raise RequestError("a decision must be a JSON object")
-        name, tab, action = (request.get(key) for key in ("event", "tab", "action"))
-        for value in (name, tab):
-            if not isinstance(value, str) or not NAME.fullmatch(value):
-                raise RequestError("event and tab must be names of letters, digits, - and _")
-        assert isinstance(name, str)
-        assert isinstance(tab, str)
-        reviewer = self._reviewer(request.get("reviewer"))
-        if action == UNDO:
-            return self._undo(name, tab, reviewer)
-        if "indices" in request:
-            return self._decide_group(name, tab, action, request["indices"], reviewer)
-        if not isinstance(action, str) or action not in ACTIONS:
-            raise RequestError(f"action must be one of {', '.join((*ACTIONS, UNDO))}")
-        index = self._require_sample(request.get("index"))
-        label = new_label(self.source, request.get("label")) if action == RELABEL else None
-        with self.log.mutex:
-            is_repeated = self.log.decisions.find(name) is not None
-            before = self.log.decisions.current(index)
-            seen = request.get("seen")
-            is_unseen = before is not None and before.event != seen and not is_repeated
-            event = self.log.decide(
-                name, tab, action, index, self.source.ids[index], label, reviewer
-            )
-            return self._saved([event], before if is_unseen else None)
-
-    def _decide_group(
-        self, name: str, tab: str, action: Any, indices: Any, reviewer: str | None
-    ) -> dict[str, Any]:
-        """Decide on all open samples of a list; others stay as they are."""
-        if action not in (KEEP, ACCEPT):
-            raise RequestError(f"action on a group must be {KEEP} or {ACCEPT}")
-        if not isinstance(indices, list) or not 0 < len(indices) <= LARGEST_GROUP:
-            raise RequestError(f"indices must be a list of 1 to {LARGEST_GROUP} samples")
-        if len(name) > LONGEST_GROUP_NAME:
-            raise RequestError(f"the event of a group has at most {LONGEST_GROUP_NAME} characters")
-        with self.log.mutex:
-            known = self.log.decisions.find(name)
-            if known is not None:
-                return self._saved(self.log.decisions.of_group(known), None)
-            chosen = []
-            for index in dict.fromkeys(self._require_sample(index) for index in indices):
-                row = self.row(int(self.queue.rank_of[index]))
-                label = row["suggested"] if action == ACCEPT else None
-                is_other = action == KEEP or label not in (None, row["given"])
-                if row["state"] == STATES[OPEN] and is_other:
-                    chosen.append((index, label))
-            if not chosen:
-                raise RequestError("all samples of this group are decided already", 409)
-            each = KEEP if action == KEEP else RELABEL
-            names = numbered_names(name, len(chosen))
-            events = self.log.decide_all(
-                *(
-                    Event(one, tab, each, index, self.source.ids[index], "", label, None, reviewer)
-                    for one, (index, label) in zip(names, chosen, strict=True)
-                )
-            )
-            return self._saved(events, None)
-
-    def _undo(self, name: str, tab: str, reviewer: str | None) -> dict[str, Any]:
-        with self.log.mutex:
-            event = self.log.undo(name, tab, reviewer)
-            if event is None:
-                raise RequestError("there is nothing to undo in this tab", 409)
-            return self._saved(self.log.decisions.of_group(event), None)
-
-    def _saved(self, events: list[Event], conflict: Event | None) -> dict[str, Any]:
-        for event in events:
-            self._note_decision(event.index)
-        rows = [self.row(int(self.queue.rank_of[event.index])) for event in events]
-        return {
-            "saved": events[0].event,
-            "action": events[0].action,
-            "version": self.log.decisions.version,
-            "row": rows[0],
-            "rows": rows,
-            "conflict": decision_row(conflict),
-        }
-
-    def _reviewer(self, name: Any) -> str | None:
-        if name is None and not self.is_shared:
-            return None
-        if not is_reviewer(name):
-            raise RequestError(
-                f"a decision needs the name of the reviewer, of 1 to {LONGEST_REVIEWER} characters"
-            )
-        return str(name)
-
-    # -- both -------------------------------------------------------------------------------------
-
-    def row(self, rank: int) -> dict[str, Any]:
-        """A sample with what was decided on it, by each reviewer where there are several."""
-        index = int(self.queue.index[rank])
-        decisions = self.log.decisions
-        opinions = decisions.opinions(index).values()
-        return self.queue.row(rank, decisions.current(index)) | {
-            "opinions": [decision_row(event) for event in opinions] if len(opinions) > 1 else [],
-            "disagrees": bool(self.queue.disagrees[rank]),
-        }
-
-    def _note_decision(self, index: int) -> None:
-        decisions = self.log.decisions
-        self.queue.set_state(index, decisions.current(index))
-        self.queue.disagrees[self.queue.rank_of[index]] = decisions.disagrees(index)
-
-    def _require_sample(self, index: Any) -> int:
-        if type(index) is not int or not 0 <= index < len(self.queue):
-            raise RequestError(f"there is no sample {index}", 404)
-        return index
 
     def _check_filter(self, wanted: Filter) -> None:
         if wanted.verdict not in (None, *LABELS):

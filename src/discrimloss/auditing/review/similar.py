@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from discrimloss.auditing.sources.base import AuditSource, SampleView, SourceError
+from discrimloss.auditing.sources.base import AuditSource, SourceError
 from discrimloss.auditing.sources.columns import Columns
+from discrimloss.auditing.sources.contents import SampleView
 from discrimloss.auditing.sources.features import Features
 from discrimloss.auditing.sources.images import Pictures
 from discrimloss.auditing.sources.text import Texts

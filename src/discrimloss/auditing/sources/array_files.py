@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
     Corrections,
-    Label,
     SourceError,
     SourceOptions,
     Store,
@@ -29,8 +24,10 @@ from discrimloss.auditing.sources.features import (
     require_numbers,
 )
 from discrimloss.auditing.sources.images import array_source
+from discrimloss.auditing.sources.label_file import LABEL_SUFFIXES, LabelFile
 from discrimloss.auditing.sources.labels import one_per_sample
-from discrimloss.auditing.sources.values import class_name, kept_rows, relabelled_array
+from discrimloss.auditing.sources.npy import load_array, npy, why_unreadable
+from discrimloss.auditing.sources.values import kept_rows, relabelled_array
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.options import did_you_mean
 
@@ -44,9 +41,6 @@ LABELS = (
 )
 IDS = ("ids", "id", "names", "filenames", "paths", "keys", "index")
 """Usual names of arrays, the most usual first, in any case."""
-
-LABEL_SUFFIXES = (".npy", ".txt", ".csv")
-_npy: Any = np.lib.format  # without types
 
 
 def open_array_file(options: SourceOptions) -> AuditSource:
@@ -146,13 +140,13 @@ class Archive(ArrayFile):
                     new.writestr(member, old.read(member), member.compress_type)
                     continue
                 with old.open(member) as file:
-                    array: Array = _npy.read_array(file, allow_pickle=False)
+                    array: Array = npy.read_array(file, allow_pickle=False)
                 if name == self.labels_name:
                     array = relabelled_array(array, corrections.labels)
                 described = zipfile.ZipInfo(member.filename, member.date_time)  # of a new length
                 described.compress_type = member.compress_type
                 with new.open(described, "w", force_zip64=True) as target:
-                    _npy.write_array(target, array[keep], allow_pickle=False)
+                    npy.write_array(target, array[keep], allow_pickle=False)
         return [written]
 
     def _has_rows(self, name: str) -> bool:
@@ -222,20 +216,13 @@ def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
                 try:
                     array = archive[name]
                 except ValueError as error:
-                    unreadable[name] = reason_of(error)
+                    unreadable[name] = why_unreadable(error)
                 else:
                     if isinstance(array, np.ndarray):
                         arrays[name] = array
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise SourceError(f"cannot read {path}: {reason_of(error)}") from error
+        raise SourceError(f"cannot read {path}: {why_unreadable(error)}") from error
     return arrays, unreadable
-
-
-def reason_of(error: Exception) -> str:
-    """Why an array cannot be read, in a few words."""
-    if "allow_pickle" in str(error) or "Python objects" in str(error):
-        return "it holds Python objects, which are never unpickled; save texts or numbers"
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _find_features(path: Path, arrays: Mapping[str, Array]) -> str:
@@ -303,100 +290,3 @@ class SeparateFiles(ArrayFile):
             )
         self.notes = (f"the labels are in {found[0].name}",)
         return found[0].absolute()
-
-
-@dataclass(frozen=True)
-class LabelFile:
-    """A file of labels: ``.npy``; ``.txt`` with one per line; ``.csv`` of one column.
-
-    Args:
-        path: the file.
-        num_samples: how many labels there must be. A ``.csv`` may have one row more, its header.
-    """
-
-    path: Path
-    num_samples: int
-
-    def read(self) -> Array:
-        """Read the labels: numbers if all are, else texts. An empty line is a missing label."""
-        if self._has_suffix(".npy"):
-            labels = load_array(self.path)
-        else:
-            lines = self._lines()
-            cells = [self._cell(line.strip(), number) for number, line in enumerate(lines, start=1)]
-            labels = _numbers_if_all(np.array(cells[self._num_headers(lines) :], dtype=np.str_))
-        return one_per_sample(labels, self.num_samples, str(self.path))
-
-    def write(self, path: Path, new_labels: Mapping[int, Label], keep: npt.NDArray[Any]) -> None:
-        """Write the file again.
-
-        Args:
-            path: what to write.
-            new_labels: by row.
-            keep: the rows to keep.
-        """
-        with atomic_write(path) as unfinished:
-            if self._has_suffix(".npy"):
-                with unfinished.open("wb") as file:
-                    np.save(file, relabelled_array(load_array(self.path), new_labels)[keep])
-                return
-            lines = self._lines()
-            start = self._num_headers(lines)
-            ending = "\r\n" if lines[-1].endswith("\r") else "\n"
-            for row, label in new_labels.items():
-                text = io.StringIO()
-                name = class_name(label)
-                if self._has_suffix(".csv"):
-                    csv.writer(text, lineterminator="").writerow([name])
-                lines[start + row] = (text.getvalue() or name) + ending[:-1]
-            kept = [*lines[:start], *(lines[start + row] for row in keep)]
-            unfinished.write_bytes("".join(line + "\n" for line in kept).encode())
-
-    def _has_suffix(self, suffix: str) -> bool:
-        return self.path.suffix.lower() == suffix
-
-    def _lines(self) -> list[str]:
-        try:
-            text = self.path.read_bytes().decode("utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise SourceError(f"cannot read labels from {self.path}: {error}") from error
-        return text.removesuffix("\n").split("\n") if text else []
-
-    def _num_headers(self, lines: list[str]) -> int:
-        return int(self._has_suffix(".csv") and len(lines) == self.num_samples + 1)
-
-    def _cell(self, line: str, number: int) -> str:
-        cells = next(csv.reader([line]), [""]) if self._has_suffix(".csv") else [line]
-        if len(cells) > 1:
-            raise SourceError(
-                f"{self.path} must have one column, but line {number} has {len(cells)}: audit a "
-                "table with features and labels, or keep the labels only"
-            )
-        return cells[0] if cells else ""
-
-
-def load_array(path: Path, *, mapped: bool = False) -> Array:
-    """Read a ``.npy`` file, or raise a `SourceError`. Nothing is ever unpickled."""
-    try:
-        if mapped:
-            array: Array = _npy.open_memmap(path, mode="r")
-        else:
-            # Opened here, because np.load leaves a broken file open.
-            with path.open("rb") as file:
-                array = _npy.read_array(file, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise SourceError(f"there is no file {path}: check the path") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise SourceError(f"cannot read {path}: {reason_of(error)}") from error
-    return array
-
-
-def _numbers_if_all(texts: Array) -> Array:
-    try:
-        return texts.astype(np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.where(texts == "", "nan", texts).astype(np.float64)
-    except ValueError:
-        return texts

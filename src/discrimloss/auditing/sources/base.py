@@ -5,7 +5,8 @@ An `AuditSource` is put together from three things:
 - a `Store`, where the rows come from and how they are written back: a CSV file, a folder of images,
   a DataFrame;
 - `Samples`, which rows can be audited, with their ids and labels;
-- `Contents`, what the samples are: texts, images, the columns of a table, or features.
+- `Contents` (in `contents`), what the samples are: texts, images, the columns of a table, or
+  features.
 
 A source is opened for the audit, and again for the review and for the corrections. Opening it reads
 the labels and lists the files; `AuditSource.task` does the expensive work.
@@ -26,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from discrimloss.data.base import Inputs, Prepare, Split, TaskData, unprepared
+from discrimloss.auditing.sources.contents import Contents, SampleView
+from discrimloss.data.base import Split, TaskData
 from discrimloss.errors import DiscrimLossError
 
 FINGERPRINT_VERSION = 2
@@ -95,27 +97,6 @@ class LeftOut:
     id: str
     reason: str
     """In a few words: ``"no label"``."""
-
-
-@dataclass(frozen=True)
-class LearnedColumn:
-    """A column that a model learns from, and how it is read."""
-
-    name: str
-    read_as: str
-    """In a few words: ``"numbers, '1.969,39' is 1969.39"``."""
-
-
-@dataclass(frozen=True)
-class SampleView:
-    """What a reviewer sees of a sample. Texts are not escaped."""
-
-    image: bytes | None = None
-    """An encoded image."""
-    image_type: str = "image/png"
-    text: str | None = None
-    fields: tuple[tuple[str, str], ...] = ()
-    """Names and values, as in a row of a table."""
 
 
 @dataclass(frozen=True)
@@ -232,64 +213,6 @@ class Store(ABC):
             return {}
         kept = (row for row in range(len(self)) if row not in corrections.dropped)
         return {row: str(number) for number, row in enumerate(kept)}
-
-
-@dataclass(frozen=True)
-class ModelInputs:
-    """What a model learns from."""
-
-    inputs: Inputs
-    input_shape: tuple[int, ...]
-    """Shape of one prepared sample, see `TaskData.input_shape`."""
-    prepare: Prepare = unprepared
-
-
-class Contents(ABC):
-    """What the samples of a source are, by their position."""
-
-    kind: ClassVar[str]
-    """``"images"``, ``"table"``, ``"text"`` or ``"features"``."""
-    notes: tuple[str, ...] = ()
-    """What a user should know: columns that are not used, and why."""
-    warnings: tuple[str, ...] = ()
-    """Problems that make the audit worthless unless the user solves them."""
-    learned_from: tuple[LearnedColumn, ...] = ()
-    """The columns of a table that a model learns from."""
-
-    encoder: str | None = None
-    """The pretrained encoder whose features are learned from; None without one."""
-
-    def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
-        """Take an encoder that can be had, if the user left the choice open.
-
-        Args:
-            is_regression: whether labels are regression targets.
-
-        Returns:
-            What the user should know of the choice.
-        """
-        return ()
-
-    @abstractmethod
-    def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
-        """Inputs for training.
-
-        Args:
-            cache: a directory for what is expensive to compute, or None to keep it in memory.
-            fingerprint: of the source.
-        """
-
-    @abstractmethod
-    def view(self, index: int, close: bool = False) -> SampleView:
-        """What a reviewer sees of a sample, an image in full size if `close`."""
-
-    def raw_inputs(self) -> Any:
-        """One row per sample for an estimator of the user; None where there are none."""
-        return None
-
-    def checksum(self) -> str:
-        """Covers what the store does not hold itself, such as the files of images."""
-        return ""
 
 
 class AuditSource:

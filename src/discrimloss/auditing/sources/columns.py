@@ -12,14 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from discrimloss.auditing.sources.base import (
-    Contents,
-    LearnedColumn,
-    ModelInputs,
-    Samples,
-    SampleView,
-    SourceError,
-)
+from discrimloss.auditing.sources.base import Samples, SourceError
 from discrimloss.auditing.sources.column_features import (
     Features,
     ordinal_values,
@@ -30,6 +23,7 @@ from discrimloss.auditing.sources.column_reading import (
     UsedColumn,
     understood,
 )
+from discrimloss.auditing.sources.contents import Contents, LearnedColumn, ModelInputs, SampleView
 from discrimloss.auditing.sources.leaks import Leak, find_leak, marked_class
 from discrimloss.auditing.sources.numerals import shows_decimal_comma
 from discrimloss.auditing.sources.splits import find_split_column

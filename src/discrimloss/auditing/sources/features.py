@@ -16,7 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import Contents, ModelInputs, SampleView, SourceError
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.contents import Contents, ModelInputs, SampleView
 from discrimloss.data.base import TensorInputs
 from discrimloss.errors import is_first_process
 from discrimloss.training.processes import divided, is_divided, of_first, process_number

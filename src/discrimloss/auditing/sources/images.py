@@ -12,14 +12,12 @@ from torch import Tensor
 
 from discrimloss.auditing.sources.base import (
     AuditSource,
-    Contents,
-    ModelInputs,
     Samples,
-    SampleView,
     SourceError,
     SourceOptions,
     Store,
 )
+from discrimloss.auditing.sources.contents import Contents, ModelInputs, SampleView
 from discrimloss.auditing.sources.features import (
     Array,
     Features,

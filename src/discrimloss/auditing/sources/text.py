@@ -13,15 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from discrimloss.auditing.sources.base import (
-    AuditSource,
-    Contents,
-    LearnedColumn,
-    ModelInputs,
-    SampleView,
-    SourceOptions,
-    Store,
-)
+from discrimloss.auditing.sources.base import AuditSource, SourceOptions, Store
+from discrimloss.auditing.sources.contents import Contents, LearnedColumn, ModelInputs, SampleView
 from discrimloss.auditing.sources.features import (
     cache_file,
     cached_rows,

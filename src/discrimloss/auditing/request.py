@@ -1,0 +1,89 @@
+"""What is requested of an audit: how it trains, and the command that does the same."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from discrimloss.auditing.directory import AuditDirectory
+from discrimloss.auditing.sources.base import SourceOptions
+
+HIGHEST_SEED = 2**31 - 1
+AUTO, NETWORK = "auto", "network"
+"""Models of an audit: the best for the kind of data, and a network trained with DiscrimLoss."""
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """How an audit trains.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    runs: int = 1
+    epochs: int | None = None
+    """Length of each run; None chooses it by the number of samples."""
+    seed: int = 0
+    """Seed of the first run; each further run has the next seed."""
+    threads: int = 0
+    """CPU threads; 0 leaves the choice to torch."""
+    model: Any = AUTO
+    """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
+
+    def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise ValueError(f"runs must be 1 or more, not {self.runs}")
+        if self.epochs is not None and self.epochs < 2:
+            raise ValueError(f"epochs must be 2 or more, not {self.epochs}")
+        if not 0 <= self.seed <= HIGHEST_SEED - self.runs:
+            raise ValueError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
+        if self.threads < 0:
+            raise ValueError(f"threads must be 0 or more, not {self.threads}")
+        if isinstance(self.model, str) and self.model not in (AUTO, NETWORK):
+            raise ValueError(f"model must be {AUTO} or {NETWORK}, not {self.model}")
+        if not isinstance(self.model, str) and self.epochs is not None:
+            raise ValueError("epochs belong to a network: leave them out with an estimator")
+
+
+def requested_of_audit(options: SourceOptions, settings: AuditSettings) -> dict[str, Any]:
+    """What must be the same to resume an audit."""
+    return {
+        "asked": asdict(options),
+        "runs": settings.runs,
+        "seed": settings.seed,
+        "epochs": settings.epochs,
+        **_requested_model(settings.model),
+    }
+
+
+def _requested_model(model: Any) -> dict[str, str]:
+    """Nothing for the default: audits of earlier versions have no such entry."""
+    if model == AUTO:
+        return {}
+    return {"model": model if isinstance(model, str) else repr(model)}
+
+
+def command_line(
+    options: SourceOptions, settings: AuditSettings, directory: AuditDirectory | None
+) -> str:
+    """The command that does the same audit; empty for data in memory."""
+    if not options.path:
+        return ""
+    words = ["discrimloss", "audit", options.path]
+    words += [] if directory is None else ["--out", str(directory.path)]
+    given = ("label", "text", "image", "id", "encoder", "query")
+    for name, value in (
+        *((name, getattr(options, name)) for name in given),
+        ("epochs", settings.epochs),
+    ):
+        words += [] if value is None else [f"--{name}", str(value)]
+    for name in options.columns or ():
+        words += ["--columns", name]
+    if options.regression is not None:
+        words.append("--regression" if options.regression else "--no-regression")
+    words += ["--model", NETWORK] if settings.model == NETWORK else []
+    words += [] if settings.runs == 1 else ["--runs", str(settings.runs)]
+    words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
+    return shlex.join(words)

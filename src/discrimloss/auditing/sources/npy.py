@@ -1,0 +1,36 @@
+"""Arrays in files of NumPy. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrimloss.auditing.sources.base import SourceError
+from discrimloss.auditing.sources.features import Array
+
+npy: Any = np.lib.format  # without types
+
+
+def load_array(path: Path, *, mapped: bool = False) -> Array:
+    """Read a ``.npy`` file, or raise a `SourceError`."""
+    try:
+        if mapped:
+            array: Array = npy.open_memmap(path, mode="r")
+        else:
+            # Opened here, because np.load leaves a broken file open.
+            with path.open("rb") as file:
+                array = npy.read_array(file, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no file {path}: check the path") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise SourceError(f"cannot read {path}: {why_unreadable(error)}") from error
+    return array
+
+
+def why_unreadable(error: Exception) -> str:
+    """Why an array cannot be read, in a few words."""
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
+        return "it holds Python objects, which are never unpickled; save texts or numbers"
+    return str(error).partition("\n")[0] or type(error).__name__
