@@ -50,6 +50,7 @@ from discrimloss.auditing.sources.base import (
 )
 from discrimloss.errors import is_first_process
 from discrimloss.judging.combine import combine_verdicts
+from discrimloss.judging.label_errors import require_noise_rate
 from discrimloss.judging.verdicts import Verdicts
 from discrimloss.training.processes import is_divided, of_first, require_equal, undivided
 from discrimloss.training.records import versions
@@ -87,6 +88,8 @@ class AuditSettings:
     """CPU threads; 0 leaves the choice to torch."""
     model: Any = AUTO
     """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
+    noise_rate: float | None = None
+    """The fraction of wrong labels, if it is known; None estimates it."""
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -101,6 +104,7 @@ class AuditSettings:
             raise ValueError(f"model must be {AUTO} or {NETWORK}, not {self.model}")
         if not isinstance(self.model, str) and self.epochs is not None:
             raise ValueError("epochs belong to a network: leave them out with an estimator")
+        require_noise_rate(self.noise_rate)
 
 
 def run_audit(
@@ -229,6 +233,8 @@ class _Audit:
             "command": self.command,
             "versions": versions(),
         }
+        if self.settings.noise_rate is not None:
+            summary["noise_given"] = self.settings.noise_rate
         directory = self.directory
         result = AuditResult(
             verdicts,
@@ -313,7 +319,10 @@ class _Audit:
         settings = self.settings
         if self._regression_task is not None:
             verdicts, models = regression_verdicts(
-                self._regression_task, settings.seed + number - 1, self._own_regressor
+                self._regression_task,
+                settings.seed + number - 1,
+                self._own_regressor,
+                settings.noise_rate,
             )
             self._models = models if number == 1 else self._models
             return verdicts
@@ -328,7 +337,9 @@ class _Audit:
         if number == 1:
             self._models = _described(found)
             self._log_probabilities = found.log_probabilities
-        return class_verdicts(found, self.source.target, self.source.class_names)
+        return class_verdicts(
+            found, self.source.target, self.source.class_names, settings.noise_rate
+        )
 
     @cached_property
     def _network(self) -> NetworkRuns:
@@ -417,6 +428,7 @@ def _requested(options: SourceOptions, settings: AuditSettings) -> dict[str, Any
         "runs": settings.runs,
         "seed": settings.seed,
         "epochs": settings.epochs,
+        "noise_rate": settings.noise_rate,
         **_requested_model(settings.model),
     }
 
@@ -449,4 +461,5 @@ def command_line(
     words += ["--model", NETWORK] if settings.model == NETWORK else []
     words += [] if settings.runs == 1 else ["--runs", str(settings.runs)]
     words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
+    words += [] if settings.noise_rate is None else ["--noise-rate", str(settings.noise_rate)]
     return shlex.join(words)
