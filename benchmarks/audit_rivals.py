@@ -119,11 +119,12 @@ def run_method(method: Method, shared: Shared) -> tuple[Finding, float]:
 # ------------------------------------------------------------------------------------ the audit
 
 
-def find_audit(shared: Shared) -> Finding:
-    """`discrimloss.audit` at its defaults."""
+def find_audit(shared: Shared, noise_rate: float | None = None) -> Finding:
+    """`discrimloss.audit` at its defaults, or with a given noise rate."""
     samples = shared.samples
+    options: dict[str, Any] = {"threads": 1, "noise_rate": noise_rate, "progress": False}
     if samples.kind in ("features", "images"):
-        result = audit((samples.inputs, samples.target), threads=1, progress=False)
+        result = audit((samples.inputs, samples.target), **options)
     else:
         is_regression = samples.kind == "regression"
         labels = samples.target if is_regression else [f"class {n}" for n in samples.target]
@@ -132,8 +133,7 @@ def find_audit(shared: Shared) -> Finding:
             "given_label",
             text="text" if samples.kind == "texts" else None,
             regression=is_regression,
-            threads=1,
-            progress=False,
+            **options,
         )
     verdicts = result.verdicts
     if len(verdicts) != len(samples.target):

@@ -30,6 +30,7 @@ def audit(
     epochs: int | None = None,
     seed: int = 0,
     threads: int = 0,
+    noise_rate: float | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -69,6 +70,8 @@ def audit(
         epochs: length of each training run. Giving it selects the network.
         seed: seed of the first run.
         threads: CPU threads; 0 leaves the choice to torch.
+        noise_rate: the fraction of wrong labels, if you know it, for instance because you checked
+            100 random labels. By default it is estimated. The ranking does not depend on it.
         out: a directory for the files of the audit, as the command ``discrimloss audit`` writes
             them. An audit that is stopped can then be resumed.
         resume: whether to resume an audit in `out` that was stopped.
@@ -96,7 +99,7 @@ def audit(
     from discrimloss.auditing.sources.base import SourceOptions
     from discrimloss.auditing.sources.open_source import absolute, in_python, open_data
 
-    settings = AuditSettings(runs, epochs, seed, threads, model)
+    settings = AuditSettings(runs, epochs, seed, threads, model, noise_rate)
     if resume and overwrite:
         raise ValueError("resume continues and overwrite starts over: pass only one of them")
     if out is None and (resume or overwrite):

@@ -60,7 +60,9 @@ class NetworkRuns:
         seed = settings.seed + number - 1
         config = audit_config(self.source, task, seed=seed, epochs=settings.epochs)
         config = replace(config, threads=settings.threads)
-        record = PredictionRecord(task.train.target, task.num_classes, config.epochs)
+        record = PredictionRecord(
+            task.train.target, task.num_classes, config.epochs, settings.noise_rate
+        )
         out = None if self.directory is None else self.directory / RUNS / str(number)
         resume = out is not None and RunDirectory(out).holds_run
         request = RunRequest(config, Path(), out, resume=resume, command=self.command)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrimloss.auditing.sources.base import require_room
 from discrimloss.judging.judgeable import is_judgeable, limited_score
-from discrimloss.judging.label_errors import LabelErrors
+from discrimloss.judging.label_errors import LabelErrors, note_on_given_rate
 from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.regression_noise import estimate_target_errors
 from discrimloss.judging.suggestions import suggest_other_classes
@@ -31,10 +31,17 @@ class PredictionRecord:
         target: shape (samples,): the labels in the data.
         num_classes: None for a regression.
         epochs: of the run.
+        noise_rate: the fraction of wrong labels, if it is known.
     """
 
-    def __init__(self, target: Tensor, num_classes: int | None, epochs: int) -> None:
-        self.target, self.num_classes = target, num_classes
+    def __init__(
+        self,
+        target: Tensor,
+        num_classes: int | None,
+        epochs: int,
+        noise_rate: float | None = None,
+    ) -> None:
+        self.target, self.num_classes, self.noise_rate = target, num_classes, noise_rate
         samples, outputs = len(target), num_classes or 1
         require_room(samples, outputs)
         self.first_late_epoch = epochs // 2 + 1
@@ -77,6 +84,11 @@ class PredictionRecord:
             raise TypeError("an audit trains with DiscrimLoss")
         judged = self.judge(method.is_held_out.cpu())
         can_tell = judged.noise_interval is not None
+        notes = () if can_tell else (CANNOT_TELL,)
+        if self.noise_rate is not None:
+            estimate = judged.noise_rate if can_tell else None
+            notes = (note_on_given_rate(self.noise_rate, estimate),)
+            judged, can_tell = judged.at_noise_rate(self.noise_rate), True
         limited = limited_score(judged.score, self._is_judgeable() & can_tell)
         p_incorrect = torch.minimum(judged.p_incorrect, limited.sigmoid().to(judged.p_incorrect))
         found = method.loss.criterion.verdicts(p_incorrect=p_incorrect)
@@ -90,7 +102,7 @@ class PredictionRecord:
             suggested_label=suggested.numpy(),
             noise_interval=judged.noise_interval,
             can_tell_noise=can_tell,
-            notes=() if can_tell else (CANNOT_TELL,),
+            notes=notes,
         )
 
     def _is_judgeable(self) -> Tensor:

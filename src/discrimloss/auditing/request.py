@@ -8,6 +8,7 @@ from typing import Any
 
 from discrimloss.auditing.directory import AuditDirectory
 from discrimloss.auditing.sources.base import SourceOptions
+from discrimloss.judging.label_errors import require_noise_rate
 
 HIGHEST_SEED = 2**31 - 1
 AUTO, NETWORK = "auto", "network"
@@ -31,6 +32,8 @@ class AuditSettings:
     """CPU threads; 0 leaves the choice to torch."""
     model: Any = AUTO
     """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
+    noise_rate: float | None = None
+    """The fraction of wrong labels, if it is known; None estimates it."""
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -45,6 +48,7 @@ class AuditSettings:
             raise ValueError(f"model must be {AUTO} or {NETWORK}, not {self.model}")
         if not isinstance(self.model, str) and self.epochs is not None:
             raise ValueError("epochs belong to a network: leave them out with an estimator")
+        require_noise_rate(self.noise_rate)
 
 
 def requested_of_audit(options: SourceOptions, settings: AuditSettings) -> dict[str, Any]:
@@ -54,6 +58,7 @@ def requested_of_audit(options: SourceOptions, settings: AuditSettings) -> dict[
         "runs": settings.runs,
         "seed": settings.seed,
         "epochs": settings.epochs,
+        "noise_rate": settings.noise_rate,
         **_requested_model(settings.model),
     }
 
@@ -86,4 +91,5 @@ def command_line(
     words += ["--model", NETWORK] if settings.model == NETWORK else []
     words += [] if settings.runs == 1 else ["--runs", str(settings.runs)]
     words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
+    words += [] if settings.noise_rate is None else ["--noise-rate", str(settings.noise_rate)]
     return shlex.join(words)

@@ -193,6 +193,8 @@ class _Audit:
             "command": self.command,
             "versions": versions(),
         }
+        if self.settings.noise_rate is not None:
+            summary["noise_given"] = self.settings.noise_rate
         directory = self.directory
         result = AuditResult(
             verdicts,
@@ -277,7 +279,10 @@ class _Audit:
         settings = self.settings
         if self._regression_task is not None:
             verdicts, models = regression_verdicts(
-                self._regression_task, settings.seed + number - 1, self._own_regressor
+                self._regression_task,
+                settings.seed + number - 1,
+                self._own_regressor,
+                settings.noise_rate,
             )
             self._models = models if number == 1 else self._models
             return verdicts
@@ -292,7 +297,9 @@ class _Audit:
         if number == 1:
             self._models = _described(found)
             self._log_probabilities = found.log_probabilities
-        return class_verdicts(found, self.source.target, self.source.class_names)
+        return class_verdicts(
+            found, self.source.target, self.source.class_names, settings.noise_rate
+        )
 
     @cached_property
     def _network(self) -> NetworkRuns:

@@ -74,7 +74,8 @@ def _headline(result: AuditResult) -> str:
     rate = percent(result.noise_rate)
     interval = result.noise_interval
     within = f" ({percent_range(interval)})" if interval is not None else ""
-    return f"about {rate} wrong labels{within}; {found}"
+    given = ", as given" if "noise_given" in result.summary else ""
+    return f"about {rate} wrong labels{within}{given}; {found}"
 
 
 def _shown(value: Any) -> str:

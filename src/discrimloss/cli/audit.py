@@ -83,6 +83,14 @@ def audit(
     threads: Annotated[
         int, typer.Option(metavar="N", help="CPU threads; 0 leaves the choice to torch.")
     ] = 0,
+    noise_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FRACTION",
+            help="The fraction of wrong labels, such as 0.15, if you know it: for instance because "
+            "you checked 100 random labels. [default: estimated]",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume an audit that was stopped.")
     ] = False,
@@ -116,9 +124,9 @@ def audit(
     if resume and overwrite:
         raise DiscrimLossError("--resume continues, --overwrite starts over: pass only one of them")
     try:
-        settings = AuditSettings(runs, epochs, seed, threads, model)
+        settings = AuditSettings(runs, epochs, seed, threads, model, noise_rate)
     except ValueError as error:
-        raise DiscrimLossError(f"--{error}") from error
+        raise DiscrimLossError(f"--{error}".replace("noise_rate", "noise-rate")) from error
     options = SourceOptions(
         absolute(source),
         label,

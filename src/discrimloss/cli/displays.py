@@ -287,7 +287,7 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
     values.add_column("", justify="right", no_wrap=True)
     for words, value in (
         ("samples", f"{samples:,}"),
-        ("wrong labels, estimated", _plain(noise)),
+        (f"wrong labels, {'given' if 'noise_given' in summary else 'estimated'}", _plain(noise)),
         ("called incorrect", _plain(counted_percent(verdicts["incorrect"], samples))),
         ("undecided, wrong or hard", _plain(counted_percent(undecided, samples))),
         ("called hard", _plain(counted_percent(verdicts["hard"], samples))),

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from discrimloss.judging.judgeable import limited_score, score_without_evidence
-from discrimloss.judging.label_errors import LabelErrors
+from discrimloss.judging.label_errors import LabelErrors, note_on_given_rate, require_noise_rate
 from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.prediction_input import (
     LabelClasses,
@@ -70,6 +70,7 @@ def find_label_errors(
     predictions: Any | None = None,
     class_names: Sequence[Any] | None = None,
     ids: Sequence[SampleId] | None = None,
+    noise_rate: float | None = None,
 ) -> Verdicts:
     """Find wrong labels with predictions that exist already.
 
@@ -116,6 +117,8 @@ def find_label_errors(
         class_names: names of the classes, in the order of the columns.
         ids: names of the samples. By default the index of `labels`, if it is a pandas Series whose
             index is not 0, 1, 2, and so on.
+        noise_rate: the fraction of wrong labels, if it is known, for instance because 100 random
+            labels were checked. By default it is estimated. The ranking does not depend on it.
 
     Returns:
         Verdicts with given and suggested labels, in the names that the labels have.
@@ -127,6 +130,7 @@ def find_label_errors(
     Raises:
         ValueError: the labels and the predictions do not fit together, or are too few.
     """
+    require_noise_rate(noise_rate)
     passed = {"pred_probs": pred_probs, "logits": logits, "predictions": predictions}
     names = [name for name, value in passed.items() if value is not None]
     if len(names) != 1:
@@ -145,25 +149,30 @@ def find_label_errors(
     if predictions is not None:
         if class_names is not None:
             raise ValueError("class_names belong to a classification: predictions= is a regression")
-        return _of_regression(given, as_array(predictions), ids)
+        return _of_regression(given, as_array(predictions), ids, noise_rate)
     if class_names is None and hasattr(predicted, "columns"):
         columns = list(predicted.columns)
         class_names = None if columns == list(range(len(columns))) else columns
     scores = prediction_matrix(predicted, names[0], len(given))
     classes = match_classes(given, scores.shape[1], class_names, names[0])
-    return _of_classes(classes, scores, names[0], ids)
+    return _of_classes(classes, scores, names[0], ids, noise_rate)
 
 
 def _of_classes(
-    classes: LabelClasses, predicted: Tensor, name: str, ids: Sequence[SampleId] | None
+    classes: LabelClasses,
+    predicted: Tensor,
+    name: str,
+    ids: Sequence[SampleId] | None,
+    noise_rate: float | None,
 ) -> Verdicts:
     if name == "pred_probs":
         predicted = predicted.clamp(min=SMALLEST_PROBABILITY).log()
     given = torch.from_numpy(classes.position)
     estimate = estimate_class_errors(predicted, given, torch.ones(len(given), dtype=torch.bool))
+    estimate, notes = _at_given_rate(estimate, noise_rate)
     losses = cross_entropy(predicted.float(), given, reduction="none")
     agrees = predicted.argmax(1) == given
-    notes = _notes_on_classes(classes, bool(agrees.all()))
+    notes += _notes_on_classes(classes, bool(agrees.all()))
     doubtful = unsure_contradictions(agrees, estimate.p_incorrect)
     if doubtful > MOST_HARD:
         notes.append(OVERLAP.format(100 * doubtful))
@@ -175,13 +184,27 @@ def _of_classes(
         suggested_label=classes.named(estimate.suggested.numpy()),
         ids=ids,
         notes=notes,
-        can_tell=know_labels(predicted, given),
+        can_tell=know_labels(predicted, given)
+        and (noise_rate is not None or estimate.noise_interval is not None),
         may_be_hard=doubtful <= MOST_HARD,
     )
 
 
+def _at_given_rate(
+    estimate: LabelErrors, noise_rate: float | None
+) -> tuple[LabelErrors, list[str]]:
+    """The estimates at a given noise rate, and the note about it; unchanged without a rate."""
+    if noise_rate is None:
+        return estimate, []
+    estimated = None if estimate.noise_interval is None else estimate.noise_rate
+    return estimate.at_noise_rate(noise_rate), [note_on_given_rate(noise_rate, estimated)]
+
+
 def _of_regression(
-    given: npt.NDArray[Any], predicted: npt.NDArray[Any], ids: Sequence[SampleId] | None
+    given: npt.NDArray[Any],
+    predicted: npt.NDArray[Any],
+    ids: Sequence[SampleId] | None,
+    noise_rate: float | None,
 ) -> Verdicts:
     if predicted.ndim == 2 and predicted.shape[1] == 1:
         predicted = predicted[:, 0]
@@ -193,6 +216,7 @@ def _of_regression(
     target = torch.from_numpy(finite_numbers(given, "labels"))
     prediction = torch.from_numpy(finite_numbers(predicted, "predictions"))
     estimate = estimate_target_errors(prediction, target, torch.ones(len(target), dtype=torch.bool))
+    estimate, notes = _at_given_rate(estimate, noise_rate)
     errors = (target - prediction).abs()
     return _verdicts(
         estimate,
@@ -201,7 +225,8 @@ def _of_regression(
         given_label=target.numpy(),
         suggested_label=estimate.suggested.numpy(),
         ids=ids,
-        notes=[] if errors.any() else [SAME_AS_GIVEN],
+        notes=notes if errors.any() else [*notes, SAME_AS_GIVEN],
+        can_tell=noise_rate is not None or estimate.noise_interval is not None,
     )
 
 
@@ -214,10 +239,9 @@ def _verdicts(
     suggested_label: npt.NDArray[Any],
     ids: Sequence[SampleId] | None,
     notes: Sequence[str],
-    can_tell: bool = True,
+    can_tell: bool,
     may_be_hard: bool = True,
 ) -> Verdicts:
-    can_tell = can_tell and estimate.noise_interval is not None
     if not can_tell:
         score = score_without_evidence(estimate.score)
         none = torch.zeros(len(score), dtype=torch.bool)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
+
+from discrimloss.judging.judgeable import with_mean_probability
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,36 @@ class LabelErrors:
     def noise_rate(self) -> float:
         """The estimated fraction of wrong labels: the mean of their probabilities."""
         return float(self.score.double().sigmoid().mean())
+
+    def at_noise_rate(self, rate: float) -> LabelErrors:
+        """The same ranking, with probabilities whose mean is a known noise rate.
+
+        The result has no interval, because the rate is not estimated.
+
+        Args:
+            rate: between 0 and 1, exclusive.
+        """
+        score = with_mean_probability(self.score, rate)
+        suggested = self.suggested
+        if self.other is not None:
+            suggested = torch.where(score > 0, self.other, suggested)
+        return replace(self, score=score, suggested=suggested, noise_interval=None)
+
+
+def require_noise_rate(rate: float | None) -> None:
+    """Raise a ValueError unless a noise rate is None or a fraction of the labels."""
+    if rate is not None and not 0.0 < rate < 1.0:
+        raise ValueError(
+            f"noise_rate must be a fraction between 0 and 1, such as 0.15 for 15 %, not {rate}"
+        )
+
+
+def note_on_given_rate(rate: float, estimate: float | None) -> str:
+    """The note of verdicts that follow from a given noise rate.
+
+    Args:
+        rate: the given one.
+        estimate: what is estimated without it; None if that is not possible.
+    """
+    otherwise = "the rate is unknown" if estimate is None else f"the estimate is {estimate:.1%}"
+    return f"The noise rate of {rate:.1%} was given. Without it, {otherwise}.".replace("%", " %")

@@ -9,6 +9,8 @@ from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor
 from discrimloss.auditing.out_of_fold.regression import out_of_fold_regression
 from discrimloss.data.base import TaskData
 from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES, verdict_codes
+from discrimloss.judging.judgeable import with_mean_probability
+from discrimloss.judging.label_errors import note_on_given_rate
 from discrimloss.judging.target_density import never_wrong
 from discrimloss.judging.verdicts import Verdicts
 
@@ -21,7 +23,10 @@ def is_regression_on_features(task: TaskData) -> bool:
 
 
 def regression_verdicts(
-    task: TaskData, seed: int, own: OwnRegressor | None = None
+    task: TaskData,
+    seed: int,
+    own: OwnRegressor | None = None,
+    noise_rate: float | None = None,
 ) -> tuple[Verdicts, str]:
     """The verdicts on all targets, with out-of-fold predictions as suggestions; and the models.
 
@@ -32,6 +37,7 @@ def regression_verdicts(
         task: of which `is_regression_on_features` is true, or there is an `own` regressor.
         seed: of the folds and the models.
         own: a regressor of the user, to predict the targets.
+        noise_rate: the fraction of wrong targets, if it is known. By default it is estimated.
     """
     given = task.train.target.double().numpy()
     features = np.zeros((len(given), 1))
@@ -46,8 +52,13 @@ def regression_verdicts(
     )
     if (given == np.round(given)).all():
         suggested = np.round(suggested)
-    score = np.where(suggested == given, np.minimum(score, 0.0), score)
     can_judge = found.can_judge
+    if noise_rate is not None:
+        estimate = float(torch.from_numpy(score).sigmoid().mean()) if can_judge else None
+        notes.append(note_on_given_rate(noise_rate, estimate))
+        score = with_mean_probability(torch.from_numpy(score), noise_rate).double().numpy()
+        can_judge = True
+    score = np.where(suggested == given, np.minimum(score, 0.0), score)
     if len(given) < FEWEST_SAMPLES:
         can_judge, score = False, never_wrong(score)
         notes.append(f"{len(given)} targets are too few for an audit: {FEWEST_SAMPLES} are needed.")
@@ -62,7 +73,7 @@ def regression_verdicts(
         score=log_odds,
         average_loss=error.astype(np.float32),
         suggested_label=suggested,
-        noise_interval=found.noise_interval if can_judge else None,
+        noise_interval=found.noise_interval if can_judge and noise_rate is None else None,
         notes=tuple(notes),
         can_tell_noise=can_judge,
     )

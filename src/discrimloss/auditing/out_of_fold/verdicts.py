@@ -24,6 +24,7 @@ from discrimloss.judging.judgeable import (
     notes_on_small_classes,
     score_without_evidence,
 )
+from discrimloss.judging.label_errors import note_on_given_rate
 from discrimloss.judging.suggestions import suggest_other_classes
 from discrimloss.judging.verdicts import CANNOT_TELL, Verdicts
 
@@ -40,11 +41,17 @@ LEARNED_AS_THEY_ARE = 0.005
 SYSTEMATIC = (
     "The labels can be learned as they are. Systematic errors, such as those of keyword rules, do "
     "not show, so labels that the predictions contradict are undecided, and the interval of the "
-    "noise rate includes them."
+    "noise rate includes them. If you know how many labels are wrong, for instance because you "
+    "checked 100 random ones, pass that noise rate to the audit."
 )
 
 
-def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequence[str]) -> Verdicts:
+def class_verdicts(
+    found: ClassPredictions,
+    target: Tensor,
+    class_names: Sequence[str],
+    noise_rate: float | None = None,
+) -> Verdicts:
     """Verdicts on all labels; suggestions are positions of classes.
 
     A label is incorrect where its probability of being wrong is above 0.5, easy where the
@@ -60,18 +67,23 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
         found: see `out_of_fold_classes`.
         target: given labels.
         class_names: one per class.
+        noise_rate: the fraction of wrong labels, if it is known. By default it is estimated.
     """
     predicted, errors = found.log_probabilities, found.errors
+    is_estimated = errors.noise_interval is not None
+    if noise_rate is not None:
+        errors = errors.at_noise_rate(noise_rate)
     counts = torch.bincount(target, minlength=len(class_names))
     losses = cross_entropy(predicted, target, reduction="none")
     knows = know_labels(predicted, target)
     is_enough = len(target) >= FEWEST_SAMPLES
-    can_tell = is_enough and knows and errors.noise_interval is not None
+    can_tell = is_enough and knows and (is_estimated or noise_rate is not None)
     judged = is_judgeable(target, len(class_names)) & can_tell
     known = errors.score if can_tell else score_without_evidence(errors.score)
     score = limited_score(known, judged)
     p_incorrect = score.double().sigmoid().float().numpy()
-    shows = errors.noise_rate >= LEARNED_AS_THEY_ARE  # else right and wrong labels look alike
+    # Else right and wrong labels look alike.
+    shows = noise_rate is not None or errors.noise_rate >= LEARNED_AS_THEY_ARE
     agrees = predicted.argmax(1) == target
     doubtful = unsure_contradictions(agrees, torch.from_numpy(p_incorrect))
     may_be_hard = shows and doubtful <= MOST_HARD
@@ -93,6 +105,9 @@ def class_verdicts(found: ClassPredictions, target: Tensor, class_names: Sequenc
     elif not can_tell:
         notes.append(CANNOT_TELL)
     else:
+        if noise_rate is not None:
+            estimate = found.errors.noise_rate if is_estimated else None
+            notes.append(note_on_given_rate(noise_rate, estimate))
         notes += notes_on_small_classes(target, class_names)
         notes += _notes_on_confused(predicted, target, counts, class_names)
         if not shows:

@@ -69,7 +69,7 @@ def find_answer(run: ReportRun, contents: ReportContents) -> Answer | None:
     is_known = rate is not None
     groups, groups_note = _groups(run) if is_known else ([], _UNKNOWN)
     return Answer(
-        _sentence(rate, interval),
+        _sentence(rate, interval, "noise_given" in run.summary),
         _details(run, verdict, rate, interval),
         groups,
         groups_note,
@@ -92,9 +92,11 @@ def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
     return (mean if mean == mean else None), run.summary.get("noise_interval")
 
 
-def _sentence(rate: float | None, interval: Sequence[float] | None) -> str:
+def _sentence(rate: float | None, interval: Sequence[float] | None, is_given: bool) -> str:
     if rate is None:
         return "How many labels are wrong cannot be estimated."
+    if is_given:
+        return f"About {percent(rate)} are wrong, as was given."
     about = "Hardly any label is wrong" if rate < 0.0005 else f"About {percent(rate)} are wrong"
     return f"{about} ({percent_range(interval)})." if interval else f"{about}."
 

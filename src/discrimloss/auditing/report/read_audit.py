@@ -116,7 +116,7 @@ def _class_names(
 def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:
     """Entries of the audit's summary that replace those of its first run."""
     names = (
-        *("seconds", "command", "noise_estimated", "noise_interval", "verdicts"),
+        *("seconds", "command", "noise_estimated", "noise_given", "noise_interval", "verdicts"),
         *("learned_from", "warnings", "versions"),
     )
     found = {name: summary[name] for name in names if name in summary}

@@ -1,4 +1,4 @@
-"""Orders of review: worst first, or group by group with the most to gain first."""
+"""Orders of review: worst first, at random, or group by group with the most to gain first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from discrimloss.auditing.review.similar import duplicate_codes, similar_codes
 from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.judging.verdicts import INCORRECT
 
-WORST, BY_CLASS, SIMILAR, DUPLICATES = "worst", "class", "similar", "duplicates"
-ORDERS = (WORST, BY_CLASS, SIMILAR, DUPLICATES)
+WORST, RANDOM = "worst", "random"
+BY_CLASS, SIMILAR, DUPLICATES = "class", "similar", "duplicates"
+ORDERS = (WORST, RANDOM, BY_CLASS, SIMILAR, DUPLICATES)
+UNGROUPED = (WORST, RANDOM)
 LARGEST_GROUP = 48
 """A reviewer can look at so many samples at once. A larger group is divided, worst first."""
 MOST_COMPARED = 2_000
 """Samples that are compared with each other, worst first; the rest is in no group."""
 OF_OTHERS = 1e-3
 """How much samples count that are not called incorrect: they decide between equal groups only."""
+
+RANDOM_SEED = 0
 
 Ranks = npt.NDArray[np.int64]
 
@@ -42,8 +46,18 @@ class Order:
 
 def worst_first(samples: int) -> Order:
     """The order of the ranks, without groups."""
-    ranks = np.arange(samples, dtype=np.int64)
-    return Order(ranks, ranks, np.full(samples, -1, np.int64))
+    return ungrouped(np.arange(samples, dtype=np.int64))
+
+
+def ungrouped(rank: Ranks) -> Order:
+    """An order without groups.
+
+    Args:
+        rank: shape (samples,): the rank of the sample at each place.
+    """
+    place = np.empty_like(rank)
+    place[rank] = np.arange(len(rank))
+    return Order(rank, place, np.full(len(rank), -1, np.int64))
 
 
 def grouped(
@@ -107,6 +121,7 @@ class ReviewOrders:
     def get(self, name: str) -> Order:
         """An order by its name, one of `names`."""
         makers: dict[str, Callable[[], Order]] = {
+            RANDOM: self._random,
             BY_CLASS: self._by_class,
             SIMILAR: self._similar,
             DUPLICATES: self._same,
@@ -115,6 +130,11 @@ class ReviewOrders:
             if name not in self._made:
                 self._made[name] = makers[name]()
             return self._made[name]
+
+    def _random(self) -> Order:
+        """The same order in every review, and independent of the verdicts."""
+        index = np.random.default_rng(RANDOM_SEED).permutation(len(self._queue))
+        return ungrouped(self._queue.rank_of[index].astype(np.int64))
 
     def _gain(self) -> npt.NDArray[Any]:
         verdicts, index = self._queue.verdicts, self._queue.index

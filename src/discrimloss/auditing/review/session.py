@@ -6,7 +6,7 @@ This module knows nothing of HTTP; its answers are what JSON can hold.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -22,8 +22,9 @@ from discrimloss.auditing.review.decision_log import DECISIONS, DecisionLog
 from discrimloss.auditing.review.decisions import require_same_samples
 from discrimloss.auditing.review.groups import group_of
 from discrimloss.auditing.review.new_labels import RequestError
-from discrimloss.auditing.review.orders import WORST, Order, ReviewOrders
+from discrimloss.auditing.review.orders import RANDOM, UNGROUPED, WORST, Order, ReviewOrders
 from discrimloss.auditing.review.queue import OPEN, STATES, Filter, ReviewQueue
+from discrimloss.auditing.review.spot_check import count_spot_check
 from discrimloss.auditing.sources.base import AuditSource, SourceError
 from discrimloss.errors import DiscrimLossError
 from discrimloss.judging.verdicts import LABELS, Verdicts
@@ -163,7 +164,9 @@ class ReviewSession:
                 "rows": [self._placed(int(p), arranged) for p in places[start : start + limit]],
                 "progress": self.queue.state_counts(wanted.verdict, wanted.given, wanted.problem),
             }
-        if near is not None and order != WORST:
+            if order == RANDOM:
+                answer["spot_check"] = self._spot_check(arranged)
+        if near is not None and order not in UNGROUPED:
             rank = int(self.queue.rank_of[near])
             with self._reading, self.log.mutex:
                 answer["group"] = group_of(self, arranged, order, wanted, rank)
@@ -174,6 +177,13 @@ class ReviewSession:
             return self.orders.get(order)
         with self._reading:  # the first time, contents are compared
             return self.orders.get(order)
+
+    def _spot_check(self, arranged: Order) -> dict[str, Any]:
+        """What the decisions in random order say about the noise rate."""
+        ranked = self.queue.index[arranged.rank]
+        events = (self.log.decisions.current(int(index)) for index in ranked)
+        found = count_spot_check(None if event is None else event.action for event in events)
+        return {**asdict(found), "interval": list(found.interval)}
 
     def _passing(self, wanted: Filter, reviewer: str) -> npt.NDArray[np.intp]:
         """The ranks of samples that pass a filter, also by what several reviewers decided."""

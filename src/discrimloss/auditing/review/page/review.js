@@ -10,6 +10,7 @@ import {Picker} from "./picker.js";
 import {byWhom, drawOpinions, drawReviewers, knowReviewer, reviewerName} from "./reviewers.js";
 
 const STRETCH = 24, AHEAD = 4, KEPT_READY = 60, POLL_MILLISECONDS = 2000;
+const FEWEST_CHECKED = 30;
 const PROGRESS_NAMES = {incorrect: "suspicious", undecided: "undecided", hard: "hard", easy: "easy", unseen: "unseen", all: "of all"};
 
 const filter = {verdict: "incorrect", class: null, decision: "all", order: "worst", problem: "all"};
@@ -93,7 +94,21 @@ function drawAround() {
   byId("position").textContent = `${place} in this view`;
   drawStrip(byId("strip"), stretch.group ? [] : stretch.rows, wanted, smallPicture(), show);
   drawGroup(filter.order, stretch.group, wanted, {pictureOf: smallPicture(), onChoose: show});
+  drawSpotCheck(stretch.spot_check);
   drawProgress(stretch.progress);
+}
+
+// In random order, decisions say how many labels are wrong in all the data.
+function drawSpotCheck(found) {
+  byId("spot-check").hidden = !found;
+  if (!found) return;
+  const percent = fraction => `${(100 * fraction).toFixed(1)} %`;
+  const {checked, wrong, interval: [low, high]} = found;
+  const rate = checked ? `${percent(wrong / checked)} (${percent(low)} to ${percent(high)})` : "";
+  byId("spot-check").textContent = checked < FEWEST_CHECKED
+    ? `Decide on ${FEWEST_CHECKED} random samples or more to estimate the noise rate: ${checked} so far.`
+    : `${wrong} of ${checked} random labels are wrong: ${rate}.`
+      + (wrong ? ` An audit with --noise-rate ${(wrong / checked).toFixed(3)} uses this rate.` : "");
 }
 
 function drawProgress({open, decided, skipped}) {
@@ -196,7 +211,7 @@ async function start() {
 function setFilter(changed) {
   Object.assign(filter, changed);
   wanted = null;
-  notify(changed.order && changed.order !== "worst" ? "Comparing the samples…" : "");
+  notify(changed.order && !["worst", "random"].includes(changed.order) ? "Comparing the samples…" : "");
   drawFilters(about, filter);
   writeAddress(filter, wanted);
   return start().then(() => { if (byId("notice").textContent.startsWith("Comparing")) notify(""); });
@@ -377,10 +392,11 @@ function connect() {
   for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
   byId("filter-verdict").addEventListener("change", event => setFilter({verdict: event.target.value, class: null}));
   byId("filter-class").addEventListener("change", event => setFilter({class: about.class_names[event.target.value] ?? null}));
-  // Who looks for a problem wants all of its samples, whatever their labels.
+  // Whoever looks for a problem wants all of its samples, whatever their labels.
   byId("filter-problem").addEventListener("change", event => setFilter({problem: event.target.value, ...event.target.value === "all" ? {} : {verdict: "all"}}));
   byId("filter-decision").addEventListener("change", event => setFilter({decision: event.target.value}));
-  byId("filter-order").addEventListener("change", event => setFilter({order: event.target.value}));
+  // A spot check is about all samples.
+  byId("filter-order").addEventListener("change", event => setFilter({order: event.target.value, ...event.target.value === "random" ? {verdict: "all", class: null, problem: "all"} : {}}));
   byId("filters-button").addEventListener("click", ({target}) =>
     target.setAttribute("aria-expanded", String(document.querySelector("header").classList.toggle("open"))));
   for (const select of document.querySelectorAll("select")) select.addEventListener("change", () => select.blur());

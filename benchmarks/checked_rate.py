@@ -1,0 +1,133 @@
+"""What an audit gains when a user checks 100 random labels first.
+
+    python -m benchmarks.checked_rate --data DIR
+
+Errors of annotators and of rules can often be learned like right labels. An audit ranks them well
+but cannot tell how many there are, so it calls few labels incorrect. This benchmark takes the sets
+with known truth, counts the wrong labels among 100 random ones, and passes that rate to the audit.
+It also audits the same rows with their true labels, to show what a method flags where nothing is
+wrong. DIR has the layout of `benchmarks.audit_sets`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.audit_cell import rounded, versions
+from benchmarks.audit_design import MOST, REAL, Row
+from benchmarks.audit_figures import Figures, judge
+from benchmarks.audit_rivals import Shared, find_audit, find_cleanlab
+from benchmarks.audit_sets import load
+from benchmarks.training_runs import RESULTS, spread, table
+from discrimloss.files.atomic_write import atomic_write
+from discrimloss.training.seeds import derived_generator
+
+NAME = "checked_rate"
+CHECKED = 100
+SEEDS = (1, 2, 3)
+ABOUT = """\
+# An audit after a look at 100 random labels
+
+`python -m benchmarks.checked_rate --data DIR`. Sets with wrong labels of their own and known
+truth, {most:,} rows at most; a seed draws the rows and the {checked} random labels that are
+checked. *F1* is that of the flagged labels: cleanlab's at its defaults, with 5-fold probabilities
+of a simple model; the audit's at its defaults; and the audit's with the fraction of wrong labels
+among the checked ones as `noise_rate`. The last two columns show what both flag on the same rows
+with their *true* labels. Values are in %, mean ± standard deviation over seeds {seeds}.
+"""
+
+
+def cell(name: str, seed: int, data: Path) -> dict[str, Figures]:
+    """The figures of each method on a set."""
+    samples = load(Row("real", name, MOST, "real"), seed, data, None, data)
+    shared = Shared(samples, seed)
+    generator = derived_generator(seed, "checked")
+    checked = torch.randperm(len(samples.target), generator=generator)[:CHECKED].numpy()
+    rate = max(float(samples.is_wrong[checked].mean()), 1.0 / CHECKED)
+    clean = Shared(replace(samples, target=samples.clean_target), seed)
+    found = {
+        "cleanlab": find_cleanlab(shared),
+        "audit": find_audit(shared),
+        "audit, checked": find_audit(shared, rate),
+        "cleanlab, true labels": find_cleanlab(clean),
+        "audit, true labels": find_audit(clean),
+    }
+    figures = {}
+    for method, finding in found.items():
+        truth = clean if method.endswith("true labels") else shared
+        figures[method] = rounded(judge(finding, truth.samples.is_wrong))
+    return figures
+
+
+def render(cells: dict[str, dict[str, dict[str, Figures]]]) -> str:
+    """The page."""
+    rows = []
+    for name, seeds in cells.items():
+
+        def of(method: str, key: str, seeds: dict[str, dict[str, Figures]] = seeds) -> str:
+            return spread((figures[method][key] for figures in seeds.values()), 1, 100)
+
+        rows.append(
+            [
+                name,
+                of("audit", "noise_true"),
+                of("cleanlab", "f1"),
+                of("audit", "f1"),
+                of("audit, checked", "f1"),
+                of("audit, checked", "precision"),
+                of("cleanlab, true labels", "flagged"),
+                of("audit, true labels", "flagged"),
+            ]
+        )
+    titles = ["set", "wrong labels", "F1, cleanlab", "F1, audit", f"F1, audit, {CHECKED} checked"]
+    titles += ["its precision", "flagged of true labels, cleanlab", "flagged, audit"]
+    about = ABOUT.format(most=MOST, checked=CHECKED, seeds=" ".join(map(str, SEEDS)))
+    means = [
+        statistics.mean(
+            figures[method]["f1"] or 0.0 for seeds in cells.values() for figures in seeds.values()
+        )
+        for method in ("cleanlab", "audit", "audit, checked")
+    ]
+    ends = f"Mean F1: cleanlab {means[0]:.2f}, audit {means[1]:.2f}, audit with {CHECKED} checked "
+    ends += f"labels {means[2]:.2f}."
+    made = "Made with " + ", ".join(f"{name} {value}" for name, value in versions().items()) + "."
+    return "\n".join([about, *table(titles, rows), "", ends, "", made, ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    data = os.environ.get("DISCRIMLOSS_DATA")
+    parser.add_argument("--data", type=Path, default=data, required=data is None)
+    parser.add_argument("--only", nargs="+", choices=REAL, default=REAL)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the results are")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    cells: dict[str, dict[str, dict[str, Figures]]] = {}
+    for name in options.only:
+        for seed in SEEDS:
+            figures = cell(name, seed, options.data)
+            cells.setdefault(name, {})[str(seed)] = figures
+            values = "  ".join(
+                f"{method} {np.nan if one['f1'] is None else one['f1']:.3f}"
+                for method, one in figures.items()
+            )
+            print(f"{name}, seed {seed}: F1 {values}", flush=True)
+    for suffix, text in ((".json", json.dumps(cells, indent=1) + "\n"), (".md", render(cells))):
+        with atomic_write(options.out / f"{NAME}{suffix}") as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+    print(render(cells))
+
+
+if __name__ == "__main__":
+    main()
