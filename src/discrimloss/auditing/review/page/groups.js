@@ -4,7 +4,7 @@
 import {byId, decisionText, element, labelText} from "./drawing.js";
 
 export const ORDER_NAMES = {
-  worst: "worst first", random: "at random (spot check)", class: "by class", similar: "similar together", duplicates: "duplicates together",
+  worst: "worst first", random: "random (spot check)", class: "by class", similar: "similar together", duplicates: "duplicates together",
 };
 
 const isOpen = row => row.state === "open";
