@@ -1,12 +1,13 @@
 """What an audit gains when a user checks 100 random labels first.
 
-    python -m benchmarks.checked_rate --data DIR
+    python -m benchmarks.checked_rate --data DIR --cifar DIR
 
 Errors of annotators and of rules can often be learned like right labels. An audit ranks them well
 but cannot tell how many there are, so it calls few labels incorrect. This benchmark takes the sets
 with known truth, counts the wrong labels among 100 random ones, and passes that rate to the audit.
 It also audits the same rows with their true labels, to show what a method flags where nothing is
-wrong. DIR has the layout of `benchmarks.audit_sets`.
+wrong. The directories have the layout of `benchmarks.audit_sets`. --only runs some of the sets, and
+keeps the stored results of the others.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
 import torch
 
 from benchmarks.audit_cell import rounded, versions
-from benchmarks.audit_design import MOST, REAL, Row
+from benchmarks.audit_design import CIFAR, MOST, REAL, Row
 from benchmarks.audit_figures import Figures, judge
 from benchmarks.audit_rivals import Shared, find_audit, find_cleanlab
 from benchmarks.audit_sets import load
@@ -31,24 +33,28 @@ from benchmarks.training_runs import RESULTS, spread, table
 from discrimloss.files.atomic_write import atomic_write
 from discrimloss.training.seeds import derived_generator
 
+Cells = dict[str, dict[str, dict[str, Figures]]]
+"""By set, seed and method."""
 NAME = "checked_rate"
 CHECKED = 100
 SEEDS = (1, 2, 3)
+SETS = (*REAL, *CIFAR[1:])
 ABOUT = """\
 # An audit after a look at 100 random labels
 
-`python -m benchmarks.checked_rate --data DIR`. Sets with wrong labels of their own and known
-truth, {most:,} rows at most; a seed draws the rows and the {checked} random labels that are
-checked. *F1* is that of the flagged labels: cleanlab's at its defaults, with 5-fold probabilities
-of a simple model; the audit's at its defaults; and the audit's with the fraction of wrong labels
-among the checked ones as `noise_rate`. The last two columns show what both flag on the same rows
-with their *true* labels. Values are in %, mean ± standard deviation over seeds {seeds}.
+`python -m benchmarks.checked_rate --data DIR --cifar DIR`. Sets with wrong labels of their own and
+known truth, {most:,} rows at most; a seed draws the rows and the {checked} random labels that are
+checked. Those of CIFAR-10N are features of EfficientNet-Lite0. *F1* is that of the flagged labels:
+cleanlab's at its defaults, with 5-fold probabilities of a simple model; the audit's at its
+defaults; and the audit's with the fraction of wrong labels among the checked ones as `noise_rate`.
+The last two columns show what both flag on the same rows with their *true* labels. Values are in %,
+mean ± standard deviation over seeds {seeds}.
 """
 
 
-def cell(name: str, seed: int, data: Path) -> dict[str, Figures]:
+def cell(name: str, seed: int, data: Path, cifar: Path | None, cache: Path) -> dict[str, Figures]:
     """The figures of each method on a set."""
-    samples = load(Row("real", name, MOST, "real"), seed, data, None, data)
+    samples = load(Row("real", name, MOST, "real"), seed, data, cifar, cache)
     shared = Shared(samples, seed)
     generator = derived_generator(seed, "checked")
     checked = torch.randperm(len(samples.target), generator=generator)[:CHECKED].numpy()
@@ -68,7 +74,7 @@ def cell(name: str, seed: int, data: Path) -> dict[str, Figures]:
     return figures
 
 
-def render(cells: dict[str, dict[str, dict[str, Figures]]]) -> str:
+def render(cells: Cells) -> str:
     """The page."""
     rows = []
     for name, seeds in cells.items():
@@ -109,22 +115,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     data = os.environ.get("DISCRIMLOSS_DATA")
     parser.add_argument("--data", type=Path, default=data, required=data is None)
-    parser.add_argument("--only", nargs="+", choices=REAL, default=REAL)
+    parser.add_argument("--cifar", type=Path, help="the directory of CIFAR-10 and CIFAR-10N")
+    parser.add_argument("--only", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the results are")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    cells: dict[str, dict[str, dict[str, Figures]]] = {}
-    for name in options.only:
-        for seed in SEEDS:
-            figures = cell(name, seed, options.data)
-            cells.setdefault(name, {})[str(seed)] = figures
-            values = "  ".join(
-                f"{method} {np.nan if one['f1'] is None else one['f1']:.3f}"
-                for method, one in figures.items()
-            )
-            print(f"{name}, seed {seed}: F1 {values}", flush=True)
+    path = options.out / f"{NAME}.json"
+    stored: Cells = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    with TemporaryDirectory() as cache:
+        for name, seed in product(options.only, SEEDS):
+            figures = cell(name, seed, options.data, options.cifar, Path(cache))
+            stored.setdefault(name, {})[str(seed)] = figures
+            values = (f"{method} {one['f1'] or 0.0:.3f}" for method, one in figures.items())
+            print(f"{name}, seed {seed}: F1 {', '.join(values)}", flush=True)
+    cells = {name: stored[name] for name in SETS if name in stored}
     for suffix, text in ((".json", json.dumps(cells, indent=1) + "\n"), (".md", render(cells))):
-        with atomic_write(options.out / f"{NAME}{suffix}") as unfinished:
+        with atomic_write(path.with_suffix(suffix)) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
     print(render(cells))
 
