@@ -22,10 +22,10 @@ both_variants = pytest.mark.parametrize("variant", ["paper", "released"])
 # Imports and names.
 
 
-def top_level_modules_after(statement: str) -> set[str]:
+def modules_after(statement: str) -> set[str]:
     """Names in `sys.modules` of a fresh interpreter that ran `statement`."""
     source = Path(discrimloss.__file__).parents[1]
-    program = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
     finished = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": str(source)},
@@ -36,11 +36,28 @@ def top_level_modules_after(statement: str) -> set[str]:
     return set(finished.stdout.split())
 
 
+def top_level(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+STEP = """
+import torch
+from discrimloss import DiscrimLoss
+criterion = DiscrimLoss(4, epochs=2)
+criterion(torch.ones(4, requires_grad=True), torch.arange(4)).backward()
+criterion.verdicts()
+"""
+
+
 def test_importing_needs_torch_and_numpy_only() -> None:
-    allowed = top_level_modules_after("import torch, numpy")
-    imported = top_level_modules_after("import discrimloss")
+    allowed = top_level(modules_after("import torch, numpy"))
+    imported = top_level(modules_after("import discrimloss"))
     assert "discrimloss" in imported
     assert imported - allowed - sys.stdlib_module_names == {"discrimloss"}
+
+
+def test_who_does_not_compile_does_not_wait_for_the_compiler() -> None:
+    assert "torch._dynamo" not in modules_after(STEP)  # it takes as long to import as torch
 
 
 def test_public_names_are_sorted_and_exist() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from discrimloss.held_out import NEVER_HELD_OUT, is_drawn
 from discrimloss.label_correction import WATCHING, LabelCorrection
+from discrimloss.state.compiled import constant_while_compiled
 from discrimloss.state.exchange import Batch
 from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.labels import check_labels
@@ -129,7 +130,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
             )
         return self._checked(losses, target, predictions)
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    @constant_while_compiled
     def _had_a_batch(self) -> bool:
         """See `has_begun`. A step is not compiled again because it is the second."""
         return self.has_begun

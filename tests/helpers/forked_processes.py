@@ -15,6 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401 - every optimizer imports it: here, once for all processes
 import torch.distributed as dist
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from discrimloss.state.batch_checks import REFUSALS
+from discrimloss.state.compiled import constant_while_compiled
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 from discrimloss.state.fixed_dtype import keeping_dtype
 from discrimloss.state.sample_ids import SampleIds
@@ -163,12 +164,12 @@ class SampleTable(nn.Module):
     # Both of these run while a step is compiled, so that it is not compiled again for the columns
     # that its first batch adds.
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    @constant_while_compiled
     def has_optional_columns(self) -> bool:
         """Whether the optional columns were added."""
         return bool(self._optional) and self._optional.keys() <= self._columns.keys()
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    @constant_while_compiled
     def add_optional_columns(self) -> bool:
         """Add the optional columns unless they are there."""
         if not self.has_optional_columns():
