@@ -31,6 +31,7 @@ class Registry(Generic[Entry]):
         self.package = package
         self.registered: dict[str, Entry] = {}
         self._sources: list[Callable[[], Mapping[str, Entry]]] = []
+        self._imported: list[str] = []  # folders whose modules are imported
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
         """A decorator that registers a class or a function under `name`."""
@@ -76,8 +77,10 @@ class Registry(Generic[Entry]):
 
     def _entries(self) -> dict[str, Entry]:
         package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self.package}.{module.name}")
+        if self._imported != (folders := list(package.__path__)):
+            for module in pkgutil.iter_modules(folders):
+                importlib.import_module(f"{self.package}.{module.name}")
+            self._imported = folders
         entries: dict[str, Entry] = {}
         for source in self._sources:
             entries |= source()

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import platform
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -24,11 +25,17 @@ PACKAGES = ("torch", "numpy", "accelerate", "transformers", "scikit-learn")
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries of a run."""
-    found = {"discrimloss": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        if importlib.util.find_spec(package.replace("scikit-learn", "sklearn")) is not None:
-            found[package] = metadata.version(package)
-    return found
+    python = {"discrimloss": __version__, "python": platform.python_version()}
+    return python | _installed_packages()
+
+
+@cache
+def _installed_packages() -> dict[str, str]:
+    return {
+        package: metadata.version(package)
+        for package in PACKAGES
+        if importlib.util.find_spec(package.replace("scikit-learn", "sklearn")) is not None
+    }
 
 
 class History:
