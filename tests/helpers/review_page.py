@@ -27,9 +27,11 @@ def served(audit: MadeAudit, host: str = "127.0.0.1") -> Iterator[ReviewServer]:
         with serve_at(session, None, host) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
-            yield server
-            server.shutdown()
-            thread.join()
+            try:
+                yield server
+            finally:  # or else a test that fails leaves a thread that never ends
+                server.shutdown()
+                thread.join()
     finally:
         session.close()
 
