@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from quick_files import make_files_quick
 from quick_verdicts import make_verdicts_quick
 from remembered_fits import remembered_fits
 from run_host import FORKED_PROCESSES, RunHost
@@ -23,6 +24,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_files() -> Iterator[None]:
+    """Runs write dozens of files, and wait for the disk after each."""
+    with pytest.MonkeyPatch.context() as patch:
+        make_files_quick(patch.setattr)
+        yield
 
 
 @pytest.fixture

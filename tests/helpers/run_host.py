@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quick_files import make_files_quick
 from quick_verdicts import make_verdicts_quick
 
 FORKED_PROCESSES = hasattr(os, "fork")
@@ -261,6 +262,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
+    make_files_quick(setattr)
     with lively_task.registered():
         with tempfile.TemporaryDirectory() as directory:  # a first run imports the rest
             warm_up = ("epochs=1", "method=plain", "options.history=false")

@@ -15,6 +15,7 @@ from typing import Any
 import pandas  # noqa: F401 - here, so that it is imported once for all processes
 import sklearn.metrics  # noqa: F401
 import torch
+from quick_files import make_files_quick
 from quick_verdicts import make_verdicts_quick
 from torchrun import run_in_processes
 
@@ -75,6 +76,7 @@ def the_loop(train: Callable[..., None], directory: Path) -> None:
 
 
 def main(scenario: str, directory: Path) -> None:
+    make_files_quick(setattr)
     make_verdicts_quick(setattr)
     loops: list[Any] = []
 
