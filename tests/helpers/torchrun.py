@@ -19,7 +19,7 @@ FORK = hasattr(os, "fork")
 
 def run_with_torchrun(number: int, program: Path, *arguments: object) -> str:
     """Run a program in so many processes, wait, and give what they printed."""
-    return _run(
+    return run_python(
         "-m",
         "torch.distributed.run",
         "--standalone",
@@ -34,10 +34,11 @@ def run_in_processes(number: int, program: Path, *arguments: object) -> str:
     """The same for a program of the tests, which is imported only once where that is possible."""
     if not FORK:
         return run_with_torchrun(number, program, *arguments)
-    return _run(Path(__file__).with_name("forked_processes.py"), number, program, *arguments)
+    return run_python(Path(__file__).with_name("forked_processes.py"), number, program, *arguments)
 
 
-def _run(*command: object) -> str:
+def run_python(*command: object) -> str:
+    """What Python prints with these arguments; fails if it does."""
     tests = str(Path(__file__).parent)
     path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
     ended = subprocess.run(
