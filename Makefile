@@ -25,7 +25,7 @@ COVERED_TESTS := tests/state $(addprefix tests/,$(addsuffix .py,test_against_nai
 	test_package test_precision_and_device test_registry test_resume test_run_watch \
 	test_script_fit))
 
-.PHONY: help demo docs notebooks test test-slow lint types core coverage pytest format clean
+.PHONY: help demo docs notebooks test test-slow lint types core coverage covered pytest format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -58,7 +58,10 @@ docs: $(VENV)/installed-dev
 notebooks: $(VENV)/installed-dev
 	@$(BIN)/python tools/run_notebooks.py
 
-test: lint types core coverage pytest
+# mypy keeps one core busy, and the first tests mostly wait for imports: both at once.
+test: lint
+	@$(MAKE) --no-print-directory --jobs 2 types core
+	@$(MAKE) --no-print-directory covered pytest
 
 lint: $(VENV)/installed-dev
 	@echo "== ruff: format and lint"
@@ -85,7 +88,10 @@ core: $(VENV)-core/installed
 
 # Only these tests and those of `make core` run with coverage: it would slow down all others for
 # nothing. The floor holds for both together.
-coverage: core $(VENV)/installed-dev
+coverage: core
+	@$(MAKE) --no-print-directory covered
+
+covered: $(VENV)/installed-dev
 	@echo "== pytest: the rest of the core, with coverage"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet $(WORKERS) --cov --cov-append --cov-report=term \
 		$(addprefix --ignore=,$(CORE_TESTS)) $(filter-out $(CORE_TESTS),$(COVERED_TESTS))
