@@ -34,6 +34,15 @@ def _quick_files() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Fails a test that leaves more threads than it found: all later ones would be slower."""
+    yield
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert threads == 1, f"the test leaves torch with {threads} threads"
+
+
 @pytest.fixture
 def quick_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fits behind verdicts take longer than the runs of most tests."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from threadpoolctl import threadpool_info
@@ -10,8 +12,10 @@ from discrimloss.auditing.out_of_fold.threads import FEW_SAMPLES, limited_thread
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> None:
+def two_threads() -> Iterator[None]:
     torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(
