@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import audits_in_processes
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,8 +18,8 @@ from torchrun import needs_gloo, run_in_processes
 
 pytestmark = needs_gloo
 
-PROGRAM = Path(__file__).parents[1] / "helpers" / "audits_in_processes.py"
-SAMPLES = 600
+PROGRAM = Path(audits_in_processes.__file__)
+SAMPLES = 400
 
 
 class Audits:
@@ -24,7 +27,15 @@ class Audits:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.printed = {number: run_in_processes(number, PROGRAM, directory) for number in (1, 2)}
+        printed = io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+        ):
+            alone = audits_in_processes.audit_all(directory, 0, 1, patch.setattr)
+        (directory / "1-0.json").write_text(json.dumps(alone))
+        self.printed = {1: printed.getvalue(), 2: run_in_processes(2, PROGRAM, directory)}
 
     def file(self, processes: int, audit: str, name: str) -> Path:
         return self.directory / f"{processes}-{audit}" / name

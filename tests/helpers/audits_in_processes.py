@@ -1,6 +1,7 @@
-"""Audits in the processes that torchrun started, and how much each process did.
+"""Audits in one process or in several, and how much each process did.
 
-Usage: audits_in_processes.py DIRECTORY. It holds texts.csv, table.csv, targets.csv, the folder of
+A test calls `audit_all`, or starts this program in several processes:
+``audits_in_processes.py DIRECTORY``. It holds texts.csv, table.csv, targets.csv, the folder of
 images and that of the encoder.
 """
 
@@ -10,11 +11,15 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import jinja2  # noqa: F401 - here, so that they are imported once for all processes
+import pandas  # noqa: F401
 import torch.distributed as dist
+import transformers  # noqa: F401
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from discrimloss.auditing.out_of_fold import predictions
@@ -22,9 +27,24 @@ from discrimloss.auditing.sources import text
 from discrimloss.cli import main
 from discrimloss.errors import DiscrimLossError
 
+COUNTED = (
+    (predictions, "_fitted"),
+    (HistGradientBoostingRegressor, "fit"),
+    (text.TextEncoder, "__call__"),
+)
 
-def audit_all(directory: Path, rank: int, processes: int) -> dict[str, Any]:
-    """Exit codes of the audits, and what this process computed in each."""
+
+def audit_all(
+    directory: Path, rank: int, processes: int, replace: Callable[[Any, str, Any], None] = setattr
+) -> dict[str, Any]:
+    """Exit codes of the audits, and what this process computed in each.
+
+    Args:
+        directory: of the data and of the results.
+        rank: of this process.
+        processes: how many there are.
+        replace: `setattr`, or that of a `MonkeyPatch`: what counts calls.
+    """
     found: dict[str, Any] = {}
 
     def run(name: str, source: str, *options: str, out: str | None = None) -> None:
@@ -34,9 +54,8 @@ def audit_all(directory: Path, rank: int, processes: int) -> dict[str, Any]:
         found[name] = {"code": code, **work}
 
     work: Counter[str] = Counter()
-    count_calls(predictions, "_fitted", work)
-    count_calls(HistGradientBoostingRegressor, "fit", work)
-    count_calls(text.TextEncoder, "__call__", work)
+    for owner, called in COUNTED:
+        replace(owner, called, counting(getattr(owner, called), called, work))
 
     encoder = ("--encoder", str(directory / "encoder"))
     texts = ("texts.csv", "--label", "label", "--text", "text", *encoder)
@@ -62,14 +81,12 @@ def audit_all(directory: Path, rank: int, processes: int) -> dict[str, Any]:
     return found
 
 
-def count_calls(owner: Any, name: str, work: Counter[str]) -> None:
-    original = getattr(owner, name)
-
+def counting(original: Any, name: str, work: Counter[str]) -> Any:
     def counted(*arguments: Any, **named: Any) -> Any:
         work[name] += 1
         return original(*arguments, **named)
 
-    setattr(owner, name, counted)
+    return counted
 
 
 def refuse(*_: Any) -> None:
