@@ -10,8 +10,9 @@ SCRIPTS := bin
 endif
 BIN    := $(VENV)/$(SCRIPTS)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-# A process per core, four at most, each with the tests of whole files.
-WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
+# A process per core, four at most, each with the tests of whole files, in the order of collection:
+# docstrings come last, so that no process waits long for the others.
+WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Tests of the core, for an environment that has torch, numpy and pytest only.
 CORE_TESTS := $(addprefix tests/,$(addsuffix .py,test_against_naive test_bad_batches test_functional \
