@@ -32,7 +32,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # A third of a minute each: most of them run with the slow tests.
-FAST = {"plain", "discrimloss", "elr", "superloss", "superloss_discrimloss"}
+FAST = {"plain", "discrimloss", "elr"}
 
 
 @pytest.mark.parametrize(
