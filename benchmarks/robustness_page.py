@@ -22,8 +22,8 @@ Made by `python -m benchmarks.robustness run --data DIR --cifar DIR`. In a row, 
 the same network on the same labels, with the same optimizer, learning rate, schedule and number of
 epochs. The options of each method are its authors' defaults. All values are test accuracies of the
 last epoch in %, on true labels. The *score* is the mean of overall and balanced accuracy, because a
-method can improve either one at the cost of the other. A *difference* is the score of a method minus
-that of cross-entropy in the same row, in points; ± is the standard deviation over seeds.
+method can improve either one at the cost of the other. A *difference* is the score of a method
+minus that of cross-entropy in the same row, in points; ± is the standard deviation over seeds.
 
 Sets with {MARK} were not used for any choice in this library:
 {{held_out}}.
@@ -38,7 +38,8 @@ noisy rows whose score is at most half a point below the best score of a method 
 CHANCE = """\
 Part of *near the best* is chance, because each seed draws other samples and other wrong labels. In
 single seeds of noisy rows, {ours} is near the best in {near:.0%} of {cells:,} cases. An oracle
-that takes, for each row, the method that is best on the other seeds is near the best in {known:.0%}."""
+that takes, for each row, the method that is best on the other seeds is near the best in
+{known:.0%}."""
 HARM_BY_CHANCE = """\
 Part of *below CE* is chance as well. Cross-entropy was trained again, with another initial network
 and another order of the batches, for {cells:,} pairs of a row and a seed. It is more than 1 point
@@ -47,8 +48,8 @@ below itself in {control:.0%} of them, and more than 1 above in {above:.0%}. {ou
 FIELD = """\
 At reduced size: {train:,} training images at 16 × 16 before the long tail is cut, a small residual
 network, {epochs} epochs, images moved and mirrored at random. Noise and class sizes are those of
-published papers, but the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024) trains
-with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the test
+published papers, but the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024)
+trains with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the test
 set is balanced, so balanced accuracy is almost the same."""
 
 # --------------------------------------------------------------------------------- summary
