@@ -45,9 +45,10 @@ ABOUT = """\
 `python -m benchmarks.checked_rate --data DIR --cifar DIR`. Sets with real label errors and known
 truth, at most {most:,} rows; CIFAR-10N as features of EfficientNet-Lite0. A seed draws the rows
 and {checked} random labels. The fraction of wrong ones among these is passed to the audit as
-`noise_rate` (*{checked} checked*). *F1* is that of the flagged labels. cleanlab runs at its defaults, with 5-fold
-probabilities of a simple model. The last two columns show what is flagged on the same rows with
-their *true* labels. Values are in %, mean ± standard deviation over seeds {seeds}.
+`noise_rate` (*{checked} checked*). *F1* is that of the flagged labels. cleanlab runs at its
+defaults, with 5-fold probabilities of a simple model. The last two columns show what is flagged on
+the same rows with their *true* labels. Values are in %, mean ± standard deviation over seeds
+{seeds}.
 """
 
 

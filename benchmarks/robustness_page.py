@@ -49,8 +49,8 @@ FIELD = """\
 At reduced size: {train:,} training images at 16 × 16 before the long tail is cut, a small residual
 network, {epochs} epochs, images moved and mirrored at random. Noise and class sizes are those of
 published papers, but the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024)
-trains with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the test
-set is balanced, so balanced accuracy is almost the same."""
+trains with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the
+test set is balanced, so balanced accuracy is almost the same."""
 
 # --------------------------------------------------------------------------------- summary
 
