@@ -38,8 +38,8 @@ noisy rows whose score is at most half a point below the best score of a method 
 CHANCE = """\
 Part of *near the best* is chance, because each seed draws other samples and other wrong labels. In
 single seeds of noisy rows, {ours} is near the best in {near:.0%} of {cells:,} cases. An oracle
-that takes, for each row, the method that is best on the other seeds is near the best in
-{known:.0%}."""
+that takes, for each row, the method that is best on the other seeds is near the
+best in {known:.0%}."""
 HARM_BY_CHANCE = """\
 Part of *below CE* is chance as well. Cross-entropy was trained again, with another initial network
 and another order of the batches, for {cells:,} pairs of a row and a seed. It is more than 1 point

@@ -82,7 +82,7 @@ def test_many_labels_take_hours_and_come_in_groups() -> None:
     many = pandas.concat([samples] * 50, ignore_index=True).assign(verdict="incorrect")
     words = answer_of(samples=many, summary={"noise_estimated": 0.9}).steps[0].words
     assert "6,000 incorrect labels, worst first: about 7 hours at 4 seconds each" in words
-    assert "Groups of similar ones can be decided on at once." in words
+    assert "You can decide on groups of similar ones at once." in words
 
 
 def test_an_unfinished_run_has_no_answer() -> None:
