@@ -73,7 +73,10 @@ def audit(
             help="Simple models that suit the data, or a network trained with DiscrimLoss.",
         ),
     ] = "auto",
-    runs: Annotated[int, typer.Option(metavar="N", help="How many cross-validations or training runs to combine.")] = 1,
+    runs: Annotated[
+        int,
+        typer.Option(metavar="N", help="How many cross-validations or training runs to combine."),
+    ] = 1,
     epochs: Annotated[
         int | None,
         typer.Option(metavar="N", help="Epochs of each training run; implies --model network."),

@@ -100,7 +100,10 @@ def _sentence(rate: float | None, interval: Sequence[float] | None, is_given: bo
         return f"{about}, the noise rate that you gave."
     if rate < 0.0005:
         about = "Hardly any label is wrong"
-    return f"{about} ({percent_range(interval)})." if interval else f"{about}."
+    if not interval:
+        return f"{about}."
+    unbroken = percent_range(interval).replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{about} ({unbroken})."
 
 
 def _details(
@@ -170,7 +173,7 @@ def _between(group: statistics.GroupNoise) -> str:
     if group.interval is None:
         return ""
     low, high = (round(end * group.count) for end in group.interval)
-    return f", between {low:,} and {high:,}"
+    return f" ({low:,} to {high:,})"
 
 
 def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:
