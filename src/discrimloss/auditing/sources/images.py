@@ -68,7 +68,7 @@ WITHOUT_ENCODER = (
 )
 SMALL_WITHOUT_ENCODER = (
     "Images of {side} pixels were judged by a network trained on them alone, which suits digits "
-    "and signs. For small photos, --encoder auto finds more wrong labels."
+    "and signs. For small photos, the encoder 'auto' finds more wrong labels."
 )
 
 Fields = Callable[[int], tuple[tuple[str, str], ...]]
