@@ -58,7 +58,7 @@ MOST_HARD = 0.1
 overlap: none of these labels is hard. On datasets with real errors up to two fifths of them are
 wrong there (mammographic_radiologist)."""
 OVERLAP = (
-    "Predictions contradict {:.0f} % of the labels without being sure of it: classes overlap, so "
+    "Predictions contradict {:.0f} % of the labels without being confident: classes overlap, so "
     "these labels are undecided, not hard."
 )
 SAME_AS_GIVEN = (

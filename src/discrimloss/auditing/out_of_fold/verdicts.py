@@ -41,10 +41,10 @@ LEARNED_AS_THEY_ARE = 0.005
 """Below this noise rate the labels can be learned as they are."""
 
 SYSTEMATIC = (
-    "The labels can be learned as they are. Systematic errors, such as those of keyword rules, do "
-    "not show, so labels that the predictions contradict are undecided, and the interval of the "
-    "noise rate includes them. If you know how many labels are wrong, for instance because you "
-    "checked 100 random ones, pass that noise rate to the audit."
+    "Predictions agree with nearly all labels, so systematic errors, such as those of keyword "
+    "rules, do not show. The contradicted labels are undecided, and the interval of the noise rate "
+    "includes them. If you know how many labels are wrong, for instance because you checked 100 "
+    "random ones, pass that noise rate to the audit."
 )
 
 
