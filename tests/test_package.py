@@ -101,6 +101,7 @@ def test_a_batch_goes_through_few_files(epoch: int) -> None:
     assert files == {
         *(
             "loss.py",
+            "given_batch.py",
             "batch_visit.py",
             "reduction.py",
             "visits.py",
