@@ -72,7 +72,7 @@ def limit_unrecognised(
     beyond = rows[place >= most[classes]]
     limited = score.clone()
     limited[beyond] = LARGEST_KEPT
-    return limited, target[beyond].unique().tolist()
+    return limited, sorted(set(target[beyond].tolist()))
 
 
 def with_mean_probability(score: Tensor, rate: float) -> Tensor:
