@@ -34,8 +34,9 @@ from benchmarks.training_runs import (
 from discrimloss.training.methods import methods
 
 RATE = 0.4
-UNSTABLE = ("backward", "jocor")
-"""Their gradients do not vanish, or have no bound: at a learning rate of 0.1 they diverge."""
+UNSTABLE = ("active_passive", "backward", "cores", "curriculum_loss", "jocor")
+"""Their gradients are long, do not vanish, or have no bound: at a learning rate of 0.1 they diverge
+on MNIST or digits."""
 LOWER_LEARNING_RATE = 0.01
 CHANGED = {
     "active_passive": {
@@ -109,7 +110,7 @@ def variants() -> list[Variant]:
         for name in names
         for is_slow in (False, True)
         for has_rate in (True, False)
-        for change in ("", *CHANGED.get(name, ()))
+        for change in ("", *(() if is_slow else CHANGED.get(name, ())))
         if (not has_rate or "noise_rate" in methods.options(name))
         and (not is_slow or name in UNSTABLE)
     ]
