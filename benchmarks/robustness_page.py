@@ -1,7 +1,7 @@
 """The page of the robustness benchmark: what each method does to a row, against cross-entropy.
 
-The score of a cell is the mean of overall and balanced accuracy: either alone can be bought with
-the other.
+The score of a cell is the mean of overall and balanced accuracy: a method can improve either one
+at the cost of the other.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ABOUT = f"""\
 Made by `python -m benchmarks.robustness run --data DIR --cifar DIR`. In a row, every method trains
 the same network on the same labels, with the same optimizer, learning rate, schedule and number of
 epochs. The options of each method are its authors' defaults. All values are test accuracies of the
-last epoch in %, on true labels. The *score* is the mean of overall and balanced accuracy: either
-alone can be bought with the other. A *difference* is the score of a method less that of
-cross-entropy in the same row, in points; ± is the standard deviation over seeds.
+last epoch in %, on true labels. The *score* is the mean of overall and balanced accuracy, because a
+method can improve either one at the cost of the other. A *difference* is the score of a method
+minus that of cross-entropy in the same row, in points; ± is the standard deviation over seeds.
 
 Sets with {MARK} were not used for any choice in this library:
 {{held_out}}.
 All others were used to choose defaults or forms of DiscrimLoss. crowdtruth_treat has the sentences
-of crowdtruth_cause, which was used, with other labels.
+of a set that was used, crowdtruth_cause, with other labels.
 
 *Drop and retrain* trains with DiscrimLoss (predictions), drops the labels that its verdicts call
 incorrect and trains a second network with cross-entropy. All others train one network."""
@@ -36,21 +36,21 @@ COLUMNS = """\
 *Below CE*: rows whose score is more than 1 point below that of cross-entropy. *Near the best*:
 noisy rows whose score is at most half a point below the best score of a method with one network."""
 CHANCE = """\
-A seed draws other training samples, other wrong labels and another test set, so part of *near the
-best* is chance. In single seeds of noisy rows, {ours} is near the best in {near:.0%} of {cells:,}
-cases. An oracle that takes, for each row, the method that is best on the other seeds is near the
+Part of *near the best* is chance, because each seed draws other samples and other wrong labels. In
+single seeds of noisy rows, {ours} is near the best in {near:.0%} of {cells:,} cases. An oracle
+that takes, for each row, the method that is best on the other seeds is near the
 best in {known:.0%}."""
 HARM_BY_CHANCE = """\
-Part of *below CE* is chance as well. Cross-entropy was run again, with another initial network and
-another order of the batches, for {cells:,} pairs of a row and a seed. It is more than 1 point below
-itself in {control:.0%} of them, and more than 1 above in {above:.0%}. {ours} is below in
+Part of *below CE* is chance as well. Cross-entropy was trained again, with another initial network
+and another order of the batches, for {cells:,} pairs of a row and a seed. It is more than 1 point
+below itself in {control:.0%} of them, and more than 1 above in {above:.0%}. {ours} is below in
 {harmed:.0%} of the same pairs."""
 FIELD = """\
 At reduced size: {train:,} training images at 16 × 16 before the long tail is cut, a small residual
-network, {epochs} epochs, images moved and mirrored at random. Noise and class sizes are those that
-papers publish; the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024) trains
-with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the test
-set is balanced, so balanced accuracy is almost the same."""
+network, {epochs} epochs, images moved and mirrored at random. Noise and class sizes are those of
+published papers, but the accuracies cannot be compared with theirs. CurBench (Zhou et al., 2024)
+trains with AdamW at a constant rate, the others use SGD with a decaying one. Overall accuracy; the
+test set is balanced, so balanced accuracy is almost the same."""
 
 # --------------------------------------------------------------------------------- summary
 

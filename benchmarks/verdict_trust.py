@@ -293,22 +293,22 @@ def render(lines: list[dict[str, Any]]) -> str:
             "Made by `python -m benchmarks.verdict_trust run --data DIR --mnist DIR`: networks "
             "with one hidden layer, SGD with and"
         ),
+        "without momentum, Adam, AdamW; 1, 3, 6 and 12 epochs; a constant and a cosine rate.",
         (
-            "without momentum, Adam, AdamW; 1, 3, 6 and 12 epochs; a constant and a cosine rate. "
-            f"{len(lines)} of {len(design())} runs are stored,"
+            f"{len(lines)} of {len(design())} runs are stored, equally many of every set. A run "
+            "*tells* if it gives an estimate."
         ),
         (
-            "as many of every set. *Tells* counts runs that do not say that they cannot tell. "
-            "A false alarm is an estimate above 5 % on clean labels,"
+            "A *false alarm* is an estimate above 5 % on clean labels, a *close* estimate is "
+            "within 5 points of the truth."
         ),
-        "a close estimate is within 5 points of the truth.",
         "",
         (
-            f"Limits were chosen on {', '.join(CHOSEN_ON)}: on the runs of this page, and on "
+            f"The limits were chosen on {', '.join(CHOSEN_ON)}: on the runs of this page, and on "
             "others. No choice was made on"
         ),
         f"{', '.join(name for name in HELD_OUT + NATURAL if name not in LOOKED_AT)}.",
-        f"{', '.join(LOOKED_AT)} were in view when it was decided which labels are hard.",
+        f"{', '.join(LOOKED_AT)} were looked at when it was decided which labels are hard.",
         "",
         "## Clean labels, and 20 % wrong",
         "",
@@ -327,7 +327,7 @@ def render(lines: list[dict[str, Any]]) -> str:
         "",
         "## Why runs cannot tell",
         "",
-        "Runs on clean labels and with 20 % wrong, of all sets, by epochs.",
+        "Runs on clean labels and with 20 % wrong labels, all sets, by epochs.",
         "",
         "| form | epochs | runs | tell | " + " | ".join(REASONS) + " |",
         "|---|---|---|---|" + "---|" * len(REASONS),

@@ -110,7 +110,7 @@ def test_the_command_stores_the_rate_and_refuses_to_resume_with_another(
     directory = AuditDirectory(out)
     assert directory.settings()["noise_rate"] == 0.2
     assert "--noise-rate 0.2" in directory.settings()["command"]
-    assert "as was given" in (out / "report.html").read_text(encoding="utf-8")
+    assert "the noise rate that you gave" in (out / "report.html").read_text(encoding="utf-8")
     options: dict[str, Any] = {"label": "label", "out": out, "resume": True, "progress": False}
     with pytest.raises(DiscrimLossError, match=r"noise_rate was 0\.2"):
         discrimloss.audit(path, noise_rate=0.3, **options)

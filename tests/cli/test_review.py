@@ -82,7 +82,7 @@ def test_a_review_ends_with_what_to_do_next(
     assert address is not None
     assert opened == [address.url]
     assert address.url in printed
-    assert "4 suspicious samples, 0 of them reviewed" in printed
+    assert "4 labels called incorrect, 0 of them reviewed" in printed
     assert f"Decisions are in {audit.path / 'decisions.jsonl'}" in printed
     assert f"discrimloss apply {audit.path}" in printed
     audit.session().close()  # the lock is gone

@@ -69,9 +69,8 @@ def precision_and_recall(printed: str) -> tuple[int, int]:
     return precision, recall
 
 
-@pytest.mark.usefixtures("quick_verdicts")
 def test_tables(empty_directory: Path) -> None:
-    (_, result, table, found, labels), _ = run_notebook("tables", {"EPOCHS = None": "EPOCHS = 6"})
+    (_, result, table, found, labels), _ = run_notebook("tables", {"SAMPLES = 1797": "SAMPLES = 400"})
     assert isinstance(result, AuditResult)
     assert "<table>" in result._repr_html_()
     assert len(table) == 10
@@ -79,7 +78,7 @@ def test_tables(empty_directory: Path) -> None:
     assert hits > 0.8 * called
     assert hits > 0.6 * wrong
     before, after = map(float, re.findall(r"([\d.]+)%", labels))
-    assert before == pytest.approx(90, abs=0.2)
+    assert before == pytest.approx(90, abs=0.3)
     assert after > before + 4
     assert list(empty_directory.iterdir()) == []
 

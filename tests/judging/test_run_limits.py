@@ -212,7 +212,7 @@ def test_a_wrong_index_leaves_nothing_to_tell(index_of: Any) -> None:
                 criterion(torch.rand(50) / epoch, index_of(rows))
     verdicts = criterion.verdicts()
     assert verdicts.noise_rate is None
-    assert "of 1000 samples were seen, again and again" in verdicts.notes[0]
+    assert "of 1000 samples were seen, many times" in verdicts.notes[0]
 
 
 def test_a_part_of_the_samples_can_be_judged() -> None:

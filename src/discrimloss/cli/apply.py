@@ -43,10 +43,10 @@ def apply(
         bool, typer.Option("--overwrite", help="Replace an earlier result.")
     ] = False,
 ) -> None:
-    """Write the audited data again, with all decisions of the review.
+    """Write the corrected data, with all decisions of the review.
 
-    The result has the format of the source, which does not change; changes.csv beside it lists
-    every change with its labels, its reason and its time. Everything is written, or nothing.
+    The result has the format of the source. changes.csv beside it lists every decision with its
+    labels, reason and time. The source itself does not change.
     """
     from discrimloss.auditing.apply import Automatic
     from discrimloss.auditing.result import AuditResult

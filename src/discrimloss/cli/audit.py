@@ -40,7 +40,7 @@ def audit(
         typer.Option(
             metavar="COLUMN",
             help="A column of a table to learn from; repeat it for several. [default: all "
-            "but those that identify rows or give the label away]",
+            "that do not identify rows or give the label away]",
         ),
     ] = None,
     query: Annotated[
@@ -70,14 +70,16 @@ def audit(
         str,
         typer.Option(
             metavar="auto|network",
-            help="The best simple models for the kind of data, or a network trained with "
-            "DiscrimLoss.",
+            help="Simple models that suit the data, or a network trained with DiscrimLoss.",
         ),
     ] = "auto",
-    runs: Annotated[int, typer.Option(metavar="N", help="How many runs to combine.")] = 1,
+    runs: Annotated[
+        int,
+        typer.Option(metavar="N", help="How many cross-validations or training runs to combine."),
+    ] = 1,
     epochs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Length of each training run; selects the network."),
+        typer.Option(metavar="N", help="Epochs of each training run; implies --model network."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the first run.")] = 0,
     threads: Annotated[
@@ -87,8 +89,8 @@ def audit(
         float | None,
         typer.Option(
             metavar="FRACTION",
-            help="The fraction of wrong labels, such as 0.15, if you know it: for instance because "
-            "you checked 100 random labels. [default: estimated]",
+            help="The fraction of wrong labels, such as 0.15, if you know it, for instance from 100 "
+            "random labels that you checked. [default: estimated]",
         ),
     ] = None,
     resume: Annotated[
@@ -98,20 +100,23 @@ def audit(
         bool, typer.Option("--overwrite", help="Replace an earlier audit in the same place.")
     ] = False,
 ) -> None:
-    """Find the wrong labels of your data.
+    """Find the wrong labels in your data.
+
+    \b
+    discrimloss audit reviews.csv --label stars --out audit
+    discrimloss audit photos/ --out audit
 
     Labels are compared with cross-validated predictions of simple models. Images without an
     encoder, regression targets of texts or images, and labels of very many classes are compared
-    with a network that is trained once.
+    with a network that is trained once. No clean labels, noise rate or hyperparameters are needed.
 
-    It needs no clean labels, no noise rate and no hyperparameters. The directory gets
-    verdicts.csv and verdicts.parquet (every sample, worst first), cleaned.csv (what to keep),
-    left_out.csv (what could not be audited, and why), report.html (a page to look at) and
-    summary.json.
+    Open report.html in the --out directory first. verdicts.csv lists every sample, worst first;
+    cleaned.csv has the samples to keep, left_out.csv what could not be audited, and summary.json
+    the metrics.
 
-    Ctrl-C stops between two steps; --resume continues from there. Then `discrimloss review DIR`
-    goes through the suspicious samples, and `discrimloss apply DIR` writes the corrected data.
-    From Python, `discrimloss.audit` does the same for data in memory.
+    Then `discrimloss review DIR` opens a page to correct labels, and `discrimloss apply DIR`
+    writes the corrected data. Ctrl-C stops an audit; --resume continues it. In Python,
+    `discrimloss.audit` does the same for data in memory.
     """
     from discrimloss.auditing.directory import AuditDirectory
     from discrimloss.auditing.request import AuditSettings, command_line

@@ -42,7 +42,7 @@ def demo(
         bool, typer.Option("--overwrite", help="Replace the results of an earlier demo.")
     ] = False,
 ) -> None:
-    """Train on wrong labels and find them, in images and texts, in about a minute.
+    """Train on wrong labels and find them, in about a minute.
 
     Trains a small network with cross-entropy and with DiscrimLoss on handwritten digits, some of
     which have wrong labels, and compares both. Writes an image of the most suspicious digits

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 SMOOTHING_SECONDS = 5.0
 LONGEST_CELL = 40
-COLUMNS_SHOWN = 20
 IDS_SHOWN = 3
 CLASSES_SHOWN = 5
 
@@ -276,7 +275,12 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
         VERDICTS_CSV,
     )
     from discrimloss.auditing.health.data_health import HEALTHY
-    from discrimloss.auditing.report.wording import counted_percent, duration, rate_text
+    from discrimloss.auditing.report.wording import (
+        columns_text,
+        counted_percent,
+        duration,
+        rate_text,
+    )
 
     console = Console(highlight=False)
     verdicts, samples = summary["verdicts"], summary["samples"]
@@ -298,7 +302,7 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
     if "model" in summary:
         console.print(f"Predicted by: {summary['model']}", markup=False, soft_wrap=True)
     if summary.get("learned_from"):
-        learned_from = _learned_from(summary["learned_from"])
+        learned_from = columns_text(summary["learned_from"])
         console.print(f"Learned from: {learned_from}", markup=False, soft_wrap=True)
     if summary["worst"]:
         console.print(_worst_table(summary["worst"]))
@@ -325,13 +329,6 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
         f"      discrimloss apply {place}    writes the corrected data.",
     ):
         console.print(line, markup=False, soft_wrap=True)
-
-
-def _learned_from(columns: list[dict[str, str]]) -> str:
-    """The columns that were learned from, and how each was read."""
-    shown = [f"{column['name']} ({column['read_as']})" for column in columns[:COLUMNS_SHOWN]]
-    more = len(columns) - COLUMNS_SHOWN
-    return "; ".join([*shown, *([f"{more:,} more, see summary.json"] if more > 0 else [])])
 
 
 def _plain(text: str) -> str:

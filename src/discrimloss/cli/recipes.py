@@ -25,7 +25,7 @@ def ls(
         typer.Argument(help="Describe this recipe, method, dataset or model."),
     ] = None,
 ) -> None:
-    """List the recipes, methods, datasets and models, or describe one of them."""
+    """List recipes, methods, datasets and models, or describe one."""
     from discrimloss.data.base import datasets
     from discrimloss.models.base import models
     from discrimloss.recipes import recipe_files, summary_of

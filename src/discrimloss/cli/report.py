@@ -56,10 +56,11 @@ def report(
         bool, typer.Option("--overwrite", help="Replace an earlier report in the same place.")
     ] = False,
 ) -> None:
-    """Make a page about a run, several runs or an audit: one file that opens without a network.
+    """Write a report about runs or an audit.
 
-    With --data the page shows the samples themselves. An unfinished run is reported as far as it
-    is. With --format png, svg or pdf the figures are written one by one, for a paper.
+    A report is one HTML file that opens without a network. --data adds the samples themselves.
+    --format png, svg or pdf writes the figures as files instead. An unfinished run is reported as
+    far as it is.
     """
     check_is_directory(data)
     if kind is Format.html:

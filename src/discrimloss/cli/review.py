@@ -36,11 +36,11 @@ def review(
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
 ) -> None:
-    """Look at the suspicious samples one by one: keep, relabel, drop or skip each.
+    """Review the suspicious samples in a browser.
 
-    The page is on this machine only, unless --host lets other machines in. Every decision is saved
-    at once, in DIR/decisions.jsonl; stop with Ctrl-C and come back at any time. `discrimloss apply
-    DIR` writes the corrected data.
+    Keep, relabel, drop or skip each sample, by keyboard. Every decision is saved at once in
+    DIR/decisions.jsonl: stop with Ctrl-C and come back at any time. Then `discrimloss apply DIR`
+    writes the corrected data. Only this machine can open the page, unless you pass --host.
     """
     from discrimloss.auditing.result import AuditResult
 

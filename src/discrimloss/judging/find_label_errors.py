@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from discrimloss.judging.judgeable import limited_score, score_without_evidence
+from discrimloss.judging.judgeable import (
+    limit_unrecognised,
+    limited_score,
+    notes_on_unrecognised,
+    score_without_evidence,
+)
 from discrimloss.judging.label_errors import LabelErrors, note_on_given_rate, require_noise_rate
 from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.judging.prediction_input import (
@@ -53,7 +58,7 @@ MOST_HARD = 0.1
 overlap: none of these labels is hard. On datasets with real errors up to two fifths of them are
 wrong there (mammographic_radiologist)."""
 OVERLAP = (
-    "Predictions contradict {:.0f} % of the labels without being sure of it: classes overlap, so "
+    "Predictions contradict {:.0f} % of the labels without being confident: classes overlap, so "
     "these labels are undecided, not hard."
 )
 SAME_AS_GIVEN = (
@@ -172,7 +177,12 @@ def _of_classes(
     estimate, notes = _at_given_rate(estimate, noise_rate)
     losses = cross_entropy(predicted.float(), given, reduction="none")
     agrees = predicted.argmax(1) == given
+    score, unrecognised = limit_unrecognised(
+        estimate.score, agrees, given, len(classes.names), estimate.evident_rate
+    )
+    estimate = replace(estimate, score=score)
     notes += _notes_on_classes(classes, bool(agrees.all()))
+    notes += notes_on_unrecognised(unrecognised, [str(name) for name in classes.names])
     doubtful = unsure_contradictions(agrees, estimate.p_incorrect)
     if doubtful > MOST_HARD:
         notes.append(OVERLAP.format(100 * doubtful))

@@ -13,6 +13,9 @@ FEWEST_OF_CLASS = 10
 """In a class with fewer labels, an audit cannot tell which are wrong."""
 LARGEST_KEPT = -1e-6
 """The highest score of a label in such a class: just below the verdict incorrect."""
+LEAST_RECOGNISED = 0.15
+"""Where predictions agree with a smaller fraction of the labels of a class, they hardly recognise
+the class."""
 TYPICAL_NOISE = 0.1
 """Fraction of wrong labels that is assumed where the predictions say nothing about it."""
 MOST_NAMED = 5
@@ -31,6 +34,45 @@ def limited_score(score: Tensor, judged: Tensor) -> Tensor:
         judged: which labels can be judged.
     """
     return torch.where(judged, score, score.clamp(max=LARGEST_KEPT))
+
+
+def limit_unrecognised(
+    score: Tensor, agrees: Tensor, target: Tensor, num_classes: int, rate: float
+) -> tuple[Tensor, list[int]]:
+    """Limit how many labels of a class that predictions hardly recognise are called incorrect.
+
+    Against such a label speaks only that the class is rare: the few genuine samples would be called
+    incorrect together with the wrong ones. So no more labels are than there would be if wrong
+    labels were drawn evenly from the other classes.
+
+    >>> score, agrees = torch.tensor([2.0, 1.0, 3.0] + [-1.0] * 17), torch.arange(20) > 2
+    >>> target = torch.tensor([1] * 3 + [0] * 17)
+    >>> limit_unrecognised(score, agrees, target, num_classes=2, rate=0.1)[0][:3] > 0
+    tensor([False, False,  True])
+
+    Args:
+        score: log-odds of being wrong, shape (samples,).
+        agrees: shape (samples,), bool: whether the prediction agrees with the label.
+        target: given labels, shape (samples,), int64.
+        num_classes: how many there are.
+        rate: the fraction of wrong labels.
+
+    Returns:
+        The scores, and the classes whose labels are limited.
+    """
+    counts = torch.bincount(target, minlength=num_classes)
+    recognised = torch.bincount(target[agrees], minlength=num_classes)
+    is_unrecognised = recognised < LEAST_RECOGNISED * counts
+    most = (rate * (len(target) - counts) / max(num_classes - 1, 1)).long()
+    rows = (is_unrecognised[target] & (score > 0)).nonzero()[:, 0]
+    rows = rows[score[rows].argsort(descending=True, stable=True)]
+    rows = rows[target[rows].argsort(stable=True)]  # by class, the worst first
+    classes = target[rows]
+    place = torch.arange(len(rows)) - torch.searchsorted(classes, classes)
+    beyond = rows[place >= most[classes]]
+    limited = score.clone()
+    limited[beyond] = LARGEST_KEPT
+    return limited, target[beyond].unique().tolist()
 
 
 def with_mean_probability(score: Tensor, rate: float) -> Tensor:
@@ -74,6 +116,20 @@ def notes_on_small_classes(target: Tensor, class_names: Sequence[str]) -> list[s
         (
             f"{what} too small to be judged: {first_names(small)}. At least {FEWEST_OF_CLASS} "
             "samples are needed, so none of their labels is called incorrect."
+        )
+    ]
+
+
+def notes_on_unrecognised(classes: Sequence[int], class_names: Sequence[str]) -> list[str]:
+    """Name the classes that `limit_unrecognised` has limited, in one sentence at most."""
+    if not classes:
+        return []
+    names = first_names([repr(class_names[place]) for place in classes])
+    what = "this class" if len(classes) == 1 else "these classes"
+    return [
+        (
+            f"The predictions hardly recognise {what}: {names}. Only as many of the labels are "
+            "called incorrect as the noise rate explains; look at the others by hand."
         )
     ]
 

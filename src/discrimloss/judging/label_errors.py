@@ -9,6 +9,9 @@ from torch import Tensor
 
 from discrimloss.judging.judgeable import with_mean_probability
 
+HARDLY_ANY_NOISE = 0.025
+"""An interval that reaches below this noise rate does not exclude that the labels are right."""
+
 
 @dataclass(frozen=True)
 class LabelErrors:
@@ -34,6 +37,12 @@ class LabelErrors:
     def noise_rate(self) -> float:
         """The estimated fraction of wrong labels: the mean of their probabilities."""
         return float(self.score.double().sigmoid().mean())
+
+    @property
+    def evident_rate(self) -> float:
+        """The noise rate that is evident: where hardly any may be, the low end of its interval."""
+        low = self.noise_rate if self.noise_interval is None else self.noise_interval[0]
+        return low if low < HARDLY_ANY_NOISE else self.noise_rate
 
     def at_noise_rate(self, rate: float) -> LabelErrors:
         """The same ranking, with probabilities whose mean is a known noise rate.

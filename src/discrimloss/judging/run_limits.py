@@ -70,7 +70,7 @@ NOT_CROSS_ENTROPY = (
     "samples or another loss), so labels are judged by the predictions alone."
 )
 WRONG_INDEX = (
-    "Only {seen} of {num_samples} samples were seen, again and again in every epoch: the index is "
+    "Only {seen} of {num_samples} samples were seen, many times in every epoch: the index is "
     "probably not the position of the sample, and the run cannot tell anything about the labels."
 )
 TOO_SHORT = (
@@ -83,10 +83,10 @@ NOT_LEARNED = (
 )
 NOT_APART = (
     "The losses do not fall into two groups, so they cannot tell wrong labels from hard samples. "
-    "Give target= and logits= as well, or train for more epochs."
+    "Pass target= and logits= as well, or train for more epochs."
 )
 UNSURE = (
-    "The network's predictions contradict many labels without being sure of it, so they cannot "
+    "The network's predictions contradict many labels without being confident, so they cannot "
     "tell wrong labels from hard samples. Train for more epochs or with a model that fits better."
 )
 CLASS_NOT_LEARNED = (

@@ -28,7 +28,7 @@ def answer_of(**changes: Any) -> Answer:
 def test_it_has_the_rate_of_the_summary_with_its_interval() -> None:
     found = answer_of(summary={"noise_estimated": 0.25, "noise_interval": [0.2, 0.35]})
     assert found.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
-        "About 25.0 % are wrong (20.0 % to 35.0 %)."
+        "About 25.0 % of the labels are wrong (20.0 % to 35.0 %)."
     )
     assert found.details[0] == "That is about 30 of 120 labels, between 24 and 42."
     assert found.steps[0].command == "discrimloss review 'my audit'"
@@ -62,7 +62,7 @@ def test_undecided_labels_are_not_said_to_be_right() -> None:
     assert samples is not None
     open_ones = samples.assign(verdict=["undecided"] * 30 + ["easy"] * 90, p_incorrect=0.01)
     found = answer_of(samples=open_ones, summary={"noise_estimated": 0.001})
-    assert [step.words[:40] for step in found.steps] == ["The predictions contradict 30 labels wit"]
+    assert [step.words[:40] for step in found.steps] == ["Predictions contradict 30 labels: either"]
     assert found.steps[0].command == "discrimloss review 'my audit'"
 
 
@@ -82,7 +82,7 @@ def test_many_labels_take_hours_and_come_in_groups() -> None:
     many = pandas.concat([samples] * 50, ignore_index=True).assign(verdict="incorrect")
     words = answer_of(samples=many, summary={"noise_estimated": 0.9}).steps[0].words
     assert "6,000 incorrect labels, worst first: about 7 hours at 4 seconds each" in words
-    assert "Groups of similar ones can be decided on at once." in words
+    assert "You can decide on groups of similar ones at once." in words
 
 
 def test_an_unfinished_run_has_no_answer() -> None:

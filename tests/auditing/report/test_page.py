@@ -19,6 +19,7 @@ from discrimloss.auditing.report.gallery import (
     thumbnail,
 )
 from discrimloss.auditing.report.page import render, safe_json, write_report
+from discrimloss.auditing.report.wording import columns_text
 from discrimloss.auditing.sources.contents import SampleView
 
 
@@ -223,7 +224,7 @@ def test_hard_samples_are_shown_with_how_many_are_wrong() -> None:
     assert samples is not None
     doubtful = samples.assign(verdict="undecided", p_incorrect=0.4)
     gallery = choose_gallery(doubtful, None, 10)
-    assert gallery.expected_wrong == "About 4 of these 10 are wrong by their probabilities."
+    assert gallery.expected_wrong == "By their probabilities, about 4 of these 10 are wrong."
     assert not {one.id for one in gallery.worst} & {one.id for one in gallery.hardest}
     words = " ".join(Elements(page_of(with_gallery(replace(made_run(), samples=doubtful)))).texts)
     assert "do not drop" not in words
@@ -250,3 +251,10 @@ def test_views_are_cut_down_to_a_bounded_size() -> None:
 )
 def test_numbers_as_people_read_them(value: float, text: str) -> None:
     assert format_number(value) == text
+
+
+def test_columns_that_were_read_alike_are_named_together() -> None:
+    columns = [{"name": f"flag {n}", "read_as": "yes and no, 't' is yes"} for n in range(10)]
+    columns.insert(1, {"name": "age", "read_as": "numbers"})
+    flags = ", ".join(f"flag {n}" for n in range(8))
+    assert columns_text(columns) == f"{flags} and 2 more (yes and no, 't' is yes); age (numbers)"

@@ -169,7 +169,8 @@ def write_audit_page(path: Path) -> Any:
     colours = {"classes": [[NASTY, "#c9356f"], ["b", "#2e86c8"]], "verdicts": [["easy", "#2e86c8"]]}
     columns = {**places, **labels, **colours, "p": [0.4] * 60, "text": [NASTY] * 60}
     table = make_table(samples, lambda row: SampleView(text=f"text {row} {NASTY} {'long ' * 60}"))
-    learned = [{"name": f"{NASTY} {n}", "read_as": "numbers, '<0,5' is 0.5"} for n in range(60)]
+    forms = (f"numbers, '<{number},5' is {number}.5" for number in range(60))
+    learned = [{"name": f"{NASTY} {n}", "read_as": form} for n, form in enumerate(forms)]
     summary = {**run.summary, "learned_from": learned, "predicted_by": "random trees 100%"}
     run = replace(run, table=table, map=DataMap(columns, 60, 60), traces=None, summary=summary)
     address = "http://127.0.0.1:20000/"

@@ -30,7 +30,7 @@ def test_from_the_first_look_to_the_result_on_disk(
         browser.get(server.url)
         page.until_shown(0)
         assert "token" not in browser.current_url
-        assert page.text("progress-text") == "0 of 6 suspicious reviewed"
+        assert page.text("progress-text") == "0 of 6 incorrect reviewed"
         assert (page.text("given"), page.text("suggested")) == ("cat", "dog")
         assert "<b>red</b>" in page.text("sample")  # as text
 
@@ -76,7 +76,7 @@ def test_from_the_first_look_to_the_result_on_disk(
         # A reload comes back to the same place; decisions are still there.
         browser.refresh()
         page.until_shown(4)
-        assert page.text("progress-text") == "4 of 6 suspicious reviewed"
+        assert page.text("progress-text") == "4 of 6 incorrect reviewed"
 
         # A second tab sees what the first decided, and the first what the second does.
         first = browser.current_window_handle

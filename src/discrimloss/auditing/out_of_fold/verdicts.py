@@ -20,8 +20,10 @@ from discrimloss.judging.find_label_errors import (
 from discrimloss.judging.judgeable import (
     first_names,
     is_judgeable,
+    limit_unrecognised,
     limited_score,
     notes_on_small_classes,
+    notes_on_unrecognised,
     score_without_evidence,
 )
 from discrimloss.judging.label_errors import note_on_given_rate
@@ -39,10 +41,10 @@ LEARNED_AS_THEY_ARE = 0.005
 """Below this noise rate the labels can be learned as they are."""
 
 SYSTEMATIC = (
-    "The labels can be learned as they are. Systematic errors, such as those of keyword rules, do "
-    "not show, so labels that the predictions contradict are undecided, and the interval of the "
-    "noise rate includes them. If you know how many labels are wrong, for instance because you "
-    "checked 100 random ones, pass that noise rate to the audit."
+    "Predictions agree with nearly all labels, so systematic errors, such as those of keyword "
+    "rules, do not show. The contradicted labels are undecided, and the interval of the noise rate "
+    "includes them. If you know how many labels are wrong, for instance because you checked 100 "
+    "random ones, pass that noise rate to the audit."
 )
 
 
@@ -58,7 +60,8 @@ def class_verdicts(
     prediction agrees with it, hard where that probability is small, and undecided otherwise. Labels
     that cannot be judged (of a small class, or where predictions are no better than chance) are
     never called incorrect, and never hard. Neither is any label hard where many would be: there,
-    classes overlap.
+    classes overlap. In a class that the predictions hardly recognise, no more labels are incorrect
+    than the noise rate explains.
 
     Where the labels can be learned as they are, the noise interval reaches up to the fraction of
     the labels that predictions contradict, because systematic errors do not show.
@@ -80,11 +83,13 @@ def class_verdicts(
     can_tell = is_enough and knows and (is_estimated or noise_rate is not None)
     judged = is_judgeable(target, len(class_names)) & can_tell
     known = errors.score if can_tell else score_without_evidence(errors.score)
-    score = limited_score(known, judged)
+    agrees = predicted.argmax(1) == target
+    score, unrecognised = limit_unrecognised(
+        limited_score(known, judged), agrees, target, len(class_names), errors.evident_rate
+    )
     p_incorrect = score.double().sigmoid().float().numpy()
     # Else right and wrong labels look alike.
     shows = noise_rate is not None or errors.noise_rate >= LEARNED_AS_THEY_ARE
-    agrees = predicted.argmax(1) == target
     doubtful = unsure_contradictions(agrees, torch.from_numpy(p_incorrect))
     may_be_hard = shows and doubtful <= MOST_HARD
     code = verdict_codes(agrees, p_incorrect, judged & may_be_hard)
@@ -109,6 +114,7 @@ def class_verdicts(
             estimate = found.errors.noise_rate if is_estimated else None
             notes.append(note_on_given_rate(noise_rate, estimate))
         notes += notes_on_small_classes(target, class_names)
+        notes += notes_on_unrecognised(unrecognised, class_names)
         notes += _notes_on_confused(predicted, target, counts, class_names)
         if not shows:
             notes.append(SYSTEMATIC)

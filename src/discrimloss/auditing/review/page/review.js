@@ -11,7 +11,8 @@ import {byWhom, drawOpinions, drawReviewers, knowReviewer, reviewerName} from ".
 
 const STRETCH = 24, AHEAD = 4, KEPT_READY = 60, POLL_MILLISECONDS = 2000;
 const FEWEST_CHECKED = 30;
-const PROGRESS_NAMES = {incorrect: "suspicious", undecided: "undecided", hard: "hard", easy: "easy", unseen: "unseen", all: "of all"};
+const LONGEST_LARGE = 9; // letters of a word that fits in large type
+const PROGRESS_NAMES = {incorrect: "incorrect", undecided: "undecided", hard: "hard", easy: "easy", unseen: "unseen", all: "samples"};
 
 const filter = {verdict: "incorrect", class: null, decision: "all", order: "worst", problem: "all"};
 const ready = new Map(); // by index: {details, picture}, promises of what is shown next
@@ -82,6 +83,8 @@ function drawCurrent() {
   byId("sample-id").textContent = current.id;
   byId("given").replaceChildren(...breakable(labelText(current.given)));
   byId("suggested").replaceChildren(...breakable(labelText(current.suggested)));
+  const parts = [current.given, current.suggested].flatMap(label => labelText(label).split(/[ _./-]/));
+  byId("labels").classList.toggle("long", parts.some(part => part.length > LONGEST_LARGE));
   drawFacts(byId("facts"), current);
   drawDecision(byId("decision"), current.decision, tab, byWhom(current.decision));
   drawOpinions(byId("opinions"), current);
@@ -147,7 +150,7 @@ async function showEnd() {
   drawProgress(stretch.progress);
   const {open, decided, skipped} = stretch.progress;
   byId("end-title").textContent = !(open + decided + skipped) || !total && open
-    ? "No sample passes this filter"
+    ? "No sample matches the filters"
     : skipped ? `${decided} reviewed, ${skipped} skipped` : `All ${decided} are reviewed`;
   const {keep = 0, relabel = 0, drop = 0, skip = 0} = state.actions;
   byId("end-counts").textContent =
@@ -161,8 +164,8 @@ async function showEnd() {
   if (skipped) offer(`Go through the ${skipped} skipped`, {decision: "skipped"});
   if (decided) offer("Look at what was decided", {decision: "decided"});
   if (filter.class !== null) offer("All classes", {class: null});
-  if (filter.problem !== "all") offer("Whatever the problem", {problem: "all"});
-  if (filter.verdict !== "incorrect" && about.verdict_counts.incorrect) offer("The suspicious ones", {verdict: "incorrect", decision: "all"});
+  if (filter.problem !== "all") offer("All problems", {problem: "all"});
+  if (filter.verdict !== "incorrect" && about.verdict_counts.incorrect) offer("The incorrect ones", {verdict: "incorrect", decision: "all"});
   if (filter.verdict === "incorrect" && about.verdict_counts.hard) offer("Continue with the hard ones", {verdict: "hard", decision: "all"});
   if (filter.verdict === "incorrect" && about.verdict_counts.undecided) offer("Continue with the undecided ones", {verdict: "undecided", decision: "all"});
   byId("end-buttons").replaceChildren(...buttons);
@@ -293,7 +296,7 @@ const sentence = text => text[0].toUpperCase() + text.slice(1) + (text.endsWith(
 function trouble(error, waiting) {
   byId("alarm").hidden = !error;
   if (!error) return;
-  const kept = waiting ? ` ${waiting} decision${waiting > 1 ? "s are" : " is"} not saved yet; kept in this browser and sent again and again.` : "";
+  const kept = waiting ? ` ${waiting} decision${waiting > 1 ? "s are" : " is"} not saved yet; kept in this browser and sent when the server is back.` : "";
   const help = error.status === 403 ? " Open the address that the terminal shows." : error.status ? ""
     : ` Start it again: ${about?.review_command ?? "discrimloss review DIR"}`;
   byId("alarm").textContent = sentence(error.message) + kept + help;
