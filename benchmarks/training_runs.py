@@ -33,6 +33,14 @@ class Run:
     def folder(self) -> str:
         return f"{self.group}-{self.seed}"
 
+    @property
+    def all_settings(self) -> tuple[str, ...]:
+        return (*self.settings, f"seed={self.seed}", "threads=1", "tensorboard=false")
+
+    @property
+    def command(self) -> str:
+        return shlex.join(["discrimloss", "train", self.recipe, *self.all_settings])
+
 
 def place_parser(about: str) -> argparse.ArgumentParser:
     """Options that all programs have: where data and runs are, and how many run at once."""
@@ -59,10 +67,8 @@ def train_all(chosen: Iterable[Run], data: Path, runs: Path, jobs: int) -> None:
     """Train on one thread each: finished runs not again, stopped ones from their checkpoint."""
     requests = []
     for run in chosen:
-        settings = (*run.settings, f"seed={run.seed}", "threads=1", "tensorboard=false")
-        command = shlex.join(["discrimloss", "train", run.recipe, *settings])
-        config, out = load_recipe(run.recipe, settings), runs / run.folder
-        requests.append(RunRequest(config, data, out, resume=True, command=command))
+        config, out = load_recipe(run.recipe, run.all_settings), runs / run.folder
+        requests.append(RunRequest(config, data, out, resume=True, command=run.command))
     try:
         results = train_runs(requests, jobs, print_end)
     except Interrupted as stopped:
@@ -92,6 +98,15 @@ def stored(name: str) -> dict[str, list[Summary]]:
     path = RESULTS / f"{name}.json"
     found: dict[str, list[Summary]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return found
+
+
+def with_same_command(
+    old: dict[str, list[Summary]], runs: Iterable[Run]
+) -> dict[str, list[Summary]]:
+    """The stored summaries that the commands of these runs made."""
+    commands = {run.command for run in runs}
+    kept = {name: [s for s in group if s["command"] in commands] for name, group in old.items()}
+    return {name: group for name, group in kept.items() if group}
 
 
 def updated(

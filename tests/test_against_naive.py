@@ -32,7 +32,7 @@ hyperparameters = st.fixed_dictionaries(
         "regularization": st.sampled_from([0.0, 0.1]),
         "history_decay": st.sampled_from([0.0, 0.9]),
         "weight_lr": st.sampled_from([0.05, 0.2]),
-        "weight_range": st.sampled_from([(0.5, 4.0), (1.0, 20.0), (0.1, 1.5)]),
+        "weight_range": st.sampled_from([(0.5, 4.0), (1.4, 20.0), (0.1, 1.5)]),
     }
 )
 

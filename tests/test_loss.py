@@ -47,6 +47,17 @@ def test_gradient_is_exactly_one_before_anything_is_learned() -> None:
     assert gradient.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_released_samples_that_come_later_enter_at_the_lowest_weight() -> None:
+    criterion = make_criterion(
+        variant="released", weight_range=(1.5, 20.0), suppressed_epochs=0, reduction="none"
+    )
+    # The first batch enters at 1; the others are clamped before they are in one.
+    _, gradient = step(criterion, [0.2, 3.0], [0, 1])
+    assert gradient.tolist() == [1.0, 1.0]
+    _, gradient = step(criterion, [0.2, 3.0], [2, 3])
+    assert gradient.tolist() == pytest.approx([1 / 1.5, 1 / 1.5])
+
+
 def test_gradient_reaches_the_model_through_the_task_loss() -> None:
     criterion = make_criterion(reduction="sum", suppressed_epochs=0)
     step(criterion, [0.2, 9.0], [0, 1])

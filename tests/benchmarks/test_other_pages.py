@@ -46,6 +46,24 @@ def test_new_runs_replace_stored_ones_of_the_same_seed() -> None:
     }
 
 
+def test_stored_summaries_of_other_settings_are_dropped() -> None:
+    run = Run("mnist/plain", "mnist", ("train_size=10000", "method=plain"), 1)
+    stored = (
+        "discrimloss train mnist train_size=10000 method=plain seed=1 threads=1 tensorboard=false"
+    )
+    assert run.command == stored
+    all_images = {"seed": 2, "command": stored.replace("train_size=10000 ", "")}
+    old = {"mnist/plain": [{"seed": 1, "command": stored}, all_images], "mnist/elr": [all_images]}
+    kept = training_runs.with_same_command(old, [run])
+    assert kept == {"mnist/plain": [{"seed": 1, "command": stored}]}
+
+
+def test_the_stored_summaries_of_all_methods_are_of_its_runs() -> None:
+    results = json.loads((RESULTS / "methods.json").read_text("utf-8"))
+    runs = [run for _, _, run in methods.design()]
+    assert training_runs.with_same_command(results, runs) == results
+
+
 def test_runs_are_made_once_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ("epochs=1", "train_size=100", "method=plain")
     runs = [Run("digits/plain", "digits", settings, seed) for seed in (1, 2)]

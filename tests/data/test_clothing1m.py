@@ -56,6 +56,14 @@ def test_images_are_prepared_by_a_window_on_the_device(tree):
     assert torch.equal(plain.prepare(images, torch.Generator().manual_seed(0)), prepared)
 
 
+def test_windows_may_lie_anywhere_in_the_image(tree):
+    data = load(tree, crop_from="image")
+    images = data.train.inputs.rows(torch.arange(10))
+    assert images["pixels"].shape == (10, 3, 21, 16)  # of 48 x 64 pixels
+    assert data.prepare(images, None).shape == (10, 3, 12, 12)
+    assert data.prepare(images, torch.Generator().manual_seed(0)).shape == (10, 3, 12, 12)
+
+
 def test_the_seed_decides_which_images_are_drawn(tree):
     names = [load(tree, split_seed=seed).train.inputs.names for seed in (0, 0, 1)]
     assert names[0] == names[1]

@@ -74,6 +74,24 @@ def test_the_selection_by_hand() -> None:
     assert selection(torch.tensor(MARGINS), 0.8).tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
+def test_one_more_sample_where_the_bound_has_room() -> None:
+    def more(margin: list[float], rate: float) -> list[float]:
+        return selection(torch.tensor(margin), rate, one_more=True).tolist()
+
+    # Three of 0, 0.7, 2, 4 are selected: 2.7 is at most 6 - 3, so that the fourth is as well.
+    assert more(MARGINS, 0.0) == [1.0, 1.0, 1.0, 1.0]
+    # Two are selected: 0.7 is above 2 - 2.
+    assert more(MARGINS, 0.5) == [1.0, 1.0, 0.0, 0.0]
+    # One is selected, and 0 is above 0.56 - 1; with nothing selected there is nothing to add to.
+    assert more(MARGINS, 0.8) == [1.0, 0.0, 0.0, 0.0]
+    assert more([-3.0], 0.0) == [0.0]
+    # All are selected: no other one is left.
+    assert more([2.0, 3.0], 0.0) == [1.0, 1.0]
+    criterion = curriculum_loss(noise_rate=0.0, warmup=0.1, one_more=True)
+    criterion.set_epoch(3)
+    assert float(criterion(LOGITS, TARGET, torch.arange(4))) == pytest.approx(sum(SOFT) / 4)
+
+
 def curriculum_loss(**options: Any) -> CurriculumLoss:
     return CurriculumLoss(num_samples=4, epochs=20, **options)
 

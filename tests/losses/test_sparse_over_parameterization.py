@@ -40,6 +40,18 @@ def test_a_step_by_hand() -> None:
     assert logits.grad[0].tolist() == pytest.approx([expected, -expected])
 
 
+def test_a_step_goes_with_one_over_the_batch_size() -> None:
+    logits = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    steps = []
+    for rows in (1, 2):
+        criterion = SparseOverParameterization(2, 2)
+        criterion.u.fill_(0.4)
+        criterion.v.fill_(0.3)
+        criterion(logits.expand(rows, 2), torch.zeros(rows, dtype=torch.int64), torch.arange(rows))
+        steps.append((0.4 - float(criterion.u[0]), 0.3 - float(criterion.v[0, 1])))
+    assert steps[0] == pytest.approx([2 * step for step in steps[1]])
+
+
 def test_the_term_of_a_contradicted_label_grows() -> None:
     criterion = SparseOverParameterization(2, 2, u_lr=1.0)
     logits = torch.tensor([[4.0, 0.0], [4.0, 0.0]])

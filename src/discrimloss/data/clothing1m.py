@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from discrimloss.data.published_files import (
     in_folder,
     obtained,
 )
+from discrimloss.data.whole_images import WholeImageFiles, WindowPreparation
 from discrimloss.options import OptionError
 
 NUM_CLASSES = 14
@@ -58,6 +60,7 @@ def load_clothing1m(
     split_seed: int = 0,
     resize: int = 256,
     crop: int = 224,
+    crop_from: Literal["square", "image"] = "square",
     augment: bool = True,
 ) -> TaskData:
     """Photographs of clothes in 14 classes: noisy labels for training, clean ones for evaluation.
@@ -69,9 +72,11 @@ def load_clothing1m(
         directory: the data directory.
         per_class: images of each noisy class. A smaller class is used completely, with a note.
         split_seed: seed of the draw.
-        resize: length that the shorter side of an image is scaled to, before the square in its
-            middle is cut out.
+        resize: length that the shorter side of an image is scaled to.
         crop: side of the window for the model: in the middle for evaluation, anywhere for training.
+        crop_from: where the window for training may lie: ``"square"``, in the square in the middle
+            of the image; or ``"image"``, anywhere in the scaled image, as in the authors' released
+            code.
         augment: random place of the window and flip, for training.
     """
     if per_class < 1:
@@ -84,7 +89,8 @@ def load_clothing1m(
     def split(keys_file: str, labels_file: str) -> Split:
         keys = _read_lines(files[keys_file])
         target = _targets(keys, files[keys_file], files[labels_file])
-        inputs = ImageFiles(images, tuple(key.removeprefix(f"{IMAGES}/") for key in keys), resize)
+        files_of = ImageFiles if crop_from == "square" else WholeImageFiles
+        inputs = files_of(images, tuple(key.removeprefix(f"{IMAGES}/") for key in keys), resize)
         if not (images / inputs.names[0]).is_file():  # fail now, not in the first epoch
             raise DataError(
                 f"clothing1m has no image {images / inputs.names[0]}, the first of {keys_file}: "
@@ -100,7 +106,11 @@ def load_clothing1m(
         validation=split("clean_val_key_list.txt", "clean_label_kv.txt"),
         test=split("clean_test_key_list.txt", "clean_label_kv.txt"),
         num_classes=NUM_CLASSES,
-        prepare=ImagePreparation(MEAN, STD, size=crop, flip=True, augment=augment),
+        prepare=(
+            ImagePreparation(MEAN, STD, size=crop, flip=True, augment=augment)
+            if crop_from == "square"
+            else WindowPreparation(MEAN, STD, crop, augment)
+        ),
         input_shape=(3, crop, crop),
         class_names=class_names,
         train_labels_are_clean=False,

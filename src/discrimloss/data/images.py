@@ -205,15 +205,26 @@ def decode_square(path: Path, size: int) -> Tensor:
     return torch.from_numpy(_read_pixels(pillow(), path, size))
 
 
-def _read_pixels(image_module: Any, path: Path, size: int) -> Pixels:
+def decode_whole(path: Path, size: int) -> Tensor:
+    """An image whose shorter side is scaled to `size`: shape (3, height, width), uint8.
+
+    A `DataError` names a file that is missing or cannot be read.
+    """
+    return torch.from_numpy(_read_pixels(pillow(), path, size, is_whole=True))
+
+
+def _read_pixels(image_module: Any, path: Path, size: int, *, is_whole: bool = False) -> Pixels:
     try:
         with image_module.open(path, formats=FORMATS) as image:
             side = min(image.size)
-            left, top = (image.width - side) / 2, (image.height - side) / 2
-            square = (image if image.mode == "RGB" else image.convert("RGB")).resize(
-                (size, size),
-                resample=image_module.Resampling.BILINEAR,
-                box=(left, top, left + side, top + side),
+            if is_whole:
+                shape = (size * image.width // side, size * image.height // side)
+                box = (0, 0, image.width, image.height)
+            else:
+                left, top = (image.width - side) / 2, (image.height - side) / 2
+                shape, box = (size, size), (left, top, left + side, top + side)
+            scaled = (image if image.mode == "RGB" else image.convert("RGB")).resize(
+                shape, resample=image_module.Resampling.BILINEAR, box=box
             )
     except MemoryError:
         raise
@@ -224,7 +235,7 @@ def _read_pixels(image_module: Any, path: Path, size: int) -> Pixels:
         raise DataError(
             f"the image {path} cannot be read ({reason}): download the file again"
         ) from error
-    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+    return np.ascontiguousarray(np.asarray(scaled).transpose(2, 0, 1))
 
 
 def pillow() -> Any:

@@ -42,19 +42,29 @@ def soft_hinge(logits: Tensor, target: Tensor) -> Tensor:
     return torch.where(margin < 0, wrong, hard_hinge(margin))
 
 
-def selection(margin: Tensor, noise_rate: float) -> Tensor:
+def selection(margin: Tensor, noise_rate: float, *, one_more: bool = False) -> Tensor:
     """``v``, 1 for samples that are learned from and 0 for the others, shape (batch,).
 
     It minimises ``max(sum(v * loss), C - sum(v))`` with the hard hinge as the loss and
     ``C = (1 - eps)^2 n + (1 - eps) sum(u < 0)``. The best ``k`` samples to take are those of the
     smallest losses; one more of them helps as long as the sum up to it is at most ``C + 1 - k``.
+
+    With `one_more`, the next sample is selected too if the losses of the ``k`` add up to no more
+    than ``C - k``.
     """
     losses, order = hard_hinge(margin).sort()
     clean_fraction = 1.0 - noise_rate
     bound = clean_fraction**2 * len(margin) + clean_fraction * (margin < 0).sum()
     count = torch.arange(1, len(margin) + 1, device=margin.device)
     # After the first sample that does not help, no other one does: sums grow, their limit falls.
-    is_selected = losses.cumsum(0) <= bound + 1 - count
+    sums = losses.cumsum(0)
+    is_selected = sums <= bound + 1 - count
+    if one_more:
+        has_room = is_selected & (sums <= bound - count)
+        is_last = is_selected.sum() == count
+        follows = (has_room & is_last).roll(1)
+        follows[0] = False
+        is_selected = is_selected | follows
     return torch.zeros_like(margin).scatter(0, order, is_selected.to(margin.dtype))
 
 
@@ -65,8 +75,7 @@ class CurriculumLoss(IndexedLoss):
     Only a selection of each batch is learned from: `selection` finds the samples for which the
     bound is tightest, and the loss is the mean of their hinge losses. At a noise rate of 0 this is
     the paper's CL, above it NPCL. The selection uses the hard hinge and the gradient is that of the
-    soft one, as in the authors' released code. That code also adds one sample more where the count
-    exceeds the sum of losses (a footnote), which we leave out: it is not in the minimum.
+    soft one, as in the authors' released code (YuemingLYU/Curriculum-Loss).
 
     Args:
         num_samples: size of the training set.
@@ -83,6 +92,9 @@ class CurriculumLoss(IndexedLoss):
             second makes shorter steps of batches with few selected samples.
         hinge: ``"soft"`` or ``"hard"``: which loss of the selected samples is minimised. The
             released code has the soft one; the hard one has a gradient for two classes only.
+        one_more: whether the next sample is selected too where the bound has room for it (a
+            footnote of the paper). The released code does so; False, ours, because with that sample
+            the bound is not at its minimum.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``. Samples that are left out count as 0.
     """
 
@@ -98,6 +110,7 @@ class CurriculumLoss(IndexedLoss):
         warmup: float = 0.15,
         average: Literal["selected", "batch"] = "selected",
         hinge: Literal["soft", "hard"] = "soft",
+        one_more: bool = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(num_samples, reduction=reduction)
@@ -108,6 +121,7 @@ class CurriculumLoss(IndexedLoss):
         if average not in ("selected", "batch"):
             raise ValueError(f"average must be 'selected' or 'batch', not {average!r}")
         self.average = average
+        self.one_more = one_more
         self.noise_rate = rate = NoiseRate(noise_rate, epochs, waits_for_last=True)
         self.hinge = hinge
         self.warmup_epochs = math.ceil(warmup * epochs)
@@ -127,7 +141,7 @@ class CurriculumLoss(IndexedLoss):
         hinges = soft_hinge(logits, target) if self.hinge == "soft" else hard_hinge(margin)
         everyones = gather_rows(margin.detach())
         if self.epoch > self.warmup_epochs:
-            everyones = selection(everyones, self._current_rate)
+            everyones = selection(everyones, self._current_rate, one_more=self.one_more)
         else:
             everyones = torch.ones_like(everyones)
         self.left_out.add(1.0 - own_rows(everyones), index)
@@ -155,6 +169,7 @@ class CurriculumLoss(IndexedLoss):
             **self.noise_rate.record(),
             "average": self.average,
             "hinge": self.hinge,
+            "one_more": self.one_more,
             "warmup_epochs": self.warmup_epochs,
         }
 
