@@ -59,12 +59,12 @@ class OutputDirectory:
             return
         if not self._holds_earlier_results():
             raise DiscrimLossError(
-                f"--out {self.path} holds other files: name a new or an empty directory"
+                f"--out {self.path} holds other files: choose a new or an empty directory"
             )
         if not self.overwrite:
             raise DiscrimLossError(
                 f"--out {self.path} holds an earlier run: "
-                "pass --overwrite to replace it, or name another directory"
+                "pass --overwrite to replace it, or choose another directory"
             )
 
     def _holds_earlier_results(self) -> bool:

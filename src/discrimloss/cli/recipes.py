@@ -96,8 +96,8 @@ def cp(
     if file.is_dir():
         file = file / source.name
     if file.exists() and not overwrite:
-        raise DiscrimLossError(f"{file} exists already: pass --overwrite, or name another file")
-    with writing(str(file), "name another file"), atomic_write(file) as unfinished:
+        raise DiscrimLossError(f"{file} exists already: pass --overwrite, or choose another file")
+    with writing(str(file), "choose another file"), atomic_write(file) as unfinished:
         unfinished.write_bytes(source.read_bytes())
     Console(highlight=False).print(
         f"Copied to {file}. Run it: discrimloss train {file} --out DIR", soft_wrap=True

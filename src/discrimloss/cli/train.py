@@ -77,7 +77,7 @@ def _run(
     request = RunRequest(config, directory, out, resume, overwrite, command)
     display = TrainDisplay(config.epochs)
     go_on = f"continue with: {command} {_places(data, out)} --resume"
-    advice = "make room or name another directory, then continue with --resume"
+    advice = "make room or choose another directory, then continue with --resume"
     with (
         if_stopped(lambda stopped: f"{stopped}; {go_on}"),
         writing(f"to --out {out}", advice, below=out),
