@@ -55,9 +55,8 @@ class DiscrimLoss(CriterionState):
     loss, or nearly so.
 
     A step with targets under `torch.compile` is compiled again when a run enters another phase
-    (`label_correction`), at most three times.
-
-    In eval mode the module returns the task loss unchanged and updates no state.
+    (`label_correction`), at most three times. In eval mode the module returns the task loss
+    unchanged and updates no state.
 
     With `torch.distributed` initialised, each process passes its own rows of the batch. The state
     is then the same in all processes as in a single process that sees the whole batch

@@ -155,9 +155,7 @@ def test_an_earlier_result_is_replaced_only_if_told(
     assert main(["apply", str(audit.path)]) == 0
     capsys.readouterr()
     before = snapshot(audit.path)
-    assert "pass --overwrite (overwrite=True) to" in refused(
-        capsys, "apply", str(audit.path)
-    )
+    assert "pass --overwrite (overwrite=True) to" in refused(capsys, "apply", str(audit.path))
     assert snapshot(audit.path) == before
     decide(audit, (*DECISIONS, ("drop", 7, None)))
     assert main(["apply", str(audit.path), "--overwrite"]) == 0
