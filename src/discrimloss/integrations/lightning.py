@@ -65,14 +65,13 @@ class DiscrimLossCallback(Callback):
         **options: Any,
     ) -> None:
         if criterion is not None and options:
+            raise ValueError(
                 f"pass a criterion or its options ({', '.join(options)}), not both: "
                 "the options would have no effect"
-                "no effect"
             )
         if "ids" in options:
             raise ValueError(
-                "to use ids, pass a criterion: "
-                "DiscrimLossCallback(DiscrimLoss(ids=…, epochs=…))"
+                "to use ids, pass a criterion: DiscrimLossCallback(DiscrimLoss(ids=…, epochs=…))"
             )
         if criterion is not None and not isinstance(criterion, DiscrimLoss):
             raise TypeError(f"criterion must be a DiscrimLoss, not {type(criterion).__name__}")

@@ -86,11 +86,11 @@ class ModelLosses:
                 bce = F.binary_cross_entropy_with_logits(logits, labels_of_all, reduction="none")
                 return _mean_of_rows(bce)
         if labels.is_floating_point() or labels.numel() != logits[..., 0].numel():
+            raise ValueError(
                 "cannot compute the loss of each sample from logits of shape "
                 f"{tuple(logits.shape)} and {labels.dtype} labels of shape {tuple(labels.shape)}: "
                 "pass sample_losses, a function of (outputs, labels, model) that returns one loss "
                 "for each sample"
-                "function of (outputs, labels, model) that returns one loss for each sample"
             )
         return self._cross_entropy(logits, labels.reshape(logits.shape[:-1]))
 

@@ -14,8 +14,8 @@ from discrimloss.auditing.report.gallery import (
     SIDE,
     View,
     choose_gallery,
-    format_number,
     clue_columns_first,
+    format_number,
     thumbnail,
 )
 from discrimloss.auditing.report.page import render, safe_json, write_report
