@@ -152,7 +152,7 @@ def test_the_data_directory_comes_from_the_option_or_the_environment(
         (("digits", "options.switch_gain=-1"), "switch_gain must be "),
         (("digits", "noise.kind=human", "noise.labels=worse"), "noise.labels = 'worse' is not a"),
         (("digits", "device=nonsense"), "device = 'nonsense' cannot be used here"),
-        (("digits", "--resume", "--overwrite"), "--resume continues, --overwrite starts over"),
+        (("digits", "--resume", "--overwrite"), "--resume continues and --overwrite starts over"),
         (("digits", "--seed", "-1"), "seed must be a number from 0 to 4294967295, not -1"),
         (("digits", "--seed", "4294967296"), "seed must be a number from 0 to 4294967295, not "),
         (("digits", "--seed", "one"), "invalid value for '--seed'"),
