@@ -159,7 +159,7 @@ def test_the_data_directory_comes_from_the_option_or_the_environment(
         (("digits", "--epochs", "3"), "no such option: --epochs; see `discrimloss train --help`"),
         (("digits", "--data", "nowhere"), "the data directory nowhere does not exist"),
         (("digits", "--data", "broken.toml"), "the data directory broken.toml is not a directory"),
-        (("mnist",), "name the data directory with --data DIR or in the environment variable"),
+        (("mnist",), "pass the data directory with --data DIR or in the environment variable"),
         (("mnist", "--data", "."), "no mnist data in ."),
         (("mnist", "hyperparameters=paper", "noise.rate=0.3"), "the paper has no hyperparameters"),
         (("digits", "--out", "broken.toml"), f"{os.curdir}"),
