@@ -240,7 +240,7 @@ def test_a_new_class_of_images_is_the_name_of_a_folder(
 def test_a_regression_takes_numbers_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     session = made_audit(monkeypatch, tmp_path, "table", labels=(1.0, 2.0)).session()
     request = {"event": "e", "tab": "t", "action": "relabel", "index": 1}
-    with pytest.raises(RequestError, match="needs a number here"):
+    with pytest.raises(RequestError, match="must be a number"):
         session.decide(request | {"label": "cat"})
     assert session.decide(request | {"label": "2.75"})["row"]["decision"]["label"] == 2.75
     assert session.sample(1)["fields"][1] == ["colour", "<b>red</b>"]

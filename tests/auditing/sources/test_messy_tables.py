@@ -127,7 +127,7 @@ def test_a_column_that_gives_the_label_away(kind: str) -> None:
     assert "'leak' leaks the label" in warning
     assert "columns=" in warning
     named = opened(frame, columns=("leak", "size"))
-    assert "but --columns names it" in named.warnings[0]
+    assert "but you chose it" in named.warnings[0]
 
 
 def test_a_column_that_nearly_gives_the_label_away_is_used_and_warned_of() -> None:
