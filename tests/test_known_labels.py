@@ -94,7 +94,7 @@ BAD: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], type[Excep
         "classes",
         lambda given: {"target": (given["target"] + torch.tensor([0, 0, 0, 1, 0, 0])) % CLASSES},
         ValueError,
-        r"sample 3 has target \d and had \d before: the index must name the same sample",
+        r"sample 3 has target \d but had \d before: the index must identify the same",
     ),
     "a regression target that changes": (
         "regression with predictions",

@@ -530,7 +530,7 @@ def everybody_hears_of_a_wrong_part_of_mixed_samples(directory: Path) -> None:
                 with pytest.raises(error, match=match):
                     criterion.mixed(*parts, wrong)
             else:
-                with pytest.raises(ValueError, match=r"process 1 of . was given a batch that it"):
+                with pytest.raises(ValueError, match=r"process 1 of . had a batch that it"):
                     criterion.mixed(*parts, other_target)
             assert_same_state(criterion, before)
         criterion.mixed(*parts, other_target)

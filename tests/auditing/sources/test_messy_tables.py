@@ -313,5 +313,5 @@ def test_classes_that_consist_of_parts_are_classes(names: list[str]) -> None:
 def test_columns_that_do_not_exist_are_refused() -> None:
     with pytest.raises(SourceError, match=r"no column 'txt' \(columns=\): did you mean 'text'"):
         opened(news(), columns=("txt",))
-    with pytest.raises(SourceError, match="with the labels"):
+    with pytest.raises(SourceError, match="the labels or ids"):
         opened(news(), columns=("topic",))
