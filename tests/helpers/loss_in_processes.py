@@ -547,7 +547,7 @@ def everybody_hears_of_a_wrong_target(directory: Path) -> None:
         criterion(losses, index, target, outputs)
         before = {name: value.clone() for name, value in criterion.state_dict().items()}
         changed = (target + (rank() == 1)) % labelled_batches.CLASSES
-        with pytest.raises(ValueError, match=r"sample 2 has target \d and had \d before"):
+        with pytest.raises(ValueError, match=r"sample 2 has target \d but had \d before"):
             criterion(losses, index, changed, outputs)
         outside = target + 9 * (rank() == 1)
         row = 0 if rank() == 1 else 2  # of the own batch, or of the whole one

@@ -168,7 +168,7 @@ def test_a_log_that_is_missing_is_refused_and_one_that_was_moved_with_its_record
     lines_of(path, 3)
     path.rename(path.with_name("old"))
     for read in (read_decisions, DecisionLog):
-        with pytest.raises(DiscrimLossError, match=r"is missing, but [\\d,]+ bytes of decisions"):
+        with pytest.raises(DiscrimLossError, match=r"is missing, but [\d,]+ bytes of decisions"):
             read(path)
     assert not path.exists()
     path.with_suffix(".saved").rename(path.with_name("old.saved"))

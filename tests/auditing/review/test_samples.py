@@ -156,7 +156,7 @@ def test_verdicts_of_another_source_are_refused(audit: MadeAudit) -> None:
             audit.session()
 
     fewer = audit.frame.query("index < 10")
-    refuses(fewer, "not those of the 60 samples")
+    refuses(fewer, "do not belong to the 60 samples")
     refuses(audit.frame.assign(given_label="zebra"), "'zebra', which its source does not know")
     refuses(audit.frame.drop(columns="p_incorrect"), "lacks the columns p_incorrect")
     (audit.path / "verdicts.parquet").write_bytes(b"no parquet")
