@@ -119,7 +119,8 @@ def refusal(model: Any, do: Any, *data: Any) -> str:
         do(model, *data)
     sentence = str(caught.value)
     assert caught.value.exit_code == 2
-    assert "\n" not in sentence and not sentence.endswith(".")
+    assert "\n" not in sentence
+    assert not sentence.endswith(".")
     assert "model=" in sentence
     return sentence
 
