@@ -139,7 +139,8 @@ class TestBoth:
     def test_an_error_in_fit(self, do: Any) -> None:
         sentence = refusal(Deaf(), do)
         assert sentence.startswith("fit of model= Deaf raises RuntimeError (no GPU x")
-        assert "x ...) for an array of shape (54, 2): fit it to these rows" in sentence
+        labels = " and labels from 0 to 1" if do is of_classes else ""
+        assert f"x ...) for an array of shape (54, 2){labels}: fit it to these rows" in sentence
 
     def test_an_error_in_predict(self, do: Any) -> None:
         assert "of model= Mute raises KeyError ('weights') for an array" in refusal(Mute(), do)
@@ -164,12 +165,13 @@ class TestBoth:
         texts = [f"word{row} and more of it" for row in range(ROWS)]
         sentence = refusal(model, do, texts)
         assert "ValueError (could not convert string to float" in sentence
-        assert "for an array of 54 texts: if it takes no texts, put a vectorizer" in sentence
+        assert "for an array of 54 texts" in sentence
+        assert ": it gets plain texts, not a column: put a vectorizer first" in sentence
         frame = pd.DataFrame({"x": POINTS[:, 0], "size": np.array(["S", "L"])[np.arange(ROWS) % 2]})
         frame["label"] = CLASSES if do is of_classes else TARGETS
         with pytest.raises(DiscrimLossError) as caught:
             audit(frame, "label", model=model, progress=False)
-        assert "a data frame of 54 rows with 'x' (float64), 'size' (object): " in str(caught.value)
+        assert "a data frame of 54 rows with 'x' (float64), 'size' (object)" in str(caught.value)
 
 
 class TestClassifiers:

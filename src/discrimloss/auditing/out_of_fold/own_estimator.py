@@ -100,7 +100,8 @@ class OwnModel:
 
         is_classes = np.issubdtype(target.dtype, np.integer)
         known, positions = np.unique(target, return_inverse=True) if is_classes else (None, target)
-        with self._explained("fit", inputs):
+        labels = "" if known is None else f" and labels from 0 to {len(known) - 1}"
+        with self._explained("fit", inputs, labels):
             self._model = clone(self._estimator, safe=False)
             self._model.fit(inputs, positions)
         if known is not None:
@@ -168,7 +169,7 @@ class OwnModel:
             )
 
     @contextmanager
-    def _explained(self, method: str, inputs: Any) -> Iterator[None]:
+    def _explained(self, method: str, inputs: Any, labels: str = "") -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -177,7 +178,8 @@ class OwnModel:
                 reason = reason[:LONGEST_REASON].rstrip() + " ..."
             raise SourceError(
                 f"{method} of model= {self._name} raises {type(error).__name__} "
-                f"({reason or 'without a message'}) for {_described(inputs)}: {_advice(inputs)}"
+                f"({reason or 'without a message'}) for {_described(inputs)}{labels}: "
+                f"{_advice(inputs)}"
             ) from error
 
 
@@ -256,5 +258,8 @@ def _advice(inputs: Any) -> str:
             "in a Pipeline"
         )
     if inputs.dtype == object:
-        return "if it takes no texts, put a vectorizer before it: make_pipeline(vectorizer, model)"
+        return (
+            "it gets plain texts, not a column: put a vectorizer first, as in "
+            "make_pipeline(TfidfVectorizer(), LogisticRegression())"
+        )
     return "fit it to these rows without the audit to find the cause"
