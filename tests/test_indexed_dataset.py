@@ -321,7 +321,7 @@ def test_copies_are_equal() -> None:
 )
 def test_wrapping_twice_is_an_error(wrap: Any) -> None:
     wrapped = IndexedDataset(Numbers(3))
-    with pytest.raises(ValueError, match="index already: it is wrapped"):
+    with pytest.raises(ValueError, match="already wrapped in IndexedDataset"):
         wrap(wrapped)
 
 

@@ -106,7 +106,7 @@ BAD: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], type[Excep
         "classes",
         lambda given: {},
         ValueError,
-        "target is missing: .* every training batch must have them",
+        "target is missing: .* every training batch needs a target",
     ),
     "logits without a target": (
         "logits",
@@ -160,13 +160,13 @@ BAD: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], type[Excep
         "classes",
         lambda given: given | {"predictions": torch.zeros(6)},
         ValueError,
-        "predictions are for a regression: give the output of a classifier as logits",
+        "predictions are for regression: pass the output of a classifier as logits",
     ),
     "logits for a regression": (
         "regression",
         lambda given: given | {"logits": torch.zeros(6, 1)},
         ValueError,
-        "logits are for classes: give the output of a regression as predictions",
+        "logits are for classification: pass the output of a regressor as predictions",
     ),
 }
 
@@ -225,7 +225,7 @@ def test_rows_of_one_sample_with_different_targets(form: str) -> None:
 def test_the_form_of_the_paper_takes_losses_alone(argument: str) -> None:
     criterion = DiscrimLoss(4, epochs=10)
     before = state_of(criterion)
-    with pytest.raises(ValueError, match="works with losses alone: build it with num_classes"):
+    with pytest.raises(ValueError, match="built for losses alone: build it with num_classes"):
         criterion(torch.ones(2), torch.arange(2), **{argument: torch.zeros(2)})
     assert_same_state(criterion, before)
 
@@ -237,8 +237,8 @@ def test_the_form_of_the_paper_takes_losses_alone(argument: str) -> None:
         ({"num_classes": 2.5}, "num_classes"),
         ({"num_classes": 2**15}, "num_classes"),
         ({"task": "ranking"}, "task must be 'classification' or 'regression'"),
-        ({"task": "regression", "num_classes": 3}, "a regression has no classes"),
-        ({"num_classes": 3, "variant": "released"}, "variant='released' knows no targets"),
+        ({"task": "regression", "num_classes": 3}, "task='regression' has no classes"),
+        ({"num_classes": 3, "variant": "released"}, "variant='released' does not use targets"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:

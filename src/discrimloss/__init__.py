@@ -1,4 +1,4 @@
-"""DiscrimLoss: train on labels you cannot fully trust, and find the wrong ones on the way."""
+"""Find the wrong labels in your dataset, and train well in spite of them."""
 
 from __future__ import annotations
 

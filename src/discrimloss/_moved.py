@@ -1,4 +1,4 @@
-"""Modules of 0.1 under their old names: they work for one release, with a `DeprecationWarning`."""
+"""Old module names of 0.1, which still work for one release with a `DeprecationWarning`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOVED = {
     "discrimloss.verdict_frames": "discrimloss.judging.frames",
     "discrimloss.verdicts": "discrimloss.judging.verdicts",
 }
-"""Old and new module names. The old ones will be removed in 0.3."""
+"""New module name for each old one. The old names will be removed in 0.3."""
 
 
 class _MovedModules(MetaPathFinder, Loader):
@@ -35,11 +35,11 @@ class _MovedModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """A spec for an old name; None for any other."""
+        """Return a spec for an old name, and None for any other name."""
         return ModuleSpec(fullname, self) if fullname in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module with the new name in place of this one."""
+        """Replace this module by the one with the new name."""
         new_name = MOVED[module.__name__]
         warnings.warn(
             f"{module.__name__} is now {new_name}; the old name will be removed in 0.3",
@@ -52,4 +52,4 @@ class _MovedModules(MetaPathFinder, Loader):
 def install() -> None:
     """Make the old names importable."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _MovedModules())  # before a package's new place is searched
+        sys.meta_path.insert(0, _MovedModules())  # first, so that old names are found here

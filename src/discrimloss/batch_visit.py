@@ -17,10 +17,10 @@ from discrimloss.visits import Visits, group_visits
 
 @torch.no_grad()
 def visit(criterion: CriterionState, batch: Batch) -> tuple[Tensor, ...]:
-    """Update history, thresholds and weights with a batch of all processes.
+    """Update the history, the thresholds and the weights with a batch of all processes.
 
     Returns:
-        The value and ``dL/dl`` of each row of this process.
+        The weighted loss and ``dL/dl`` of each row of this process.
     """
     visits = group_visits(batch.losses, batch.index)
     return criterion.table.shards.send_back(batch, *_visited(criterion, batch, visits, None))
@@ -33,10 +33,10 @@ def visit_with_labels(
     """Update the state with a batch that has targets; return the results for the local rows.
 
     Args:
-        criterion: its state.
+        criterion: the criterion.
         batch: the rows of all processes.
-        given: what they carry besides losses.
-        begin_step: is called once the targets are known to be right, before anything changes.
+        given: the targets and predictions of the rows.
+        begin_step: called once the targets are known to be valid, before anything changes.
     """
     labels = criterion.labels
     assert labels is not None
@@ -57,10 +57,10 @@ def visit_with_labels(
 def _visited(
     criterion: CriterionState, batch: Batch, visits: Visits, group: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Update history, thresholds and weights; return the value and ``dL/dl`` of each local row."""
+    """Update the state; return the weighted loss and ``dL/dl`` of each local row."""
     table, tracker, values = criterion.table, criterion.tracker, criterion.hyperparameters
 
-    # The history of the samples, and Avg(l).
+    # Update the history of the samples, and compute Avg(l).
     rows = batch.table_rows
     old_history = table.history.index_select(0, rows)
     old_count = table.visits.index_select(0, rows)
@@ -75,15 +75,15 @@ def _visited(
     average = criterion.form.average(history, count, tracker.epoch_count)
     _remember_latest(criterion, batch, visits)
 
-    # Thresholds and loss scales. Eager steps skip updates without effect. A compiled step
-    # must not: it would be compiled again when the first epoch is over.
+    # Update the thresholds and the loss scales. Eager steps skip updates that have no effect.
+    # A compiled step must not: it would be compiled again after the first epoch.
     if torch.compiler.is_compiling() or tracker.is_moving:
         visits = criterion.form.tracked_visits(visits, average, batch, criterion)
         _track(criterion, visits, group)
     group = None if group is None else batch.local(group)
     threshold = F.of_group(tracker.threshold_now, group)
 
-    # The loss with the old weights, then one step of the weights.
+    # Compute the loss with the old weights, then update the weights.
     terms = criterion.form.terms(average, entering, threshold, visits, batch, criterion)
     moved = entering - F.of_group(tracker.step_size, group) * terms.weight_gradient
     moved = visits.of_counted(batch, moved.clamp_(*criterion.log_weight_range), log_weight)
@@ -92,8 +92,8 @@ def _visited(
 
 
 def _remember_latest(criterion: CriterionState, batch: Batch, visits: Visits) -> None:
-    """Store the losses of this visit. Verdicts use them as the latest evidence on each label."""
-    if criterion.variant == "released":  # its columns are the released code's
+    """Store the losses of this visit. Verdicts use them as the latest evidence."""
+    if criterion.variant == "released":  # its table has no such column
         return
     column, rows = criterion.table.latest_loss, batch.table_rows
     latest = batch.local(visits.mean_loss).to(column.dtype)

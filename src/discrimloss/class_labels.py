@@ -1,4 +1,4 @@
-"""Class labels and averaged predictions of the samples: see `known_labels`."""
+"""Class labels and averaged predictions of the samples. See `known_labels`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from discrimloss.visits import Visits
 
 
 class ClassLabels(KnownLabels[TopPredictions]):
-    """Class labels, and logits where they are given.
+    """Class labels of the samples, and their averaged predictions if batches have logits.
 
     Args:
         num_classes: number of classes.
@@ -77,20 +77,20 @@ class ClassLabels(KnownLabels[TopPredictions]):
         losses, target, new = batch.losses, given.target, given.predictions
         assert new is not None
         if self.correction.phase == WATCHING:
-            # Classes that are not kept share what is left: 0, so that such a row does not count.
+            # The probability of a class that is not kept is unknown: 0 leaves the row out.
             mass = (new.mass * (new.classes == target.unsqueeze(1))).sum(1)
             columns = (column.index_select(0, visits.order) for column in (losses, mass, target))
             self.correction.record_units(*columns)
         elif self.correction.phase == CORRECTING:
             losses = self.correction.noisy_losses(new, target)
-        if self.correction.phase != MIXING:  # mixed targets are those of before memorising
+        if self.correction.phase != MIXING:  # mixed targets are from before memorising
             of_samples = (batch.local(visits.of_first(part)) for part in new)
             counts = batch.local(visits.counts)
             _average_classes(TopPredictions(*of_samples), batch, table, counts, self.groups)
         return losses
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
-        """The averaged predictions of the rows that use them as targets."""
+        """Return the averaged predictions, if they are needed as targets."""
         if self.correction.phase != MIXING or not table.has_optional_columns():
             return ()
         classes = table.predicted_class.index_select(0, batch.table_rows).float()
@@ -121,7 +121,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
         return table.target[rows].long().clamp(min=0)
 
     def distrust(self, table: SampleTable) -> Tensor:
-        """Averaged probability of all classes other than the given one."""
+        """Return the averaged probability that the given class is not the true one."""
         top = TopPredictions(table.predicted_class.long(), table.predicted_mass.float())
         label = table.target.long().clamp(min=0).unsqueeze(1)
         return 1.0 - top.of_class(label, self.groups)[:, 0]
@@ -136,7 +136,7 @@ def _average_classes(
     new: TopPredictions, batch: Batch, table: SampleTable, counts: Tensor, num_classes: int
 ) -> None:
     """Add the predictions of a batch to the averages of its samples."""
-    largest = new.mass[:, 0]  # of a softmax: either all of them are finite or none is
+    largest = new.mass[:, 0]  # a softmax is finite in all classes or in none
     counts = counts & (largest == largest)
     visits = count_predictions(batch, table, counts)
     old = TopPredictions(

@@ -1,6 +1,6 @@
 """The state of a `DiscrimLoss`: how it is built, read, extended and saved.
 
-How a batch changes it is `batch_visit`, and what happens at the end of an epoch is `epoch_end`.
+`batch_visit` changes it with each batch, and `epoch_end` at the end of each epoch.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ FORMS: dict[Variant, type[F.PaperForm | ReleasedForm]] = {
 
 
 class CriterionState(nn.Module):
-    """The state of a criterion: a table of samples, thresholds and scales, and known targets.
+    """The state of a criterion: the sample table, the thresholds and scales, and the targets.
 
     Args:
         num_samples, epochs, variant, num_classes, task, steps_per_epoch: See `DiscrimLoss`.
-        hyperparameters: All of them, resolved.
+        hyperparameters: All hyperparameters, with defaults filled in.
         ids, sharded, process_group: See `DiscrimLoss`.
     """
 
@@ -71,7 +71,7 @@ class CriterionState(nn.Module):
         self.epochs = epochs
         self.steps_per_epoch = steps_per_epoch
         self.steps = 0
-        """Training batches of the current epoch; counted with `steps_per_epoch` only."""
+        """Training batches so far in this epoch. Counted only if `steps_per_epoch` is given."""
         self.watch = RunWatch(epochs, passes_are_epochs=steps_per_epoch is None)
         self.variant = variant
         self.processes = Processes(process_group)
@@ -101,16 +101,16 @@ class CriterionState(nn.Module):
     def _known_labels(
         self, num_classes: int | None, task: Task, num_samples: int
     ) -> KnownLabels[Any] | None:
-        """Build the module that handles targets, if batches will have them."""
+        """Build the module that handles targets, or None in the form without targets."""
         if task not in ("classification", "regression"):
             raise ValueError(f"task must be 'classification' or 'regression', not {task!r}")
         if num_classes is None and task == "classification":
             return None
         if self.variant == "released":
-            raise ValueError("variant='released' knows no targets: leave num_classes and task out")
+            raise ValueError("variant='released' does not use targets: leave num_classes, task out")
         if task == "regression":
             if num_classes is not None:
-                raise ValueError("a regression has no classes: leave num_classes out")
+                raise ValueError("task='regression' has no classes: leave num_classes out")
             return TargetRanges(num_samples, self.planned_epochs)
         require_whole_number("num_classes", num_classes, 2, MOST_CLASSES)
         return ClassLabels(int(num_classes or 0), num_samples, self.planned_epochs)
@@ -119,7 +119,7 @@ class CriterionState(nn.Module):
 
     @property
     def planned_epochs(self) -> float:
-        """The length of the run; where it is not given, the switch is at 0.75 of it, as usual."""
+        """The length of the run. If it was not given: `switch_epoch` / 0.75, as by default."""
         return self.epochs or self.hyperparameters.switch_epoch / 0.75
 
     @property
@@ -129,7 +129,7 @@ class CriterionState(nn.Module):
 
     @property
     def k1(self) -> Tensor:
-        """The base threshold, a scalar tensor; the mean over the samples if there are groups."""
+        """The base threshold, a scalar tensor. With groups, the mean over the samples."""
         return self._over_groups(self.tracker.k1)
 
     @property
@@ -139,16 +139,16 @@ class CriterionState(nn.Module):
 
     @property
     def k_dyn(self) -> float:
-        """The threshold of the current epoch; the mean over the samples if there are groups."""
+        """The threshold of the current epoch. With groups, the mean over the samples."""
         return float(self._over_groups(self.tracker.threshold_now))
 
     @property
     def loss_scale(self) -> Tensor:
-        """The size of the losses in the first epoch, a scalar tensor."""
+        """The typical size of the losses in the first epoch, a scalar tensor."""
         return self._over_groups(self.tracker.loss_scale)
 
     def _over_groups(self, values: Tensor) -> Tensor:
-        """The mean of a value of each group, weighted by the visits to it."""
+        """Return the mean over the groups, weighted by the number of visits to each group."""
         if len(values) == 1:
             return values[0]
         visits = self.tracker.visits_seen.to(values.dtype)
@@ -156,7 +156,7 @@ class CriterionState(nn.Module):
 
     @property
     def label_options(self) -> dict[str, Any]:
-        """The option `num_classes` or `task` that targets need; empty in the paper's form."""
+        """`num_classes` or `task`, as given. Empty in the form without targets."""
         if self.labels is None:
             return {}
         if isinstance(self.labels, TargetRanges):
@@ -165,7 +165,7 @@ class CriterionState(nn.Module):
 
     @property
     def ids(self) -> SampleIds | None:
-        """The ids of the samples, if they have any."""
+        """The ids of the samples, or None if samples have indices."""
         return self.table.ids
 
     @property
@@ -175,34 +175,34 @@ class CriterionState(nn.Module):
 
     @property
     def sample_weights(self) -> Tensor:
-        """The weight ``delta`` of each sample, shape (num_samples,): 1 is neutral."""
+        """The weight ``delta`` of each sample, shape (num_samples,). 1 is neutral."""
         self.grow_with_ids()
         return self.table.whole(self.table.log_weight).exp()
 
     @property
     def average_losses(self) -> Tensor:
-        """``Avg(l)`` of each sample, shape (num_samples,); NaN if it was never visited."""
+        """``Avg(l)`` of each sample, shape (num_samples,). NaN for samples never visited."""
         self.grow_with_ids()
         return self.table.whole(self.average_chunk(slice(None)))
 
     def labels_distrust(self) -> Tensor:
         """How strongly averaged predictions contradict each target, from 0 to 1.
 
-        The shape is (num_samples,). It needs predictions. Samples that were never visited have no
-        meaningful value.
+        The shape is (num_samples,). Needs predictions. The values of samples that were never
+        visited have no meaning.
         """
         if self.labels is None or not self.table.has_column("predicted_visits"):
-            raise ValueError("this DiscrimLoss was given no predictions")
+            raise ValueError("there are no predictions: pass logits or predictions in every batch")
         return self.table.whole(self.labels.distrust(self.table))
 
     def average_chunks(self) -> Iterator[Tensor]:
-        """``Avg(l)`` of the samples of this process, one chunk of the table at a time."""
+        """Yield ``Avg(l)`` of the samples of this process, one chunk of the table at a time."""
         return (self.average_chunk(rows) for rows in self.table.chunks())
 
     def latest_losses(self) -> Tensor:
-        """The loss of each sample of this process at its latest visit, shape (rows,), float32.
+        """Return the latest loss of each sample of this process, shape (rows,), float32.
 
-        ``Avg(l)`` where it is not known: in the released form and in states of older versions.
+        The released form and states of older versions do not store it: there it is ``Avg(l)``.
         """
         average = self.average_chunk(slice(None))
         if not self.table.has_column(LATEST_LOSS):
@@ -211,30 +211,30 @@ class CriterionState(nn.Module):
         return torch.where(latest.isfinite(), latest, average)
 
     def average_chunk(self, rows: slice) -> Tensor:
-        """``Avg(l)`` of some rows of the table; NaN where a sample was never visited."""
+        """Return ``Avg(l)`` of some rows of the table. NaN for samples never visited."""
         visits = self.table.visits[rows]
         average = self.form.average(self.table.history[rows], visits, self.tracker.epoch_count)
         return torch.where(visits > 0, average, torch.nan)
 
     def group_chunk(self, rows: slice) -> Tensor | None:
-        """The group of each of some rows of the table; None where there is one group only."""
+        """Return the group of some rows of the table; None for a single group."""
         return None if self.labels is None else self.labels.groups_of_rows(self.table, rows)
 
     # ------------------------------------------------------------------ growing
 
     def resize(self, num_samples: int) -> None:
-        """Add rows for appended samples in their initial state. All others keep their state."""
+        """Add rows for new samples at the end. All other samples keep their state."""
         if self.ids is not None:
-            raise ValueError("with ids the table grows by itself: add the new ones to `ids`")
+            raise ValueError("with ids the table grows by itself: add the new ids to `ids`")
         require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
         self.table.resize(int(num_samples))
 
     def grow_with_ids(self) -> None:
-        """Add a row for every name that has none yet."""
+        """Add a row for every id that has no row yet."""
         self.table.grow_with_ids()
 
     def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
-        """Prepare for loading a state of this many samples, or raise an error that says why not."""
+        """Resize the table to load a state of this many samples, or raise an error."""
         self.table.make_fit(saved_samples, has_ids=has_ids)
 
     # ------------------------------------------------------------------- saving
@@ -247,14 +247,14 @@ class CriterionState(nn.Module):
 
     @property
     def run_options(self) -> dict[str, Any]:
-        """The options that set how the criterion trains, as plain values; saved with the state."""
+        """Return the training options as plain values. They are saved with the state."""
         values = asdict(self.hyperparameters)
         values["weight_range"] = list(self.hyperparameters.weight_range)
         known = {"epochs": self.epochs, "steps_per_epoch": self.steps_per_epoch}
         return {**known, "variant": self.variant, **values}
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows."""
+        """Return the hyperparameters that `repr` shows."""
         values = ", ".join(
             f"{name}={getattr(self.hyperparameters, name)!r}"
             for name in self.hyperparameters.__dataclass_fields__
@@ -265,14 +265,14 @@ class CriterionState(nn.Module):
 
 
 def _checked_size(num_samples: int | None, ids: SampleIds | None, sharded: bool) -> int:
-    """Return the number of samples to start with."""
+    """Return the initial number of samples."""
     if not isinstance(sharded, bool):
         raise TypeError(f"sharded must be True or False, not {sharded!r}")
     if ids is None:
         require_whole_number("num_samples", num_samples, 1, MAX_SAMPLES)
         return int(num_samples or 0)
     if not isinstance(ids, SampleIds):
-        raise TypeError(f"ids must be a SampleIds, not {type(ids).__name__}: SampleIds(ids)")
+        raise TypeError(f"ids must be a SampleIds, not {type(ids).__name__}: pass SampleIds(ids)")
     if num_samples is not None:
-        raise ValueError("give num_samples or ids, not both: ids count themselves")
+        raise ValueError("give num_samples or ids, not both: num_samples follows from ids")
     return len(ids)

@@ -1,4 +1,4 @@
-"""Updates at the end of an epoch, from the losses of all samples."""
+"""What DiscrimLoss updates at the end of an epoch, from the losses of all samples."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from discrimloss.state.table import NO, NOT_KNOWN, YES
 from discrimloss.target_ranges import TargetRanges
 
 SCALE_SETTLES = 0.25
-"""The loss scale of a regression follows the losses down for this fraction of the run."""
+"""For this fraction of a run, the loss scale of a regression decreases with the losses."""
 MOST_OF_USUAL = 100.0
-"""A loss counts for no more than this multiple of the median in that scale."""
+"""In that scale, larger losses are clipped to this multiple of the median."""
 
 
 def end_epoch(criterion: CriterionState, next_epoch: int) -> None:
-    """Record which samples were learned in stage 1, and set thresholds from the whole table."""
+    """Record which samples were learned in stage 1, and set the thresholds for the next epoch."""
     table, tracker, labels = criterion.table, criterion.tracker, criterion.labels
     if labels is not None:
         knew_one_range = bool(tracker.visits_seen[1:].sum() == 0)
@@ -42,20 +42,20 @@ def end_epoch(criterion: CriterionState, next_epoch: int) -> None:
 
 
 def _is_scale_open(criterion: CriterionState) -> bool:
-    """Whether the loss scale of a regression still follows the losses down."""
+    """Return whether the loss scale of a regression may still decrease."""
     return criterion.epoch <= max(1.0, SCALE_SETTLES * criterion.planned_epochs)
 
 
 def _lower_scales(criterion: CriterionState) -> None:
-    """Measure the loss scale of a regression again, from the latest losses of all samples.
+    """Compute the loss scale of a regression again, from the latest losses of all samples.
 
-    By then the network predicts at least the mean of the targets.
+    After an epoch, the network has learned at least the mean of the targets.
     """
     latest = criterion.latest_losses().abs()
     seen = latest.isfinite()
     sizes = latest[seen].double()
     sizes = sizes.clamp(max=MOST_OF_USUAL * float(sizes.median()) if len(sizes) else 0.0)
-    # One scale for all ranges: the constant prediction loses most at the ends of the targets.
+    # One scale for all ranges: a constant prediction has its largest losses in the outer ranges.
     sums = torch.stack([torch.ones_like(sizes).sum(), sizes.sum(), sizes.square().sum()])
     number, total, squares = criterion.table.shards.total(sums.cpu()).tolist()
     if number > 0:

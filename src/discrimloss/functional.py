@@ -1,7 +1,7 @@
 """The equations of DiscrimLoss as pure functions.
 
 The docstrings use the symbols of the paper. Tensors may have any floating dtype and device. Terms
-that depend on the epoch alone are Python floats.
+that depend only on the epoch are Python floats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Reduction = Literal["mean", "sum", "none"]
 
 THRESHOLD_DECAY = 0.9  # rho' of the paper: decay of the moving average behind threshold="ema"
-LARGEST_RATIO = 30.0  # of a loss to the usual loss, where the loss scale is measured
+LARGEST_RATIO = 30.0  # losses are clipped to this multiple of the median for the loss scale
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
@@ -32,18 +32,18 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 
 class EpochTerms(NamedTuple):
-    """Terms of the loss that depend on the epoch alone."""
+    """Terms of the loss that depend only on the epoch."""
 
     suppression: float
     """``ES``."""
     rise: float
-    """How far the threshold lies above ``k1``, as a fraction of ``|k1|``."""
+    """Distance of the threshold above ``k1``, as a fraction of ``|k1|``."""
     gradient_fraction: float
-    """Factor of the model's gradient: 1 in the paper's form."""
+    """Factor of the model's gradient. 1 in the paper's form."""
 
 
 def early_suppression(epoch: int, suppressed_epochs: int) -> float:
-    """Return ``ES(e) = e / e_s`` for ``e < e_s``, else 1: damps the first, unreliable epochs.
+    """Return ``ES(e) = e / e_s`` for ``e < e_s``, else 1. It damps the first, unreliable epochs.
 
     Example:
         >>> [early_suppression(epoch, suppressed_epochs=4) for epoch in (1, 2, 4, 9)]
@@ -55,7 +55,7 @@ def early_suppression(epoch: int, suppressed_epochs: int) -> float:
 def threshold_rise(
     epoch: float, switch_gain: float, switch_rate: float, switch_epoch: float
 ) -> float:
-    """Return ``a * (tanh(p * (e - q)) + 1)``: how many ``|k1|`` the threshold is above ``k1``.
+    """Return ``a * (tanh(p * (e - q)) + 1)``, the rise of the threshold in units of ``|k1|``.
 
     It runs from 0 (stage 1, ``k_dyn = k1``) to ``2 a`` (stage 2, ``k_dyn = k2``).
 
@@ -76,12 +76,12 @@ def dynamic_threshold(base: Tensor, rise: float | Tensor) -> Tensor:
 
 
 def update_history(history: Tensor, losses: Tensor, decay: float) -> Tensor:
-    """Return ``rho * h + (1 - rho) * l``, not yet corrected for the start at zero."""
+    """Return ``rho * h + (1 - rho) * l``, without the correction for the start at zero."""
     return torch.lerp(history, losses, 1.0 - decay)
 
 
 def history_mass(visits: Tensor, decay: float) -> Tensor:
-    """Return ``1 - rho ** n``, the fraction of a history that does not come from its zero start.
+    """Return ``1 - rho ** n``, the total weight of the losses in a history that starts at zero.
 
     Example:
         >>> history_mass(torch.tensor([1.0, 2.0]), decay=0.5)
@@ -93,7 +93,7 @@ def history_mass(visits: Tensor, decay: float) -> Tensor:
 
 
 def average_loss(history: Tensor, visits: Tensor, decay: float) -> Tensor:
-    """Return ``Avg(l) = h / (1 - rho ** n)``, with ``n`` the visits of each sample."""
+    """Return ``Avg(l) = h / (1 - rho ** n)``, where ``n`` is the number of visits."""
     return history / history_mass(visits, decay)
 
 
@@ -103,9 +103,9 @@ class LossTerms(NamedTuple):
     value: Tensor
     """``L = ES * (Avg(l) - k_dyn) / delta + lambda * (log delta) ** 2``."""
     model_gradient: Tensor
-    """``dL/dl = ES / delta``: the history counts as a constant."""
+    """``dL/dl = ES / delta``. The history is treated as a constant."""
     weight_gradient: Tensor
-    """``dL/d(log delta)``: a step in log space keeps ``delta`` positive."""
+    """``dL/d(log delta)``. Steps in log space keep ``delta`` positive."""
 
 
 def loss_terms(
@@ -115,7 +115,7 @@ def loss_terms(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> LossTerms:
-    """Compute the loss and both derivatives, in closed form, from ``Avg(l)`` and ``log delta``."""
+    """Compute the loss and both derivatives in closed form from ``Avg(l)`` and ``log delta``."""
     slope = model_gradient(log_weight, suppression)
     value = (average - threshold) * slope
     pull = -value
@@ -132,7 +132,7 @@ def discrim_loss(
     suppression: float | Tensor = 1.0,
     regularization: float | Tensor = 0.0,
 ) -> Tensor:
-    """Return the value of `loss_terms`.
+    """Return the loss ``L`` of `loss_terms`.
 
     Example:
         >>> discrim_loss(torch.tensor([3.0]), torch.tensor([2.0]).log(), threshold=1.0)
@@ -177,17 +177,17 @@ def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
 
 
 # --------------------------------------------------- thresholds and scales of groups
-# A group of samples has a threshold and a loss scale of its own. `group`, shape (rows,) and int64,
-# is the group of each row; None stands for a single group.
+# Each group of samples has its own threshold and loss scale. `group` is the group of each row,
+# shape (rows,) and int64. None means that there is a single group.
 
 
 def of_group(values: Tensor, group: Tensor | None) -> Tensor:
-    """Look up the value of each row's group; with a single group, a vector that broadcasts."""
+    """Return the value of each row's group. With a single group, a vector that broadcasts."""
     return values if group is None else values.index_select(0, group)
 
 
 def sum_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
-    """Sum the rows of each group, shape (groups,).
+    """Return the sum of the rows of each group, shape (groups,).
 
     Example:
         >>> sum_by_group(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), groups=3)
@@ -199,7 +199,7 @@ def sum_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
 
 
 def median_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
-    """Lower median of the rows of each group, shape (groups,); 0 for a group without rows.
+    """Return the lower median of the rows of each group, shape (groups,). 0 without rows.
 
     Example:
         >>> group = torch.tensor([0, 0, 2, 0])
@@ -217,10 +217,10 @@ def median_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor
 
 
 def loss_scale(mean_abs: Tensor, mean_square: Tensor) -> Tensor:
-    """Typical size of the losses: their mean, each weighted by its own size.
+    """Return the typical size of the losses: their mean, each weighted by its own size.
 
-    A plain mean would be small for a model that learns within its first epoch, and its ordinary
-    losses would count as large from then on. This one stays near the loss of an untrained model.
+    A plain mean would be small for a model that learns within its first epoch, and too small for
+    its ordinary losses. The weighted mean stays near the loss of an untrained model.
     """
     scale = mean_square / mean_abs.clamp(min=SMALLEST_SCALE)
     return scale.clamp(min=SMALLEST_SCALE)
@@ -229,12 +229,12 @@ def loss_scale(mean_abs: Tensor, mean_square: Tensor) -> Tensor:
 def step_size(
     scale: Tensor, visits: Tensor, hyperparameters: Hyperparameters, smallest_group: int
 ) -> Tensor:
-    """Step size of the weights of each group, ``tau``; 0 for groups that are too small.
+    """Return ``tau``, the step size of the weights of each group. 0 for groups that are too small.
 
     Args:
         scale: shape (groups,): the loss scales.
-        visits: shape (groups,): visits that were tracked.
-        hyperparameters: of the criterion.
+        visits: shape (groups,): number of tracked visits.
+        hyperparameters: hyperparameters of the criterion.
         smallest_group: groups with fewer visits are too small.
     """
     if hyperparameters.weight_lr is not None:
@@ -245,12 +245,12 @@ def step_size(
 
 
 class TrackedLosses(NamedTuple):
-    """Statistics tracked over batches, shape (groups,) each; unset where `visits` is 0."""
+    """Statistics tracked over batches, shape (groups,) each. Unset where `visits` is 0."""
 
     k1: Tensor
     """The base threshold."""
     visits: Tensor
-    """int64. Number of visits that were tracked."""
+    """int64. Number of tracked visits."""
     mean_abs: Tensor
     """Mean of ``|l|``, for the loss scale."""
     mean_square: Tensor
@@ -267,18 +267,18 @@ def track_losses(
     """Update ``k1`` and the loss scales with a batch.
 
     ``k1`` is the mean of all losses seen (``threshold="mean"``), constant (a number), or a moving
-    average of the batch means. The split thresholds use the moving average as long as the loss
-    scale is not fixed, and are not changed by batches afterwards.
+    average of the batch means. The split thresholds use the moving average until the loss scale is
+    fixed. After that, batches do not change them.
 
     Args:
-        tracked: the values so far.
+        tracked: the statistics so far.
         visits: the batch.
         group: shape (rows,), the group of each row of the batch.
         scale_is_fixed: shape (groups,), bool. Whether the first epoch of a group is over.
         threshold: see `DiscrimLoss`.
 
     Returns:
-        The new values. A group without visits in the batch keeps its own.
+        The new statistics. A group without visits in the batch keeps its own.
     """
     groups = len(tracked.k1)
     group_of_mean = None if group is None else group.index_select(0, visits.order)
@@ -303,8 +303,8 @@ def track_losses(
             moved = torch.where(is_first, mean, torch.lerp(k1, mean, 1.0 - THRESHOLD_DECAY))
         k1 = torch.where(number == 0, k1, moved)
 
-    # A single absurd target must not set the scale of all others: a loss counts for no more than a
-    # multiple of the usual loss, which is the median as long as no batch was seen before.
+    # A single extreme target must not set the scale of all others. So losses are clipped to a
+    # multiple of the usual loss: the scale so far, or the median in the first batch.
     sizes = visits.means.abs()
     median = median_by_group(visits.mean_loss.abs(), group, groups)
     usual = torch.where(median > 0, median, batch_mean(sizes))
@@ -323,10 +323,10 @@ def track_losses(
 
 
 class PaperForm:
-    """The equations of the paper as one strategy; `released.ReleasedForm` is the other.
+    """The equations of the paper. `released.ReleasedForm` has those of the released code.
 
     Args:
-        hyperparameters: of the criterion.
+        hyperparameters: hyperparameters of the criterion.
     """
 
     has_velocity = False
@@ -335,23 +335,23 @@ class PaperForm:
         self.hyperparameters = hyperparameters
 
     def epoch_terms(self, epoch: int) -> EpochTerms:
-        """Return the terms of the loss that depend on the epoch alone."""
+        """Return the terms of the loss that depend only on the epoch."""
         values = self.hyperparameters
         rise = threshold_rise(epoch, values.switch_gain, values.switch_rate, values.switch_epoch)
         return EpochTerms(early_suppression(epoch, values.suppressed_epochs), rise, 1.0)
 
     def entering(self, log_weight: Tensor, criterion: CriterionState) -> Tensor:
-        """Return the weights with which samples enter a batch: their own."""
+        """Return the weights that a batch starts from: those of its samples, unchanged."""
         return log_weight
 
     def average(self, history: Tensor, visits: Tensor, epoch: Tensor) -> Tensor:
-        """Return ``Avg(l)``, corrected by the visits of each sample."""
+        """Return ``Avg(l)``, corrected by the number of visits to each sample."""
         return average_loss(history, visits.float(), self.hyperparameters.history_decay)
 
     def tracked_visits(
         self, visits: Visits, average: Tensor, batch: Batch, criterion: CriterionState
     ) -> Visits:
-        """Return what the thresholds follow: the losses of the batch."""
+        """Return the visits from which thresholds are computed: those of the batch, unchanged."""
         return visits
 
     def terms(

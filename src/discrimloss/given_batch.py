@@ -35,9 +35,9 @@ def given_batch(
     logits: Tensor | None,
     predictions: Tensor | None,
 ) -> GivenBatch:
-    """The inputs, checked as far as one process can; an error stops the others as well.
+    """Check the inputs as far as one process can. An error stops the other processes as well.
 
-    Arguments are those of `DiscrimLoss.forward`.
+    The arguments are those of `DiscrimLoss.forward`.
     """
     if criterion.processes.count == 1:
         return _checked(criterion, losses, index, target, logits, predictions)
@@ -45,7 +45,7 @@ def given_batch(
         return _checked(criterion, losses, index, target, logits, predictions)
     except REFUSALS:
         if criterion.table.ids is not None:
-            criterion.table.rows_of([])  # other processes exchange new names first
+            criterion.table.rows_of([])  # other processes exchange new ids first
         criterion.processes.refuse_batch()
         raise
 
@@ -74,12 +74,12 @@ def _outputs(
     logits: Tensor | None,
     predictions: Tensor | None,
 ) -> Tensor | None:
-    """The network's output among the arguments, or an error if they do not fit the form."""
+    """Return the network's output, or raise an error if this form takes no targets."""
     if criterion.labels is not None:
         return criterion.labels.output_of(logits, predictions)
     if target is None and logits is None and predictions is None:
         return None
     raise ValueError(
-        "this DiscrimLoss works with losses alone: build it with num_classes=…, or with "
-        'task="regression", to give it targets and predictions'
+        "this DiscrimLoss was built for losses alone: build it with num_classes=… or "
+        'task="regression" to pass targets and predictions'
     )

@@ -1,4 +1,4 @@
-"""Samples that are held out of the gradient at first: their selection and their statistics."""
+"""The samples that are held out of the gradient at first: how they are chosen and compared."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from discrimloss.state.predictions import TopPredictions
 from discrimloss.state.table import HELD_OUT, SampleTable
 
 FEWEST_EPOCHS = 8
-"""Minimum number of epochs. Shorter runs end before memorisation can be detected."""
+"""Minimum number of epochs to hold samples out. Shorter runs end before memorisation shows."""
 HELD_OUT_SAMPLES = 1500
-"""Number of held-out samples that is enough to detect memorisation."""
+"""Number of held-out samples that suffices to detect memorisation."""
 FEWEST_HELD_OUT = 30
-"""Minimum number of held-out samples. With fewer, nothing is held out."""
+"""Minimum number of held-out samples. If there would be fewer, none is held out."""
 LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
-"""Fractions of the samples that are held out."""
+"""Smallest and largest fraction of the samples that is held out."""
 NEVER_HELD_OUT = 8
 """Number of samples of each class that are never held out, so that no rare class is lost."""
 MOST_MATCHED = 50_000
@@ -26,14 +26,14 @@ MOST_MATCHED = 50_000
 
 
 def held_out_fraction(num_samples: int, epochs: float) -> float:
-    """The fraction of samples to hold out; 0 if holding out would not help.
+    """Return the fraction of samples to hold out, or 0 if holding out would not help.
 
     >>> held_out_fraction(1_000, epochs=20), held_out_fraction(60_000, epochs=20)
     (0.1, 0.025)
     """
     if epochs < FEWEST_EPOCHS:
         return 0.0
-    if num_samples == 0:  # known by ids that are still to come
+    if num_samples == 0:  # with ids, which arrive with the batches
         return LARGEST_FRACTION
     wanted = HELD_OUT_SAMPLES / max(num_samples, 1)
     fraction = min(max(wanted, SMALLEST_FRACTION), LARGEST_FRACTION)
@@ -41,11 +41,11 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
 
 
 def is_drawn(index: Tensor, fraction: float, draw: int = 0) -> Tensor:
-    """Whether each sample is among this fraction: by its index alone, the same in every run.
+    """Return whether each sample is drawn. This depends only on its index, so all runs agree.
 
-    Args:
-        index: of the samples, int64.
-        fraction: how many are drawn.
+    index: indices of the samples, int64.
+    fraction: fraction of the samples to draw.
+    draw: number of the draw. Different draws are independent.
         draw: different draws are independent.
     """
     mask = 0xFFFFFFFF
@@ -64,20 +64,20 @@ class Samples(NamedTuple):
     top: TopPredictions
 
     def at_most(self, number: int) -> Samples:
-        """An evenly spaced selection of about this many samples."""
+        """Return an evenly spaced selection of about this many samples."""
         rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
         return Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
 
     def followed_by(self, others: Samples) -> Samples:
-        """The union with other samples."""
+        """Return these samples followed by others."""
         top = (torch.cat(parts) for parts in zip(self.top, others.top, strict=True))
         return Samples(torch.cat([self.target, others.target]), TopPredictions(*top))
 
 
 def samples_of(table: SampleTable, is_held_out: bool | None) -> Samples:
-    """About `MOST_MATCHED` samples with predictions, of all processes, on the CPU.
+    """Return about `MOST_MATCHED` samples with predictions from all processes, on the CPU.
 
-    They are the same samples in the same order, however the table is divided.
+    The samples and their order do not depend on how the table is divided among processes.
     """
     shards: Shards = table.shards
     chosen = table.predicted_visits > 0
@@ -100,7 +100,7 @@ def samples_of(table: SampleTable, is_held_out: bool | None) -> Samples:
 
 
 def class_counts(table: SampleTable, num_classes: int) -> Tensor:
-    """Shape (classes,), int64, on the CPU: visited samples of each class, of all processes."""
+    """Return the number of visited samples of each class in all processes, on the CPU."""
     counts = torch.zeros(num_classes, dtype=torch.int64)
     for rows in table.chunks():
         known = table.target[rows].long()

@@ -1,7 +1,7 @@
 """Histograms of the average losses of all samples, and the thresholds that split them in two.
 
-Statistics of the whole table come from a few thousand integer counts. They cost one pass over the
-table, and do not depend on the order in which a device adds.
+A histogram of a few thousand bins is enough for statistics of the whole table. It costs one pass
+over the table. Integer counts do not depend on the order in which a device adds.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from discrimloss.functional import of_group, sum_by_group
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
 BINS = 4096
-MOST_BINS = 1 << 22  # of all groups together, as long as each has FEWEST_BINS
+MOST_BINS = 1 << 22  # in all groups together, as long as each has FEWEST_BINS
 FEWEST_BINS = 64
 
-# A uniform distribution has separability 0.75; no more than that is a single cluster of losses.
+# Up to this separability, the losses form a single cluster. A uniform distribution has 0.75.
 ONE_CLUSTER, TWO_CLUSTERS = 0.75, 0.85
-# The bounded split stays above this multiple of the loss scale.
+# The bounded split is at least this multiple of the loss scale.
 FLOOR_OF_ONE_CLUSTER, FLOOR_OF_TWO_CLUSTERS = 1.0, 0.5
 
 
 @dataclass(frozen=True)
 class LossHistogram:
-    """Counts for each group of samples, over bins that widen from the smallest loss upwards.
+    """Counts of losses for each group of samples, in bins that widen with the loss.
 
     Bins are equal in ``asinh((loss - low) / scale)``, with ``scale`` the mean above ``low``. That
     is linear among ordinary losses and logarithmic in the tail, so a single huge loss cannot
@@ -42,15 +42,15 @@ class LossHistogram:
     scale: Tensor
     """Shape (groups,). The mean loss above `low`."""
     width: Tensor
-    """Shape (groups,). Width of a bin after the transformation; NaN with nothing to split."""
+    """Shape (groups,). Width of a bin after the transformation. NaN if all losses are equal."""
 
     @property
     def centers(self) -> Tensor:
-        """Shape (groups, bins). The loss in the middle of each bin."""
+        """The loss in the middle of each bin, shape (groups, bins)."""
         return self._losses_at(torch.arange(self.counts.shape[1], dtype=torch.float64) + 0.5)
 
     def edges(self, position: Tensor) -> Tensor:
-        """Return the loss below the bin at `position`, one for each group."""
+        """Return the lower end of the bin at `position`, one for each group."""
         return self._losses_at(position.double().unsqueeze(1)).squeeze(1)
 
     def _losses_at(self, position: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class LossHistogram:
 def finite_range(
     chunks: Iterable[Tensor], shards: Shards, start: float = -math.inf
 ) -> tuple[float, float]:
-    """Return the smallest and the largest finite value of all chunks, and of `start` if finite."""
+    """Return the smallest and the largest finite value in `chunks` and `start`."""
     finite = ((chunk[chunk.isfinite()], None) for chunk in chunks)
     low, high = _extremes(finite, 1, shards, start)
     return float(low), float(high)
@@ -73,7 +73,7 @@ def _extremes(
     shards: Shards,
     start: float = -math.inf,
 ) -> tuple[Tensor, Tensor]:
-    extremes = torch.full((2, groups), start, dtype=torch.float64)  # of the negated values, too
+    extremes = torch.full((2, groups), start, dtype=torch.float64)  # and of the negated values
     for losses, group in chunks:
         if not losses.numel():
             continue
@@ -97,12 +97,12 @@ def loss_histogram(
 ) -> LossHistogram:
     """Count the finite losses of each group.
 
-    The finite losses are held while they are counted: four bytes a sample.
+    The finite losses are kept in memory during the count: four bytes per sample.
 
     Args:
         chunks: losses, shape (rows,) each.
-        shards: how the samples are divided among processes. All of them must call this, and all
-            get the same result.
+        shards: how the samples are divided among processes. All processes must call this function,
+            and all get the same result.
         group_chunks: the group of each loss, int64, in the same chunks; None for one group.
         groups: number of groups.
     """
@@ -145,13 +145,13 @@ def _finite(
 
 
 def best_split(histogram: LossHistogram) -> Tensor:
-    """Return the loss that splits each group with the largest between-class variance.
+    """Return the loss that splits each group in two with the largest between-class variance.
 
-    Shape (groups,); NaN where all losses of a group are equal, or there are none.
+    Shape (groups,). NaN for a group whose losses are all equal, or that has none.
     """
     variance = _between_class_variance(histogram)
     # Bins between two clusters may be empty, and every cut among them is equally good. The middle
-    # one leaves the same room on both sides.
+    # cut leaves the same distance to both clusters.
     is_best = variance >= variance.amax(1, keepdim=True) * (1 - 1e-12)
     middle = is_best.sum(1, keepdim=True) // 2 + 1
     position = (is_best.cumsum(1) == middle).int().argmax(1)
@@ -159,7 +159,7 @@ def best_split(histogram: LossHistogram) -> Tensor:
 
 
 def separability(histogram: LossHistogram) -> Tensor:
-    """Return the fraction of each group's variance that lies between the sides of the best split.
+    """Return the fraction of each group's variance that is between the two sides of the best split.
 
     Shape (groups,), from 0 to 1. Two points give 1, a uniform distribution 0.75, a normal one 0.64.
     """
@@ -171,7 +171,7 @@ def separability(histogram: LossHistogram) -> Tensor:
 
 
 def _between_class_variance(histogram: LossHistogram) -> Tensor:
-    """Shape (groups, bins - 1), for a cut after each bin but the last; -1 if one side is empty."""
+    """Return the variance for a cut after each bin, or -1 if one side is empty."""
     centers = histogram.centers
     number, total = histogram.counts.cumsum(1), (histogram.counts * centers).cumsum(1)
     all_number, all_total = number[:, -1:], total[:, -1:]
@@ -184,7 +184,7 @@ def _between_class_variance(histogram: LossHistogram) -> Tensor:
 
 
 def squash(losses: Tensor, scale: float | Tensor) -> Tensor:
-    """Map losses to (-1, 1) by ``l / (|l| + s)``, so that no large loss dominates a variance."""
+    """Map losses to (-1, 1) by ``l / (|l| + s)``. Large losses then do not dominate a variance."""
     return losses / (losses.abs() + scale)
 
 
@@ -199,7 +199,7 @@ def split_thresholds(
     groups: int = 1,
     shards: Shards = WHOLE_TABLE,
 ) -> Tensor:
-    """Return the best split of each group's losses, shape (groups,); NaN if there is none.
+    """Return the best split of each group's losses, shape (groups,). NaN if there is none.
 
     Args:
         averages: average losses, in chunks.
@@ -218,9 +218,9 @@ def bounded_split_thresholds(
 ) -> Tensor:
     """Return the best split of each group's losses squashed into (-1, 1).
 
-    No long tail can dominate such a split. As long as the losses form a single cluster, a split
-    only cuts off what is not learned yet, so the threshold stays above the loss scale. Where they
-    form two, it stays above half of the loss scale.
+    A long tail cannot dominate such a split. As long as the losses form a single cluster, a split
+    only cuts off samples that are not learned yet, so the result is at least the loss scale. If
+    they form two clusters, it is at least half of the loss scale.
 
     Args:
         averages: average losses, in chunks.

@@ -1,7 +1,6 @@
 """The hyperparameters of DiscrimLoss, and their defaults for a given number of epochs.
 
-`docs/defaults.md` shows the measurements behind the defaults, and `benchmarks/defaults.py` repeats
-them.
+`docs/defaults.md` has the measurements behind the defaults. `benchmarks/defaults.py` repeats them.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ MAX_EPOCHS = (1 << 31) - 1  # processes compare epochs as 32-bit integers
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """A complete, validated set of hyperparameters, as `criterion.hyperparameters` shows it."""
+    """A complete, validated set of hyperparameters: the type of `criterion.hyperparameters`."""
 
     threshold: Threshold
     """``k1``: ``"bounded_split"``, ``"split"``, ``"ema"``, ``"mean"`` or a constant."""
     switch_gain: float
-    """``a``: the threshold rises from ``k1`` to ``(1 + 2 a) k1``."""
+    """``a``: sets how far the threshold rises, from ``k1`` to ``(1 + 2 a) k1``."""
     switch_rate: float
-    """``p``: how fast stage 1 turns into stage 2; the switch takes about ``2 / p`` epochs."""
+    """``p``: speed of the switch between the stages, which takes about ``2 / p`` epochs."""
     switch_epoch: float
     """``q``: the epoch in the middle of the switch."""
     suppressed_epochs: int
-    """``e_s``: epochs of early suppression; 0 turns it off."""
+    """``e_s``: epochs of early suppression. 0 turns it off."""
     regularization: float
-    """``lambda``: pull of the weights towards 1."""
+    """``lambda``: strength of the pull of the weights towards 1."""
     history_decay: float
-    """``rho``: decay of the historical loss; 0 turns the history off."""
+    """``rho``: decay of the historical loss. 0 turns the history off."""
     weight_lr: float | None
-    """``tau``: step size of the weights; None for `relative_weight_lr` over the loss scale."""
+    """``tau``: step size of the weights. If None, `relative_weight_lr` over the loss scale."""
     relative_weight_lr: float
-    """``tau`` times the loss scale of the first epoch; used if `weight_lr` is None."""
+    """``tau`` times the loss scale of the first epoch. Used if `weight_lr` is None."""
     weight_range: tuple[float, float]
     """Bounds of ``delta``."""
 
@@ -58,7 +57,7 @@ class Hyperparameters:
         require_whole_number("suppressed_epochs", self.suppressed_epochs, 0)
         _require_finite("history_decay", self.history_decay, minimum=0.0)
         if self.history_decay >= 1.0:
-            _fail("history_decay", self.history_decay, "a number from 0 up to, but not, 1")
+            _fail("history_decay", self.history_decay, "a number of at least 0 and less than 1")
         if self.weight_lr is not None:
             _require_finite("weight_lr", self.weight_lr, minimum=0.0)
         _require_finite("relative_weight_lr", self.relative_weight_lr, minimum=0.0)
@@ -68,17 +67,17 @@ class Hyperparameters:
 
     @property
     def follows_batches(self) -> bool:
-        """Whether every batch moves ``k1``, in all epochs."""
+        """Whether every batch updates ``k1``, in all epochs."""
         return self.threshold in ("ema", "mean")
 
 
 def resolve_hyperparameters(
     epochs: int | None, variant: Variant, given: dict[str, Any]
 ) -> Hyperparameters:
-    """Replace missing hyperparameters (None) by their defaults for `epochs`, and validate all.
+    """Replace missing hyperparameters (None) by the defaults for `epochs`, and validate all.
 
     Raises:
-        ValueError: if a value is out of range, or has no default without `epochs`.
+        ValueError: a value is out of range, or is missing and has no default without `epochs`.
     """
     if variant not in VARIANTS:
         _fail("variant", variant, f"one of {', '.join(VARIANTS)}")
@@ -90,7 +89,7 @@ def resolve_hyperparameters(
     if missing:
         raise ValueError(
             f"pass epochs=… (the length of the training run), or {', '.join(missing)}: "
-            "they have no sensible value without it"
+            "they have no default without it"
         )
     try:
         lowest, highest = (float(bound) for bound in values["weight_range"])
@@ -122,13 +121,13 @@ def require_whole_number(name: str, value: Any, minimum: int, maximum: int | Non
     """Raise an error that names the argument unless `value` is a whole number in range."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not (is_number and math.isfinite(value) and value == int(value) and value >= minimum):
-        _fail(name, value, f"a whole number from {minimum} up")
+        _fail(name, value, f"a whole number of at least {minimum}")
     if maximum is not None and value > maximum:
         _fail(name, value, f"at most {maximum}")
 
 
 def require_epoch(epoch: Any) -> int:
-    """Return an epoch as an int, or raise an error unless it is counted from 1."""
+    """Return an epoch as an int, or raise an error if it is less than 1."""
     if epoch == 0:
         raise ValueError("epochs count from 1: call set_epoch(epoch + 1) if yours start at 0")
     require_whole_number("epoch", epoch, 1, MAX_EPOCHS)
@@ -145,7 +144,7 @@ def _require_finite(name: str, value: float, minimum: float = -math.inf) -> None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not math.isfinite(value) or value < minimum:
-        wanted = "a finite number" if minimum == -math.inf else f"a finite number from {minimum} up"
+        wanted = "a finite number" + ("" if minimum == -math.inf else f" of at least {minimum}")
         _fail(name, value, wanted)
 
 

@@ -16,31 +16,34 @@ Index = npt.NDArray[np.int64]
 
 
 class IndexedDataset(Dataset[Any]):
-    """Wraps a map-style dataset and adds its index to each sample.
+    """Wrap a map-style dataset and add to each sample its index.
 
-    A tuple or list gets one more element, a mapping one more key, and anything else becomes a pair:
+    A tuple or list gets one more element, a mapping gets one more key, and anything else becomes a
+    pair:
 
     >>> from torch.utils.data import Subset
     >>> letters = IndexedDataset([("a", 0), ("b", 1), ("c", 0)])
     >>> letters[2]
     ('c', 0, 2)
 
-    The index is the position in the original data. A `Subset`, or any other dataset with `dataset`
-    and `indices`, keeps the positions of the dataset that it selects from, inside the wrapper or
-    around it. A `ConcatDataset` numbers its datasets one after the other, and a dataset that it
-    contains twice only once. Wrap the `ConcatDataset` and not the datasets in it, which would each
-    count from 0. If the original positions cannot be found in this way, pass `index`.
+    The index is the position in the original data. A `Subset`, or any other dataset with
+    attributes `dataset` and `indices`, keeps the positions in the dataset that it selects from,
+    whether it is inside the wrapper or around it. In a `ConcatDataset`, positions count through its
+    datasets, one after the other; a dataset that it contains twice is counted once. Wrap the
+    `ConcatDataset`, not the datasets in it, because each of those would count from 0. If the
+    original positions cannot be found in this way, pass `index`.
 
     >>> Subset(letters, [2])[0], IndexedDataset(Subset([("a", 0), ("b", 1), ("c", 0)], [2]))[0]
     (('c', 0, 2), ('c', 0, 2))
 
-    Other attributes are those of the dataset: ``letters.classes`` is ``letters.dataset.classes``.
+    Other attributes are those of the wrapped dataset: ``letters.classes`` is
+    ``letters.dataset.classes``.
 
     Args:
         dataset: Dataset with `__getitem__` and `__len__`.
         key: Key of the index in samples that are mappings.
-        index: Index of each item, for a dataset that is a filtered copy, for example.
-        ids: Name of each item, used instead of the index; for a `DiscrimLoss` with `ids`.
+        index: Index of each item, for example if the dataset is a filtered copy.
+        ids: Id of each item, instead of its index. For a `DiscrimLoss` with `ids`.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class IndexedDataset(Dataset[Any]):
     ) -> None:
         _require_map_style(dataset)
         if ids is not None and index is not None:
-            raise ValueError("give index or ids, not both: a sample contains one of them")
+            raise ValueError("give index or ids, not both: a sample contains only one of them")
         if ids is not None and len(ids) != len(dataset):
             raise ValueError(f"there are {len(ids)} ids for {len(dataset)} items of the dataset")
         self.dataset = dataset
@@ -61,7 +64,7 @@ class IndexedDataset(Dataset[Any]):
         self._ids = _given_ids(ids)
         origin = _origin(dataset) if index is None else _given_origin(dataset, index)
         self._index, self.num_samples = origin
-        """`num_samples` is the size of the original data, as `DiscrimLoss` needs it."""
+        """The size of the original data: `num_samples` of `DiscrimLoss`."""
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -71,7 +74,7 @@ class IndexedDataset(Dataset[Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the wrapped dataset, such as `classes` or `targets`."""
-        # Positions of a `Subset` are in the index already.
+        # The index already contains the positions of a `Subset`.
         if name.startswith("__") or name == "indices" or "dataset" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.dataset, name)
@@ -103,7 +106,7 @@ class IndexedDataset(Dataset[Any]):
 
 
 def _given_ids(ids: Any) -> Sequence[SampleId] | None:
-    """Return the names in a sequence that is indexed by position, unlike a pandas column."""
+    """Return the ids as a sequence indexed by position. A pandas column is indexed by label."""
     if ids is None:
         return None
     names: Sequence[SampleId] = ids.tolist() if hasattr(ids, "tolist") else ids
@@ -111,7 +114,7 @@ def _given_ids(ids: Any) -> Sequence[SampleId] | None:
     if distinct < len(names):
         warnings.warn(
             f"there are {distinct} different ids for {len(names)} items: "
-            "items with the same id are one sample to DiscrimLoss",
+            "DiscrimLoss treats items with the same id as one sample",
             stacklevel=3,
         )
     return names
@@ -140,7 +143,7 @@ def _given_origin(dataset: Any, index: Sequence[int] | Index) -> tuple[Index, in
 
 
 def _origin(dataset: Any) -> tuple[Index | None, int]:
-    """Return each item's position in the original data, None if unchanged, and its size."""
+    """Return each item's position in the original data (None if unchanged), and the data's size."""
     sources: dict[int, tuple[int, Any]] = {}
     index = _trace(dataset, sources)
     size = sum(len(source) for _, source in sources.values())
@@ -149,9 +152,9 @@ def _origin(dataset: Any) -> tuple[Index | None, int]:
 
 
 def _trace(dataset: Any, sources: dict[int, tuple[int, Any]]) -> Index:
-    """Return positions among all `sources`, which are numbered in order of appearance."""
+    """Return each item's position in all `sources`, which are numbered in order of appearance."""
     if isinstance(dataset, IndexedDataset):
-        raise ValueError("the dataset has an index already: it is wrapped in IndexedDataset")
+        raise ValueError("the dataset is already wrapped in IndexedDataset")
     if isinstance(dataset, ConcatDataset):
         return np.concatenate([_trace(part, sources) for part in dataset.datasets])
     if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):

@@ -1,7 +1,7 @@
-"""Slots for functions of the package `judging`, which the core must not import.
+"""Functions of the package `judging`, which the core calls but must not import.
 
-Estimating label errors is a layer above the core. The core declares the functions that it needs
-here, and `discrimloss/__init__.py` sets them.
+The package that estimates label errors is a layer above the core. The core declares here the
+functions that it needs, and `discrimloss/__init__.py` sets them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _functions: dict[str, Callable[..., Any]] = {}
 
 
 def set_functions(**functions: Callable[..., Any]) -> None:
-    """Set the functions that this module passes calls on to, by their names here."""
+    """Set the functions that this module calls. Each keyword is the name of a function below."""
     _functions.update(functions)
 
 

@@ -1,9 +1,9 @@
-"""How DiscrimLoss uses targets and predictions. This is our extension of the paper.
+"""How DiscrimLoss uses targets and predictions. This extends the paper.
 
-Targets divide the samples into groups with a threshold and a loss scale each: one for each class
-(`class_labels`), or for each range of a regression target (`target_ranges`). So a sample is
-compared with its own kind, and a rare class is not taken for a wrong one. This module is what both
-share. How labels are corrected is `label_correction`.
+Targets divide the samples into groups. Each group has its own threshold and loss scale. A group is
+a class (`class_labels`) or a range of a regression target (`target_ranges`). So a sample is
+compared with samples like it, and a rare class is not mistaken for a wrong one. This module has the
+code that both share. `label_correction` corrects labels.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from discrimloss.state.table import HELD_OUT, TRAINED, UNDECIDED, Column, Sample
 from discrimloss.visits import Visits, all_on_host
 
 SMALLEST_GROUP = 20
-"""Groups with fewer visits are too small to be split: their weights stay at 1."""
+"""Groups with fewer visits are too small for a threshold: their weights stay at 1."""
 CHECKSUM_FACTOR = 0x5851F42D4C957F2D  # of a linear congruential generator by D. Knuth
-MOST_COUNTED = 100  # visits of a prediction: more make no difference to a moving average
+MOST_COUNTED = 100  # the count of visits stops here: a moving average needs no more
 
 Predictions = TypeVar("Predictions")
 
@@ -39,10 +39,10 @@ class Given(NamedTuple):
     target: Tensor
     """Shape (rows,): int64 classes or float32 regression targets."""
     predictions: Any
-    """`TopPredictions` of each row, or shape (rows,) for a regression; None if there are none."""
+    """`TopPredictions` of each row, shape (rows,) for a regression, or None without predictions."""
 
     def to(self, device: torch.device) -> Given:
-        """The same on another device."""
+        """Return a copy on another device."""
         predictions: Any = self.predictions
         if isinstance(predictions, TopPredictions):
             predictions = TopPredictions(*(part.to(device) for part in predictions))
@@ -55,17 +55,17 @@ class Remembered(NamedTuple):
     """Stored state of the rows of all processes, shape (rows,) each."""
 
     is_known: Tensor
-    """Bool: whether the sample was visited before."""
+    """Bool. Whether the sample was visited before."""
     target: Tensor
-    """Its target then, with the dtype of `Given.target`."""
+    """The target at earlier visits, with the dtype of `Given.target`."""
     role: Tensor
     """Int64: its role."""
     all_known: bool
-    """Whether all samples are known to have been visited before: targets and roles stay."""
+    """Whether all samples were certainly visited before, so that targets and roles stay."""
 
 
 class Rows(NamedTuple):
-    """What a step found of the rows of this process, shape (rows,) each."""
+    """Results of a step for the rows of this process, shape (rows,) each."""
 
     value: Tensor
     """The value of the weighted loss."""
@@ -74,28 +74,28 @@ class Rows(NamedTuple):
     role: Tensor
     """Whether the sample is held out; see `state.table`."""
     more: tuple[Tensor, ...]
-    """Columns of predictions, where they are needed."""
+    """Columns of predictions, if `rows_to_learn` needs them."""
 
     def to(self, device: torch.device) -> Rows:
-        """The same on another device."""
+        """Return a copy on another device."""
         value, slope, role = (part.to(device) for part in self[:3])
         return Rows(value, slope, role, tuple(part.to(device) for part in self.more))
 
 
 class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
-    """Targets and predictions of the samples, and what follows from them.
+    """Targets and predictions of the samples, and how they change the loss.
 
     Args:
         groups: number of groups of samples.
-        correction: when labels are corrected, and by what.
+        correction: when labels are corrected, and how.
     """
 
     columns: ClassVar[dict[str, Column]]
-    """Columns of the table that hold targets."""
+    """Columns of the table with targets."""
     prediction_columns: dict[str, Column]
-    """Columns that hold predictions."""
+    """Columns of the table with predictions."""
     prediction_name: ClassVar[str]
-    """The argument that holds predictions."""
+    """Name of the argument for predictions."""
     num_classes: int | None = None
     """None for a regression."""
 
@@ -104,7 +104,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         self.groups = groups
         self.correction = correction
         self.has_begun = False
-        """Whether there was a batch: from then on, all have predictions or none has."""
+        """Whether there was a batch. After it, all batches have predictions or none has."""
 
     @property
     def holds_out(self) -> bool:
@@ -114,11 +114,11 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     # ----------------------------------------------------------------- a batch
 
     def given(self, losses: Tensor, target: Any, predictions: Any, table: SampleTable) -> Given:
-        """The targets and predictions of a batch, or an error that says what is wrong with them."""
+        """Return the checked targets and predictions of a batch, or raise an error."""
         if target is None:
             raise ValueError(
                 "target is missing: this DiscrimLoss was built for targets, so every training "
-                "batch must have them; leave num_classes and task out to work without"
+                "batch needs a target; to train without targets, leave num_classes and task out"
             )
         knows_predictions = table.has_optional_columns()
         has_changed = (predictions is None) == knows_predictions
@@ -132,7 +132,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
     @constant_while_compiled
     def _had_a_batch(self) -> bool:
-        """See `has_begun`. A step is not compiled again because it is the second."""
+        """Return `has_begun`, outside of compiled code so that its change compiles nothing."""
         return self.has_begun
 
     def output_of(self, logits: Tensor | None, predictions: Tensor | None) -> Tensor | None:
@@ -140,12 +140,12 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         if self.prediction_name == "logits":
             if predictions is not None:
                 raise ValueError(
-                    "predictions are for a regression: give the output of a classifier as logits=…"
+                    "predictions are for regression: pass the output of a classifier as logits=…"
                 )
             return logits
         if logits is not None:
             raise ValueError(
-                "logits are for classes: give the output of a regression as predictions=…"
+                "logits are for classification: pass the output of a regressor as predictions=…"
             )
         return predictions
 
@@ -154,23 +154,23 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
     @abstractmethod
     def packed(self, given: Given) -> Tensor:
-        """Targets and predictions for the exchange between processes, int32."""
+        """Return targets and predictions as int32, for the exchange between processes."""
 
     @abstractmethod
     def unpacked(self, words: Tensor) -> Given:
-        """Targets and predictions of a batch of all processes."""
+        """Return the targets and predictions of a batch of all processes."""
 
     def tie_break(self, given: Given) -> Tensor | None:
-        """Shape (rows,), int64: a checksum of what each row carries, if it can differ."""
+        """Return a checksum of each row's data; None if it is equal for rows of one sample."""
         words = self.packed(given).long()
-        if words.shape[1] == 1:  # rows of one sample have the same target
+        if words.shape[1] == 1:  # only targets, which rows of one sample share
             return None
         odd = 2 * torch.arange(words.shape[1], device=words.device) + 1
         return (words * (odd * CHECKSUM_FACTOR)).sum(1)
 
     @abstractmethod
     def group_of(self, target: Tensor) -> Tensor:
-        """Shape (rows,), int64: the group of each row of a batch of all processes."""
+        """Return the group of each row of a batch of all processes, shape (rows,), int64."""
 
     def visit(
         self,
@@ -185,9 +185,9 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
         Args:
             batch: the rows of all processes.
-            given: what they carry.
-            remembered: what was known of them before.
-            table: the samples.
+            given: the targets and predictions of the rows.
+            remembered: the stored state of the rows.
+            table: the sample table.
             visits: the batch as visits.
             seen: shape (rows,): visits to the group of each row before this batch.
 
@@ -212,26 +212,26 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
     def _visit_predictions(
         self, batch: Batch, given: Given, table: SampleTable, visits: Visits
     ) -> Tensor:
-        """Update the averaged predictions; the losses that are compared with held-out ones."""
+        """Update the averaged predictions. Return the losses to compare with held-out losses."""
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
-        """Columns of the local rows that `rows_to_learn` needs besides values and slopes."""
+        """Return further columns of the local rows that `rows_to_learn` needs."""
         return ()
 
     @abstractmethod
     def rows_to_learn(
         self, losses: Tensor, rows: Rows, target: Tensor, predictions: Tensor | None
     ) -> Tensor:
-        """Shape (rows,): the loss of each row of this process, differentiable."""
+        """Return the differentiable loss of each row of this process, shape (rows,)."""
 
     def remembered(self, batch: Batch, table: SampleTable) -> Remembered:
-        """Look up what is known of all rows of a batch. All processes must call this."""
+        """Look up the stored state of all rows of a batch. All processes must call this."""
         known = table.visits.index_select(0, batch.table_rows) > 0
         target = table.target.index_select(0, batch.table_rows)
         role = self.roles(table, batch.table_rows).long()
         if batch.positions is None:
             return Remembered(known, self._as_given(target), role, all_on_host(known))
-        # In one number, so that one collective brings it to all processes.
+        # Packed into one number, so that one collective is enough.
         bits = target.view(torch.int32) if target.is_floating_point() else target
         packed = (role << 33) + (known.long() << 32) + (bits.long() & 0xFFFFFFFF)
         packed = table.shards.complete(batch, packed)
@@ -250,9 +250,9 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         remembered: Remembered,
         visits: Visits,
     ) -> tuple[Batch, Given]:
-        """The batch, or an error, in all processes and before any update, if a target is wrong."""
+        """Return the batch; if a target is wrong, raise an error in all processes first."""
         earlier = remembered.target
-        if not remembered.all_known:  # if not known: of the same batch
+        if not remembered.all_known:  # compare with the rest of the batch
             earlier = torch.where(remembered.is_known, earlier, visits.of_first(given.target))
         table_rows, target = check_labels(
             batch.table_rows, given.target, earlier, batch.index, batch.own, self.num_classes
@@ -260,7 +260,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         return replace(batch, table_rows=table_rows), given._replace(target=target)
 
     def _roles(self, batch: Batch, remembered: Remembered, visits: Visits, seen: Tensor) -> Tensor:
-        """Shape (rows,): the role of each row; new samples get one."""
+        """Return the role of each row, shape (rows,). New samples get a role."""
         new = torch.full_like(remembered.role, TRAINED)
         if self.correction.phase == WATCHING:
             drawn = is_drawn(batch.index, self.correction.fraction) & (seen >= NEVER_HELD_OUT)
@@ -269,11 +269,11 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         return torch.where(is_new, new, remembered.role)
 
     def roles(self, table: SampleTable, rows: Tensor | None = None) -> Tensor:
-        """The role of rows of the local table, of all by default."""
+        """Return the role of rows of the local table, by default of all rows."""
         return table.role if rows is None else table.role.index_select(0, rows)
 
     def _record(self, losses: Tensor, role: Tensor, visits: Visits, batch: Batch) -> None:
-        """Add the losses of all rows to the sums of the epoch, in an order that does not vary."""
+        """Add the losses of all rows to the sums of the epoch, always in the same order."""
         if self.holds_out:
             counts = visits.counts
             if not visits.all_count or losses is not batch.losses:
@@ -282,28 +282,28 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
             self.correction.record(*(column.index_select(0, visits.order) for column in columns))
 
     def without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
-        """The losses of rows, 0 where the sample is held out of the gradient."""
+        """Return the losses of rows, with 0 for samples that are held out of the gradient."""
         if not self.holds_out:
             return rows
         return rows * torch.where(role == HELD_OUT, 0.0, self.correction.scale()).to(rows)
 
     @abstractmethod
     def distrust(self, table: SampleTable) -> Tensor:
-        """Shape (rows,): how far predictions contradict each target, from 0 to 1."""
+        """Return how strongly predictions contradict each target, from 0 to 1, shape (rows,)."""
 
     # ---------------------------------------------------------------- an epoch
 
     @abstractmethod
     def groups_of_rows(self, table: SampleTable, rows: slice) -> Tensor:
-        """Shape (rows,), int64: the group of each row of the table; 0 if never visited."""
+        """Return the group of each row of the table, shape (rows,), int64. 0 if never visited."""
 
     def end_epoch(self, epoch: int, table: SampleTable) -> None:
-        """Decide how labels are treated from now on. All processes must call this."""
+        """Decide how labels are used in the next epoch. All processes must call this."""
         self.correction.end_epoch(epoch, table)
 
 
 def count_predictions(batch: Batch, table: SampleTable, counts: Tensor) -> Tensor:
-    """Count the visits with a prediction, this batch included, of the local rows."""
+    """Return the number of visits with a prediction of each local row, including this batch."""
     old = table.predicted_visits.index_select(0, batch.table_rows)
     new = (old.short() + counts).clamp(max=MOST_COUNTED)
     table.predicted_visits.index_copy_(0, batch.table_rows, new.to(old.dtype))

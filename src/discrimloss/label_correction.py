@@ -1,19 +1,19 @@
-"""When labels are corrected during training, and by what: ours, not the paper's.
+"""When and how labels are corrected during training. This extends the paper.
 
-A loss that distrusts labels helps where a network memorises wrong ones, and hurts elsewhere: rare
-classes and hard samples have large losses too. So a small part of the samples is held out of the
-gradient at first, and their loss is compared with that of the others:
+A loss that distrusts labels helps if the network memorises wrong ones. Otherwise it hurts, because
+rare classes and hard samples have large losses too. So a small fraction of the samples is held out
+of the gradient at first, and their loss is compared with that of the other samples:
 
-- As long as the loss of the held-out samples falls, labels are learned as they are.
-- If held-out labels show that some are wrong (`judging.held_out_noise`), each label shares its
-  weight with the classes that it may stand for, by the current predictions, and is smoothed.
-- Once the held-out loss stops falling while the loss of the training samples is far below it, the
-  network memorises. From then on, the averaged predictions up to here are most of the target. They
+- While the loss of the held-out samples falls, the network learns the labels as they are.
+- If held-out labels show that some are wrong (`judging.held_out_noise`), labels are corrected: each
+  label shares its weight with the classes that the current predictions suggest, and is smoothed.
+- When the held-out loss stops falling and the loss of the training samples is far below it, the
+  network memorises. From then on, most of the target is the average of earlier predictions. These
   are not used before their own held-out loss has stopped falling as well.
-- Where nothing of this happens within the first half of the run, the loss is the plain task loss.
+- If none of this happens within the first half of the run, the loss is the plain task loss.
 
 Averaged predictions favour frequent classes. Before they serve as targets they are adjusted, so
-that each class keeps the weight that it has among the labels.
+that each class has the same weight as among the labels.
 """
 
 from __future__ import annotations
@@ -46,57 +46,58 @@ if TYPE_CHECKING:
 WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)
 
 MOST_CLASSES_WITH_MATRIX = 100
-"""With more classes wrong labels are drawn evenly: there are too few samples for each pair."""
+"""With more classes, wrong labels are assumed to be uniform: each pair has too few samples."""
 WATCHED_FRACTION = 0.5
-"""Samples are held out for this fraction of the epochs at most, if they are many."""
+"""Many samples are held out for at most this fraction of the epochs."""
 MOST_WATCHED_FRACTION = 0.8
-"""The same if they are few, which costs next to nothing."""
+"""Few samples are held out for at most this fraction, because that costs little."""
 PATIENCE = 0.05
-"""The held-out loss has stopped falling after so many epochs, a fraction of the run."""
+"""The held-out loss has stopped falling if it does not fall for this fraction of the run."""
 SMALLEST_STEP = 0.02
-"""Averaged predictions improve if their held-out loss falls by this fraction in an epoch."""
+"""Averaged predictions still improve if their held-out loss falls by this fraction per epoch."""
 SMALLEST_GAP = 0.15
-"""A network memorises if the loss of training samples is lower by this fraction."""
+"""A network memorises if the loss of training samples is lower by at least this fraction."""
 GAP_DEVIATIONS = 2.0
-"""The gap is also this many times its standard error."""
+"""The gap must also be this many times its standard error."""
 NO_GAP, EARLY_RELEASE = 0.05, 0.25
-"""Where the gap is smaller than this fraction after this fraction of the epochs, nothing is
-memorised, and all samples are learned from, unless there is evidence for wrong labels."""
+"""If the gap is smaller than this fraction after this fraction of the epochs, the network does not
+memorise. All samples are then learned from, unless there is evidence for wrong labels."""
 LITTLE_EVIDENCE = 1.0
-"""Evidence below which that is done."""
+"""There is no evidence for wrong labels below this value."""
 
 CORRECTING_EVIDENCE = 10.0
-"""Evidence for wrong labels above which labels are corrected while the network still learns."""
+"""Above this evidence for wrong labels, labels are corrected while the network still learns."""
 MOSTLY_WRONG = 0.5
-"""If an estimate above this is followed by one without evidence, the earlier estimate stays: the
-corrected network is overconfident, and a softer network explains the labels as well."""
+"""An estimate above this stays, even if the next one finds no evidence. A corrected network is
+overconfident, and then a less confident network would explain the labels equally well."""
 NOTHING_MEMORISED, ENOUGH_FITTED = 0.01, 6_000
-"""If most labels are wrong, each says little. As long as the gap is smaller than this fraction,
-this many training samples are used for the estimate too."""
+"""If most labels are wrong, each of them says little. While the gap is smaller than this fraction,
+the estimate uses this number of training samples too."""
 POSTERIOR_EVIDENCE = 2.5
-"""Evidence above which the mixed targets contain corrected labels."""
+"""Above this evidence, mixed targets contain corrected labels."""
 PREDICTED_WEIGHT = 0.8
-"""Weight of the averaged prediction in a mixed target; the rest is that of the label."""
+"""Weight of the averaged prediction in a mixed target. The label has the rest."""
 SHARPENING = 2.5
 """Exponent of averaged predictions in mixed targets."""
 SMOOTHING = 0.2
 """Fraction of a corrected target that is spread over all classes, against overconfidence. It
-shrinks with the noise: where most labels are wrong, they teach so little that the network would
-learn nothing but the smoothing."""
+shrinks as the noise grows: if most labels are wrong, they teach so little that the network would
+learn only the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
-"""Corrected labels have equal weights up to the first fraction of wrong labels, and the learned
-weights from the second on: if few labels are wrong, most large losses belong to hard samples."""
+"""Up to the first fraction of wrong labels, corrected labels have equal weights. From the second
+on, they have the learned weights. If few labels are wrong, most large losses are of hard
+samples."""
 LEAST_MASS = 1e-6
 """Probabilities below this are stored too coarsely to compute a cross-entropy from."""
 MOST_FITTED_ENTRIES = 2_000_000
-"""Held-out samples times classes that the noise is estimated from."""
+"""Largest number of held-out samples times classes in a noise estimate."""
 
 
 class LabelCorrection(FixedDtypeModule):
-    """The phase of a run, and what has been found of its labels. All of it is in `state_dict`.
+    """The phase of a run and the estimated label noise. All of it is in `state_dict`.
 
     Args:
-        num_classes: number of classes; 0 where only losses and targets are known.
+        num_classes: number of classes; 0 for regression.
         num_samples: size of the training set when the run starts.
         epochs: length of the run.
     """
@@ -104,29 +105,29 @@ class LabelCorrection(FixedDtypeModule):
     phase_count: Tensor
     """Scalar, int64: one of the phases."""
     held_out: Tensor
-    """Scalar: the fraction of samples that are held out."""
+    """Scalar: the fraction of samples that is held out."""
     sums: Tensor
-    """Shape (2, 3), float64: number, sum and sum of squares of the losses of this epoch, of
-    training and of held-out samples."""
+    """Shape (2, 3), float64: number, sum and sum of squares of the losses of this epoch, for
+    training and for held-out samples."""
     lowest: Tensor
-    """Scalar, float64: the lowest mean loss of the held-out samples."""
+    """Scalar, float64: the lowest mean loss of the held-out samples so far."""
     epochs_since_lowest: Tensor
     """Scalar, int64."""
     lowest_of_average: Tensor
-    """Scalar, float64: the lowest held-out loss of the averaged predictions."""
+    """Scalar, float64: the lowest held-out loss of the averaged predictions so far."""
     evidence: Tensor
-    """Scalar: evidence for wrong labels; see `judging.held_out_noise`."""
+    """Scalar: evidence for wrong labels. See `judging.held_out_noise`."""
     noise_rate: Tensor
     """Scalar: estimated fraction of wrong labels."""
     sharpness: Tensor
     """Scalar: exponent of predictions in corrected labels."""
     log_transition: Tensor
-    """Shape (classes, classes): log probability of each given label for each true class; empty
-    where wrong labels are drawn evenly."""
+    """Shape (classes, classes): log probability of each given label for each true class. Empty if
+    wrong labels are assumed to be uniform."""
     mixing_bias: Tensor
-    """Shape (classes,): adjustment of the averaged predictions."""
+    """Shape (classes,): bias that adjusts the averaged predictions to the class frequencies."""
     label_bias: Tensor
-    """Shape (classes,): the same in corrected labels."""
+    """Shape (classes,): the same bias for corrected labels."""
     unit_sums: Tensor
     """Shape (classes, 2), float64: sum of task losses and of cross-entropies of each class."""
 
@@ -157,17 +158,17 @@ class LabelCorrection(FixedDtypeModule):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Read what steps depend on as plain numbers, so that none waits for the device."""
+        """Read the values that steps use as plain numbers, so that no step waits for the device."""
         self.phase, self.fraction = int(self.phase_count), float(self.held_out)
         self.corrects_labels = float(self.evidence) > POSTERIOR_EVIDENCE
 
     @property
     def holds_out(self) -> bool:
-        """Whether samples are held out of the gradient."""
+        """Whether samples are held out of the gradient in this phase."""
         return self.phase in (WATCHING, CORRECTING)
 
     def scale(self) -> float:
-        """Factor of the rows that are learned from, for the rows that are not."""
+        """Factor of the losses of training samples that makes up for the held-out samples."""
         return 1.0 / (1.0 - self.fraction) if self.holds_out else 1.0
 
     def weight_exponent(self) -> Tensor:
@@ -183,7 +184,7 @@ class LabelCorrection(FixedDtypeModule):
         Args:
             losses: shape (rows,).
             is_held_out: shape (rows,), bool.
-            counts: shape (rows,), bool: which rows count.
+            counts: shape (rows,), bool: which rows to include.
         """
         values = torch.where(counts, losses, 0.0).double()
         rows = torch.stack([counts.double(), values, values.square()], dim=1)
@@ -195,7 +196,7 @@ class LabelCorrection(FixedDtypeModule):
         Args:
             losses: shape (rows,).
             mass_of_label: shape (rows,): predicted probabilities of the labels. Rows with less than
-                `LEAST_MASS` do not count.
+                `LEAST_MASS` are left out.
             target: shape (rows,), int64.
         """
         rows = torch.stack([losses, -mass_of_label.log()], 1).double()
@@ -203,9 +204,9 @@ class LabelCorrection(FixedDtypeModule):
         self.unit_sums.index_add_(0, target, torch.where(counts.unsqueeze(1), rows, 0.0))
 
     def units(self) -> Tensor:
-        """Shape (classes,): the task loss of each class over its cross-entropy.
+        """Return the ratio of task loss to cross-entropy of each class, shape (classes,).
 
-        A class of which nothing is known has the ratio of all classes.
+        A class without data has the ratio of all classes together.
         """
         losses, entropies = self.unit_sums.unbind(1)
         total_loss, total_entropy = self.unit_sums.sum(0).unbind()
@@ -218,7 +219,7 @@ class LabelCorrection(FixedDtypeModule):
     # ---------------------------------------------------------------- an epoch
 
     def end_epoch(self, epoch: int, table: SampleTable) -> None:
-        """Decide about the next phase. All processes must call this.
+        """Choose the phase of the next epoch. All processes must call this.
 
         Args:
             epoch: the one that ends.
@@ -244,13 +245,13 @@ class LabelCorrection(FixedDtypeModule):
             self._set_phase(CORRECTING)
             self.lowest.fill_(torch.inf)
         elif self.phase == CORRECTING and float(self.evidence) < LITTLE_EVIDENCE:
-            self._set_phase(WATCHING)  # the network has improved: start watching again
+            self._set_phase(WATCHING)  # the network has improved: return to watching
             self.lowest.fill_(torch.inf)
-        if epoch >= self._watched_fraction(gap) * self.epochs:  # learn from all samples from now on
+        if epoch >= self._watched_fraction(gap) * self.epochs:  # end holding out
             self._set_phase(PLAIN if self.phase == WATCHING else CORRECTING_ALL)
 
     def _watched_fraction(self, gap: float) -> float:
-        """The fraction of the epochs after which samples are held out no longer."""
+        """Return the fraction of the epochs after which holding out ends."""
         is_clean = float(self.evidence) < LITTLE_EVIDENCE
         if self.phase == WATCHING and is_clean and gap < NO_GAP:
             return EARLY_RELEASE
@@ -258,13 +259,13 @@ class LabelCorrection(FixedDtypeModule):
         return WATCHED_FRACTION + spare * (MOST_WATCHED_FRACTION - WATCHED_FRACTION)
 
     def _gap(self) -> float:
-        """How far the loss of training samples is below that of held-out ones, as a fraction."""
+        """Return how far the training loss is below the held-out loss, as a fraction."""
         number, total, _ = self.sums.unbind(1)
         trained, held_out = (total / number.clamp(min=1)).tolist()
         return float((held_out - trained) / max(abs(held_out), 1e-12))
 
     def _memorises(self) -> bool:
-        """Whether the held-out loss has stopped falling, far above that of training samples."""
+        """Return whether the held-out loss has stopped falling, far above the training loss."""
         number, total, squares = self.sums.unbind(1)
         if float(number.min()) < FEWEST_HELD_OUT:
             return False
@@ -283,7 +284,7 @@ class LabelCorrection(FixedDtypeModule):
         )
 
     def _average_improves(self, held: Samples) -> bool:
-        """Whether the held-out loss of the averaged predictions still falls."""
+        """Return whether the held-out loss of the averaged predictions still falls."""
         mass = held.top.of_class(held.target.unsqueeze(1), self.num_classes)
         loss = float(-mass.clamp(min=1e-6).log().double().mean())
         lowest = float(self.lowest_of_average)
@@ -291,7 +292,7 @@ class LabelCorrection(FixedDtypeModule):
         return loss < (1.0 - SMALLEST_STEP) * lowest
 
     def _fit_noise(self, held: Samples, trained: Samples, gap: float) -> None:
-        """Estimate how many labels are wrong, from samples that are not memorised."""
+        """Estimate the label noise from samples that are not memorised."""
         if len(held.target) < FEWEST_HELD_OUT:
             return
         found = self._noise_among(held, trained)
@@ -308,7 +309,7 @@ class LabelCorrection(FixedDtypeModule):
         self._refresh()
 
     def _noise_among(self, samples: Samples, trained: Samples) -> HeldOutNoise:
-        """The noise among some samples, with the confusions of the training samples."""
+        """Estimate the noise among some samples, with the confusions of the training samples."""
         likeliest = trained.top.classes.gather(1, trained.top.mass.argmax(1, keepdim=True))[:, 0]
         samples = samples.at_most(max(MOST_FITTED_ENTRIES // self.num_classes, FEWEST_HELD_OUT))
         log_probabilities = samples.top.dense(self.num_classes).clamp(min=1e-6).log()
@@ -333,28 +334,28 @@ class LabelCorrection(FixedDtypeModule):
     # ---------------------------------------------------------------- targets
 
     def noisy_losses(self, top: TopPredictions, target: Tensor) -> Tensor:
-        """Shape (rows,): minus log probability of the labels under the noise that was found."""
+        """Return minus the log probability of the labels under the estimated noise."""
         given = self._log_given(top.classes, target).exp()
         of_kept = (given * top.mass).sum(1)
-        # The label itself may be none of the kept classes; the others hardly count.
+        # The label may not be one of the kept classes. Other missing classes have little effect.
         label = target.unsqueeze(1)
         is_kept = (top.classes == label).any(1)
         of_label = top.others(self.num_classes) * self._log_given(label, target).exp()[:, 0]
         return -(of_kept + torch.where(is_kept, 0.0, of_label)).clamp(min=1e-7).log()
 
     def corrected_targets(self, logits: Tensor, target: Tensor) -> Targets:
-        """Targets by the current predictions and the noise that was found."""
+        """Return targets from the current predictions and the estimated noise."""
         classes = torch.arange(logits.shape[1], device=logits.device).expand(len(target), -1)
         predicted = at_least_float32(logits.detach()).log_softmax(1)
         weights = (predicted + self._log_given(classes, target)).softmax(1)
-        evenly_wrong = 1.0 - 1.0 / self.num_classes  # of labels that say nothing
+        evenly_wrong = 1.0 - 1.0 / self.num_classes  # the labels then carry no information
         smoothing = SMOOTHING * (1.0 - self.noise_rate / evenly_wrong).clamp(min=0.0).to(weights)
         return Targets(classes, (1.0 - smoothing) * weights + smoothing / self.num_classes)
 
     def mixed_targets(self, top: TopPredictions, target: Tensor) -> Targets:
-        """Targets by the averaged predictions and the labels.
+        """Return targets from the averaged predictions and the labels.
 
-        A sample without predictions, all of whose masses are 0, keeps its label.
+        A sample without predictions keeps its label.
         """
         label = target.unsqueeze(1)
         classes = torch.cat([top.classes, label], 1)
@@ -372,11 +373,11 @@ class LabelCorrection(FixedDtypeModule):
             labels = (scores.log_softmax(1) + self._log_given(classes, target)).softmax(1)
         weights = PREDICTED_WEIGHT * predicted + (1.0 - PREDICTED_WEIGHT) * labels
         is_predicted = top.mass.sum(1, keepdim=True) > 0
-        only_label = is_label / is_label.sum(1, keepdim=True)  # unpredicted rows repeat class 0
+        only_label = is_label / is_label.sum(1, keepdim=True)  # class 0 may repeat
         return Targets(classes, torch.where(is_predicted, weights, only_label))
 
     def _log_given(self, classes: Tensor, target: Tensor) -> Tensor:
-        """Shape (rows, classes): log probability of the given label if each class is true."""
+        """Return the log probability of the label given each true class, shape (rows, classes)."""
         label = target.unsqueeze(1)
         if self.log_transition.numel():
             return at_positions(self.log_transition, classes * self.num_classes + label)

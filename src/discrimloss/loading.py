@@ -1,6 +1,6 @@
-"""Hooks of `load_state_dict`: what a `DiscrimLoss` does before and after it loads a saved state.
+"""Hooks that run before and after a `DiscrimLoss` loads a saved state.
 
-They convert states of 0.1, refuse a state of another form, and take up the run that it is of.
+They convert states of 0.1, refuse a state with other targets, and restore the step count.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from discrimloss.criterion_state import CriterionState
 
 RUN_KEY = "run"
-"""Entry of `state_dict` with the options and the steps of the epoch, as JSON."""
+"""Entry of `state_dict` with the options and the steps in the epoch, as JSON."""
 
 
 def rename_keys_of_0_1(
     criterion: nn.Module, state_dict: dict[str, Any], prefix: str, *args: Any
 ) -> None:
-    """Convert the keys of a state dict saved by 0.1, which had neither a tracker nor groups.
+    """Convert the keys of a state dict of 0.1, which had neither a tracker nor groups.
 
-    A hook that runs before the criterion loads the state dict.
+    This hook runs before the criterion loads the state dict.
     """
     for name in ("k1", "visits_seen", "first_mean_abs", "first_mean_square", "past_first_epoch"):
         if prefix + name in state_dict:
@@ -38,7 +38,7 @@ def rename_keys_of_0_1(
 
 
 def options_of_state(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """The option `num_classes` or `task` that a saved state was built with, if any.
+    """Return the option `num_classes` or `task` of the criterion that saved a state, if any.
 
     Args:
         shapes: the shape of each entry of the `state_dict`.
@@ -53,7 +53,7 @@ def options_of_state(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
 def require_same_options(
     criterion: Any, state_dict: Mapping[str, Tensor], prefix: str, *args: Any
 ) -> None:
-    """Raise an error if a state to load has other targets than the criterion; a hook."""
+    """Hook: raise an error if the state to load has other targets than the criterion."""
     shapes = {
         name.removeprefix(prefix): value.shape
         for name, value in state_dict.items()
@@ -64,7 +64,7 @@ def require_same_options(
     saved, own = options_of_state(shapes), criterion.label_options
     if saved != own:
         raise ValueError(
-            f"the saved state is of a DiscrimLoss {_in_words(saved)}, this one was built "
+            f"the saved state is from a DiscrimLoss {_in_words(saved)}, but this one was built "
             f"{_in_words(own)}: build it {_in_words(saved)}"
         )
 
@@ -78,7 +78,7 @@ def _in_words(options: dict[str, Any]) -> str:
 def take_up_run(
     criterion: CriterionState, state_dict: dict[str, Tensor], prefix: str, *args: Any
 ) -> None:
-    """Take the steps from a state to load, and warn of other options than its own; a hook."""
+    """Hook: take the step count from the state to load, and warn if its options differ."""
     saved = state_dict.pop(prefix + RUN_KEY, None)
     if saved is not None:  # not in a state of 0.1
         run = json.loads(bytes(saved.tolist()))
@@ -87,6 +87,6 @@ def take_up_run(
 
 
 def note_visits(criterion: CriterionState, incompatible_keys: Any) -> None:
-    """Note whether a loaded state has seen batches."""
+    """Hook: record whether the loaded state has seen batches."""
     if criterion.labels is not None:
         criterion.labels.has_begun = bool(criterion.tracker.visits_seen.sum() > 0)

@@ -1,7 +1,7 @@
-"""DiscrimLoss: a learned weight and a moving threshold for every training sample.
+"""DiscrimLoss: a learned weight for every training sample, and a threshold that rises.
 
-A batch goes through `given_batch`, `forward` below and `batch_visit`, which use the equations in
-`functional` and the checks and collectives in `state.exchange`.
+A batch passes through `given_batch`, `DiscrimLoss.forward` and `batch_visit`. They use the
+equations in `functional`, and the checks and collectives in `state.exchange`.
 """
 
 from __future__ import annotations
@@ -38,58 +38,62 @@ if TYPE_CHECKING:
 
 
 class DiscrimLoss(CriterionState):
-    """Weights the loss of each training sample, so that wrong labels lose influence.
+    """Reduces the influence of wrong labels by a learned weight for each training sample.
 
     `DiscrimLoss` stands between an unreduced task loss and `backward()`. It averages the losses of
     each sample over the epochs, compares the average with a threshold, and learns a weight for the
     sample. The gradient of a sample is divided by its weight.
 
-    There are three forms. With losses and an index alone it is the loss of the paper. With
-    `num_classes` and the targets of each batch, samples are compared with their own class, and
-    weights act only once the network memorises labels. With the logits as well, labels are
-    corrected by what the network predicts (`docs/loss.md`). The second and third form stay
-    near the plain task loss or above it on clean data and with rare classes.
+    There are three forms:
 
-    A compiled step with targets is compiled again when a run enters another phase
-    (`label_correction`), at most three times.
+    - Losses and an index alone give the loss of the paper.
+    - With `num_classes` and the targets of each batch, each sample is compared with its own class,
+      and weights act only once the network memorises labels.
+    - With the logits as well, labels are corrected by the network's predictions (`docs/loss.md`).
 
-    In eval mode the module returns the task loss unchanged and updates no state.
+    On clean data and with rare classes, the second and third form are as good as the plain task
+    loss, or nearly so.
+
+    A step with targets under `torch.compile` is compiled again when a run enters another phase
+    (`label_correction`), at most three times. In eval mode the module returns the task loss
+    unchanged and updates no state.
 
     With `torch.distributed` initialised, each process passes its own rows of the batch. The state
-    is then equal in all processes, and equal to that of a single process that sees the whole batch
+    is then the same in all processes as in a single process that sees the whole batch
     (`docs/distributed.md`).
 
     Args:
         num_samples: Number of training samples. Indices run from 0 to ``num_samples - 1``.
         num_classes: Number of classes, for batches with targets.
-        task: ``"classification"``, or ``"regression"`` for batches with regression targets, which
-            need no `num_classes`.
-        epochs: Length of the training run. The defaults of all other hyperparameters follow from it
+        task: ``"classification"``, or ``"regression"`` for batches with regression targets.
+            Regression needs no `num_classes`.
+        epochs: Length of the training run. It sets the defaults of the other hyperparameters
             (`docs/defaults.md`).
         threshold: Base threshold ``k1``. ``"bounded_split"`` splits the average losses of all
-            samples in two once per epoch, robust against their tails. ``"split"`` is the plain
+            samples in two once per epoch, and is robust to their tails. ``"split"`` is the plain
             split, ``"ema"`` a moving average of the batch means, ``"mean"`` the mean of all losses
             seen, and a number a constant.
-        switch_gain: ``a`` of ``k_dyn = (a tanh(p (e - q)) + a + 1) k1``: the threshold ends at
+        switch_gain: ``a`` of ``k_dyn = (a tanh(p (e - q)) + a + 1) k1``. The threshold ends at
             ``(1 + 2a) k1``.
         switch_rate: ``p`` of the same formula: how fast the threshold rises.
-        switch_epoch: ``q`` of the same formula: the epoch in the middle of the rise.
-        suppressed_epochs: Epochs of early suppression, ``e_s``; 0 turns it off.
-        regularization: Pull of the weights towards 1, ``lambda``.
-        history_decay: Decay of the historical loss, ``rho``; 0 turns the history off.
+        switch_epoch: ``q`` of the same formula: the epoch at the middle of the rise.
+        suppressed_epochs: Epochs of early suppression, ``e_s``. 0 turns it off.
+        regularization: Strength of the pull of the weights towards 1, ``lambda``.
+        history_decay: Decay of the historical loss, ``rho``. 0 turns the history off.
         weight_lr: Step size of the weights, ``tau``.
-        relative_weight_lr: Step size of the weights times the mean loss of the first epoch, which
-            makes it independent of the unit of the loss. Used if `weight_lr` is not given.
+        relative_weight_lr: Step size of the weights times the mean loss of the first epoch. It
+            does not depend on the unit of the loss. Used if `weight_lr` is not given.
         weight_range: Bounds of the weights ``delta``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        steps_per_epoch: Training batches per epoch, for loops that count steps. The next epoch then
-            begins by itself, and `set_epoch` is not called. A compiled step does not count.
+        steps_per_epoch: Training batches per epoch, for loops that count steps. The next epoch
+            then begins automatically, and `set_epoch` is not called. Under `torch.compile`, steps
+            are not counted.
         variant: ``"paper"``, or ``"released"`` for the form of the authors' released code.
-        ids: Names of the samples, instead of `num_samples`. Batches then contain names instead of
-            indices, and the table grows with new names.
+        ids: Ids of the samples, instead of `num_samples`. Batches then contain ids instead of
+            indices, and the table grows with new ids.
         sharded: Whether each process keeps only its own rows of the table, for tables that are too
             large for one process. Initialise `torch.distributed` first.
-        process_group: The processes that share the table; by default all of them.
+        process_group: The processes that share the table. By default all processes.
 
     Example:
         >>> import torch
@@ -173,14 +177,15 @@ class DiscrimLoss(CriterionState):
     ) -> Tensor:
         """Compute the loss of a batch, and update the state of its samples.
 
-        The value may be negative: losses are compared with a threshold. `task_loss` is for logs.
+        The value may be negative, because losses are compared with a threshold. For logs, use
+        `task_loss`.
 
         Args:
-            losses: Task loss of each sample, not reduced, shape (batch,).
-            index: Index of each sample, shape (batch,); with `ids`, their names. Not needed in
-                eval mode.
+            losses: Unreduced task loss of each sample, shape (batch,).
+            index: Index of each sample, shape (batch,). With `ids`, the ids. Not needed in eval
+                mode.
             target: Class or regression target of each sample, shape (batch,). Needs `num_classes`
-                or ``task="regression"``; then every training batch must have it.
+                or ``task="regression"``; every training batch must then have targets.
             logits: Output of the network, shape (batch, num_classes), with its gradient.
             predictions: Output of the network for regression targets, shape (batch,).
 
@@ -200,11 +205,11 @@ class DiscrimLoss(CriterionState):
             return self._learn(losses, given)
 
     def _new_names(self) -> AbstractContextManager[None]:
-        """Within the block, new names stay only if the batch is accepted."""
+        """Return a context in which new ids are kept only if the batch is accepted."""
         return nullcontext() if self.table.ids is None else self.table.names_of_accepted_batches()
 
     def _learn(self, losses: Tensor, batch_given: GivenBatch) -> Tensor:
-        """The loss of a training batch, after the state of its samples is updated."""
+        """Update the state of the samples of a training batch, and return its loss."""
         index, target, outputs, given = batch_given
         table, labels = self.table, self.labels
         device, words = table.history.device, None
@@ -229,9 +234,11 @@ class DiscrimLoss(CriterionState):
 
     @property
     def task_loss(self) -> Tensor:
-        """The mean task loss of the last batch of this process, for logs: a scalar, detached."""
+        """The mean task loss of the last batch of this process: a detached scalar, for logs."""
         if self._last_losses is None:
-            raise ValueError("there was no batch yet: task_loss is of the last one")
+            raise ValueError(
+                "there was no batch yet: call the criterion first, then read task_loss"
+            )
         return F.reduce(F.at_least_float32(self._last_losses), "mean")
 
     def mixed(
@@ -247,22 +254,22 @@ class DiscrimLoss(CriterionState):
         """Compute the loss of a batch of mixed samples, as mixup and cutmix make them.
 
         Each mixed row counts as a visit to the sample that makes up most of it, with the loss
-        against the target of that sample. The gradient of the other part is weighted too, and
-        nothing is concluded from its loss.
+        against the target of that sample. The gradient of the other sample is weighted too, but
+        its state does not change.
 
         Args:
             losses: Task loss of each row against the target of the first sample, shape (batch,).
             other_losses: Task loss of each row against the target of the second sample.
-            index: Index of the first samples; with `ids`, their names.
+            index: Index of the first samples. With `ids`, their ids.
             other_index: Index of the second samples.
             fraction: Fraction of the first samples in the mix, from 0 to 1 (``lambda``).
-            target: Targets of the first samples, where the criterion is built for targets.
+            target: Targets of the first samples, if the criterion is built for targets.
             other_target: Targets of the second samples.
         """
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"fraction must be from 0 to 1, not {fraction!r}")
         if self.table.shards.several:
-            raise ValueError("mixed samples cannot be trained with a sharded table: sharded=False")
+            raise ValueError("mixed samples need sharded=False: build DiscrimLoss without sharding")
         if fraction < 0.5:
             losses, other_losses = other_losses, losses
             index, other_index = other_index, index
@@ -283,7 +290,7 @@ class DiscrimLoss(CriterionState):
         return mix
 
     def _agreement(self) -> tuple[int, int]:
-        """Return the epoch, and a fingerprint of what else must be equal in all processes."""
+        """Return the epoch, and a hash of the options, which must be equal in all processes."""
         names = 0 if self.ids is None else self.ids.checksum
         seen = int(self.tracker.visits_seen.sum())
         phase = 0 if self.labels is None else self.labels.correction.phase
@@ -305,7 +312,7 @@ class DiscrimLoss(CriterionState):
         self.tracker.start_epoch(epoch)
 
     def _begin_step(self, rows: int) -> None:
-        """Begin the next epoch where steps are counted and this one has had its own.
+        """Begin the next epoch if steps are counted and the current epoch is complete.
 
         Args:
             rows: number of rows of the batch, of all processes.
@@ -324,9 +331,10 @@ class DiscrimLoss(CriterionState):
 
         Args:
             rule: ``"calibrated"`` calls a label incorrect if its estimated probability of being
-                wrong exceeds 0.5; ``"threshold"``, the rule of the paper, if ``Avg(l) > k2``. In
-                both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end of stage 1. Where
-                the run cannot tell, none is incorrect, ``noise_rate`` is None, and a note says why.
+                wrong exceeds 0.5. ``"threshold"``, the rule of the paper, does so if
+                ``Avg(l) > k2``. In both, a sample is easy if ``Avg(l)`` was below ``k1`` at the end
+                of stage 1. If wrong labels cannot be told apart from hard ones, no label is called
+                incorrect, ``noise_rate`` is None, and a note explains why.
             p_incorrect: Probability that each label is wrong, shape (num_samples,), from a better
                 source than the losses, such as predictions. Not for sharded tables.
         """
@@ -336,11 +344,11 @@ class DiscrimLoss(CriterionState):
     def _is_accelerate_prepared(self) -> bool:
         """Whether `accelerator.prepare` leaves the criterion as it is.
 
-        It must in several processes without a GPU: Accelerate would wrap the criterion in
-        `DistributedDataParallel`, which refuses modules without parameters.
+        This is True in several processes without a GPU. Accelerate would otherwise wrap the
+        criterion in `DistributedDataParallel`, which refuses modules without parameters.
         """
         return self.processes.count > 1 and not torch.cuda.is_available()
 
     @_is_accelerate_prepared.setter
     def _is_accelerate_prepared(self, value: bool) -> None:
-        """Ignore the mark that Accelerate sets on what it has prepared."""
+        """Ignore the mark that Accelerate sets on objects that it has prepared."""

@@ -126,14 +126,14 @@ def test_a_class_name_does_not_pass_for_a_number(
 ) -> None:
     audit = made_audit(monkeypatch, tmp_path, "table", labels=(1.0, 2.0))
     decide(audit, (("relabel", 0, "cat"),))
-    assert "it must be a number" in refused(capsys, "apply", str(audit.path))
+    assert "but labels must be numbers" in refused(capsys, "apply", str(audit.path))
 
 
 def test_nothing_to_apply(audit: MadeAudit, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nothing is decided" in refused(capsys, "apply", str(audit.path))
+    assert "there are no decisions" in refused(capsys, "apply", str(audit.path))
     decide(audit, (("skip", 1, None), ("keep", 2, None), ("reopen", 2, None)))
     before = snapshot(audit.path)
-    assert "nothing is decided" in refused(capsys, "apply", str(audit.path))
+    assert "there are no decisions" in refused(capsys, "apply", str(audit.path))
     assert snapshot(audit.path) == before
 
 
@@ -155,7 +155,7 @@ def test_an_earlier_result_is_replaced_only_if_told(
     assert main(["apply", str(audit.path)]) == 0
     capsys.readouterr()
     before = snapshot(audit.path)
-    assert "--overwrite (overwrite=True) replaces it" in refused(capsys, "apply", str(audit.path))
+    assert "pass --overwrite (overwrite=True) to" in refused(capsys, "apply", str(audit.path))
     assert snapshot(audit.path) == before
     decide(audit, (*DECISIONS, ("drop", 7, None)))
     assert main(["apply", str(audit.path), "--overwrite"]) == 0
@@ -213,11 +213,11 @@ def test_places_that_are_refused(
     (tmp_path / "file").write_text("")
     before = snapshot(tmp_path)
     for place, sentence in (
-        (tmp_path / "source", "where the source is"),
-        (tmp_path / "source" / "inside", "where the source is"),
-        (tmp_path, "where the source is"),
+        (tmp_path / "source", "contains the source"),
+        (tmp_path / "source" / "inside", "contains the source"),
+        (tmp_path, "contains the source"),
         (audit.path, "the audit itself"),
-        (tmp_path / "mine", "holds other things"),
+        (tmp_path / "mine", "holds files other than"),
         (tmp_path / "file", "is not a directory"),
         (tmp_path / "no" / "where", "there is no directory"),
     ):

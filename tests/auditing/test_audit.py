@@ -302,7 +302,7 @@ def test_corrected_data_is_of_the_same_kind(result: AuditResult) -> None:
     assert (fixed["kind"].to_numpy() == blobs()[2]).mean() > 0.9
     dropped = result.apply(drop_incorrect=True)
     assert dropped.index.tolist() == data.index[~called].tolist()
-    with pytest.raises(DiscrimLossError, match="nothing is decided"):
+    with pytest.raises(DiscrimLossError, match="there are no decisions"):
         result.apply()
     with pytest.raises(ValueError, match="from 0 to 1"):
         result.apply(accept_suggestions=2.0)

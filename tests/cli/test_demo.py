@@ -356,7 +356,7 @@ def test_another_directory_is_never_touched(
 ) -> None:
     (tmp_path / name).write_text(text)
     sentence = refused(capsys, "demo", "--out", str(tmp_path), *overwrite)
-    assert sentence.endswith("holds other files: name a new or an empty directory")
+    assert sentence.endswith("holds other files: choose a new or an empty directory")
     assert snapshot(tmp_path) == {name: text.encode()}
 
 

@@ -78,7 +78,7 @@ def test_cp_never_overwrites_unasked(tmp_path: Path, capsys: pytest.CaptureFixtu
     file = tmp_path / "mine.toml"
     file.write_text("mine")
     sentence = refused(capsys, "cp", "digits", str(file))
-    assert sentence == f"{file} exists already: pass --overwrite, or name another file"
+    assert sentence == f"{file} exists already: pass --overwrite, or choose another file"
     assert snapshot(tmp_path) == {"mine.toml": b"mine"}
     assert main(["cp", "digits", str(file), "--overwrite"]) == 0
     assert snapshot(tmp_path) == {"mine.toml": recipe_files()["digits"].read_bytes()}

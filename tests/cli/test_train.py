@@ -181,7 +181,7 @@ def test_a_finished_run_is_kept(finished: Path, capsys: pytest.CaptureFixture[st
     before = snapshot(finished)
     assert refused(capsys, "train", *SMALL, "--out", str(finished)) == (
         f"--out {finished} holds a finished run: "
-        "pass --overwrite to replace it, or name another directory"
+        "pass --overwrite to replace it, or choose another directory"
     )
     other = refused(capsys, "train", *SMALL, "epochs=3", "--out", str(finished), "--resume")
     assert other.startswith("cannot resume with other settings (epochs was 2, now 3): give the")
@@ -207,7 +207,7 @@ def test_other_files_are_never_touched(
     thesis.mkdir()
     (thesis / "thesis.tex").write_text("years of work")
     sentence = refused(capsys, "train", *SMALL, "--out", str(thesis), *flag)
-    assert sentence == f"--out {thesis} holds other files: name a new or an empty directory"
+    assert sentence == f"--out {thesis} holds other files: choose a new or an empty directory"
     assert snapshot(thesis) == {"thesis.tex": b"years of work"}
 
 

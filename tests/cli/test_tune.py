@@ -84,7 +84,7 @@ def test_a_storage_and_a_study_of_one_s_own(capsys: pytest.CaptureFixture[str]) 
     sentence = refused(capsys, *TUNE, "noise.rate=0.2", *shared, "--out", "c")
     assert sentence == (
         "study 'mine' in sqlite:///shared.db searches something else (noise.rate was 0.4, "
-        "now 0.2): give the same settings, or name another with --study"
+        "now 0.2): give the same settings, or choose another with --study"
     )
 
 

@@ -282,7 +282,7 @@ def test_data_that_was_appended_since_the_checkpoint(tmp_path: Path) -> None:
 def test_sentences() -> None:
     with pytest.raises(ValueError, match="trainer has no DiscrimLossCallback"):
         quiet_trainer().fit(SmallModel(), small_loader())
-    with pytest.raises(ValueError, match=r"wrap the dataset with discrimloss\.IndexedDataset"):
+    with pytest.raises(ValueError, match=r"wrap the dataset in discrimloss\.IndexedDataset"):
         quiet_trainer(DiscrimLossCallback()).fit(SmallModel(), list(small_loader()))
     with pytest.raises(ValueError, match=r"DiscrimLossCallback\(epochs=…\)"):
         quiet_trainer(DiscrimLossCallback(), max_epochs=-1).fit(SmallModel(), small_loader())
@@ -290,7 +290,7 @@ def test_sentences() -> None:
         quiet_trainer(DiscrimLossCallback(num_samples=10)).fit(SmallModel(), small_loader())
     with pytest.raises(ValueError, match="not both"):
         DiscrimLossCallback(DiscrimLoss(4, 4), epochs=4)
-    with pytest.raises(ValueError, match="with ids give a criterion of your own"):
+    with pytest.raises(ValueError, match="to use ids, pass a criterion"):
         DiscrimLossCallback(ids=discrimloss.SampleIds())
     with pytest.raises(TypeError, match="must be a DiscrimLoss, not int"):
         DiscrimLossCallback(44)  # type: ignore[arg-type]
@@ -346,9 +346,9 @@ def test_the_switches() -> None:
     assert fit_classes(criterion=own).criterion.table.has_column("predicted_class")
     with pytest.raises(ValueError, match="class_aware=False is for a DiscrimLoss without targets"):
         DiscrimLossCallback(own, class_aware=False)
-    with pytest.raises(ValueError, match="number of classes is not known: give the logits as well"):
+    with pytest.raises(ValueError, match="number of classes is unknown: pass logits"):
         fit_classes(with_logits=False)
-    with pytest.raises(ValueError, match="num_classes=3, and a batch has no such target for each"):
+    with pytest.raises(ValueError, match="num_classes=3, but a batch does not have exactly one"):
         quiet_trainer(DiscrimLossCallback(num_classes=3)).fit(SmallModel(), small_loader())
 
 
@@ -381,9 +381,9 @@ def test_a_resumed_run_keeps_the_form_of_its_checkpoint() -> None:
     assert restored("paper").labels is None
     assert not restored("targets").table.has_column("predicted_class")
     assert restored("all").table.has_column("predicted_class")
-    with pytest.raises(ValueError, match="of a run with targets, and class_aware=False works with"):
+    with pytest.raises(ValueError, match="the saved run used targets, but class_aware=False"):
         restored("targets", class_aware=False)
-    with pytest.raises(ValueError, match="of a run with predictions, and predictions=False works"):
+    with pytest.raises(ValueError, match="the saved run used predictions, but predictions=False"):
         restored("all", predictions=False)
     with pytest.raises(ValueError, match="build it without num_classes and task"):
         restored("paper", num_classes=3)

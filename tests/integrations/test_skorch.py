@@ -201,7 +201,7 @@ def test_partial_fit_goes_on() -> None:
     assert net.discrimloss_.epoch == 6
     assert net.discrimloss_.table.visits.tolist() == [6] * 50 + [2] * 10
     with pytest.raises(
-        ValueError, match="knows 60 samples, this data has 50: continue with the same"
+        ValueError, match="trained on 60 samples, but this data has 50: continue with the same"
     ):
         net.partial_fit(X, Y)
 
@@ -362,9 +362,9 @@ def test_a_loaded_state_decides_about_the_form(tmp_path: Path) -> None:
     assert gone_on("paper").labels is None
     assert not gone_on("targets").table.has_column("predicted_class")
     assert gone_on("all").table.has_column("predicted_class")
-    with pytest.raises(ValueError, match="of a run with targets, and class_aware=False works with"):
+    with pytest.raises(ValueError, match="the saved run used targets, but class_aware=False"):
         gone_on("targets", discrimloss__class_aware=False)
-    with pytest.raises(ValueError, match="of a run with predictions, and predictions=False works"):
+    with pytest.raises(ValueError, match="the saved run used predictions, but predictions=False"):
         gone_on("all", discrimloss__predictions=False)
     with pytest.raises(ValueError, match="build it without num_classes and task"):
         gone_on("paper", discrimloss__num_classes=3)

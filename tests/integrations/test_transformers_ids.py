@@ -164,12 +164,14 @@ def test_rows_appended_since_the_checkpoint_start_fresh(tmp_path: Path) -> None:
     assert grown.criterion.num_samples == 12
     assert grown.criterion.table.visits[:8].min() >= 1
     fewer = trainer(4, epochs=3)
-    with pytest.raises(ValueError, match=r"knows 12 samples, the training data has 4: .*sample_id"):
+    with pytest.raises(
+        ValueError, match=r"has 12 samples, but the training data has 4: .*sample_id"
+    ):
         fewer.train(resume_from_checkpoint=True)
 
 
 def test_a_stream_that_is_handed_on_has_numbers_for_ids() -> None:
     rows = list(NamedStream([{"guid": 3}], "guid", only_numbers=True))
     assert rows[0].index == 3
-    with pytest.raises(ValueError, match=r"must be whole numbers, or give .*dispatch_batches"):
+    with pytest.raises(ValueError, match=r"must be whole numbers: .*dispatch_batches"):
         list(NamedStream([{"guid": "3"}], "guid", only_numbers=True))

@@ -204,7 +204,7 @@ def test_what_cannot_work_is_refused_at_once(
 
 def test_a_criterion_without_room_is_refused(tmp_path: Path) -> None:
     trainer, _ = recorded(tmp_path, discrimloss=DiscrimLoss(5, 2))
-    with pytest.raises(ValueError, match="room for 5 samples, the training data has 6: build it"):
+    with pytest.raises(ValueError, match="for 5 samples, but the training data has 6: build it"):
         trainer.train()
 
 
@@ -214,7 +214,7 @@ def test_batches_without_an_index_are_refused(tmp_path: Path) -> None:
             return Trainer.get_train_dataloader(self)
 
     args, model = arguments(tmp_path), bert(BertForSequenceClassification)
-    with pytest.raises(ValueError, match="a training batch came without the index of its samples"):
+    with pytest.raises(ValueError, match="a training batch has no index of its samples"):
         OwnLoader(model=model, args=args, train_dataset=texts(4)).train()
 
 

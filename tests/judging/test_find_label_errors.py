@@ -243,7 +243,7 @@ def test_predictions_that_do_not_correlate_cannot_tell() -> None:
     assert verdicts.notes == (CANNOT_TELL,)
     again = Verdicts.from_pandas(verdicts.to_pandas())
     assert again.noise_rate is None
-    assert "noise rate not known" in repr(again)
+    assert "noise rate unknown" in repr(again)
 
 
 def regression(samples: int, rate: float, deviation: float, seed: int) -> Verdicts:
@@ -353,7 +353,7 @@ def changed(array: Any, place: Any, value: Any) -> Any:
         ({"logits": LOGITS, "class_names": ["a", "b"]}, "name 2 classes, but logits have 3"),
         ({"logits": LOGITS, "class_names": ["a", "b", "a"]}, "hold 'a' more than once"),
         ({"predictions": LOGITS}, r"shape \(400,\), one for each label, but have \(400, 3\)"),
-        ({"predictions": LOGITS[:, 0], "class_names": NAMES}, "predictions= is a regression"),
+        ({"predictions": LOGITS[:, 0], "class_names": NAMES}, "predictions= is for regression"),
         ({"predictions": changed(LOGITS[:, 0], 3, np.nan)}, "predictions of sample 3 are not fin"),
     ],
 )

@@ -97,7 +97,7 @@ def test_before_training_everything_is_unseen(rule: Any) -> None:
     verdicts = DiscrimLoss(4, epochs=3).verdicts(rule=rule)
     assert verdicts.label.tolist() == ["unseen"] * 4
     assert verdicts.noise_rate is None
-    assert "noise rate not known" in repr(verdicts)
+    assert "noise rate unknown" in repr(verdicts)
     assert "4 unseen" in repr(verdicts)
 
 

@@ -255,7 +255,7 @@ def test_names_and_positions_do_not_mix() -> None:
     with pytest.raises(ValueError, match=r"by position, not by ids: .*num_samples=3"):
         by_name.load_state_dict(by_position.state_dict())
     assert by_name.num_samples == 1
-    with pytest.raises(ValueError, match=r"by ids: .*ids=SampleIds\(\)"):
+    with pytest.raises(ValueError, match=r"needs ids: .*ids=SampleIds\(\)"):
         by_position.load_state_dict(by_name.state_dict())
 
 

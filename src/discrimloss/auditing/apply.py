@@ -1,4 +1,4 @@
-"""From decisions to corrected data, with a log of every change."""
+"""Applies decisions to the data, and logs every change."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ CHANGE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one sample, and why."""
+    """A change of one sample, and the reason for it."""
 
     index: int
     change: str
-    """`RELABELLED`, `DROPPED`, or `KEPT`: reviewed and found right."""
+    """`RELABELLED`, `DROPPED`, or `KEPT` if the reviewer confirmed the label."""
     after: Label | None
     decided_by: str
     decided_at: str
     reviewer: str = ""
-    """Who decided, where several reviewers did."""
+    """Name of the reviewer, if there are several."""
     disagreement: str = ""
-    """What each reviewer decided, if they disagree; the last decision counts."""
+    """The decision of each reviewer, if they disagree. The last decision is applied."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Corrected data that was written."""
+    """A description of the corrected data that was written."""
 
     written: tuple[Path, ...]
     """Files or folders."""
@@ -72,26 +72,26 @@ class Applied:
     dropped: int
     kept: int
     undecided: int
-    """Labels that are called incorrect and stay as they are, because nothing was decided."""
+    """Number of labels that are called incorrect but unchanged, because nobody decided on them."""
     note: str | None
-    """What the user should know of the corrected data."""
+    """Notes on the corrected data."""
     disagreements: int = 0
-    """Samples on which reviewers decided differently."""
+    """Number of samples on which reviewers disagree."""
     log: Path | None = None
-    """The list of all changes; None where the data was written to a file of its own."""
+    """The file with all changes, or None if the data was written to a single file."""
 
 
 @dataclass(frozen=True)
 class Automatic:
-    """What happens to samples that were not reviewed.
+    """Automatic changes to samples that were not reviewed.
 
-    A skipped sample was reviewed: it stays as it is.
+    A skipped sample counts as reviewed and does not change.
     """
 
     accept_from: float | None = None
-    """Accept the suggested label where ``p_incorrect`` is at least this."""
+    """Accept the suggested label if ``p_incorrect`` is at least this."""
     drop_incorrect: bool = False
-    """Drop samples that are called incorrect."""
+    """Whether to drop samples that are called incorrect."""
 
     def __post_init__(self) -> None:
         if self.accept_from is not None and not 0 <= self.accept_from <= 1:
@@ -101,14 +101,14 @@ class Automatic:
 
     @property
     def does_something(self) -> bool:
-        """Whether anything changes without a review."""
+        """Return whether there are any automatic changes."""
         return self.accept_from is not None or self.drop_incorrect
 
 
 def find_changes(
     verdicts: Verdicts, decisions: Decisions, automatic: Automatic, is_regression: bool
 ) -> list[Change]:
-    """All changes: those of the reviewer, then those that are automatic.
+    """Return all changes: those of reviewers, then the automatic ones.
 
     Raises:
         DiscrimLossError: every sample would be dropped, or a decision has no valid label.
@@ -122,7 +122,7 @@ def find_changes(
 
 
 def corrections_of(changes: list[Change]) -> Corrections:
-    """The changes as a source applies them."""
+    """Return the changes in the form that a source applies."""
     labels = {
         change.index: change.after
         for change in changes
@@ -140,25 +140,25 @@ def write_directory(
     *,
     overwrite: bool = False,
 ) -> Applied:
-    """Write the source again with all changes, and a log of them beside it.
+    """Write the corrected source and a log of the changes to a directory.
 
     Args:
-        source: what was audited.
-        verdicts: of the audit.
-        changes: see `find_changes`.
+        source: the audited source.
+        verdicts: the verdicts of the audit.
+        changes: the changes, from `find_changes`.
         place: a new directory.
         audit: the directory of the audit, which must not be replaced.
-        overwrite: whether an earlier result may be replaced.
+        overwrite: whether to replace an earlier result.
 
     Raises:
-        DiscrimLossError: the result cannot be written. Then nothing is.
+        DiscrimLossError: the result cannot be written. In this case nothing is written.
     """
     _check_place(place, source, audit, overwrite)
     with _staged(place) as staging:
         corrections = corrections_of(changes)
         written = source.write_corrected(corrections, staging)
         if (staging / CHANGES).exists():
-            raise DiscrimLossError(f"the source itself holds a {CHANGES}: give it another name")
+            raise DiscrimLossError(f"the source contains a file {CHANGES}: rename it")
         _write_log(staging / CHANGES, changes, verdicts, source, corrections)
         relative = [path.relative_to(staging) for path in written]
     paths = tuple(place / path for path in relative)
@@ -173,15 +173,15 @@ def write_file(
     *,
     overwrite: bool = False,
 ) -> Applied:
-    """Write the source again with all changes, to one file or folder of this name.
+    """Write the corrected source to a single file or folder.
 
     Raises:
-        DiscrimLossError: it cannot be written. Then nothing is.
+        DiscrimLossError: the result cannot be written. In this case nothing is written.
     """
     if source.options.path and path.resolve() == Path(source.options.path).resolve():
-        raise DiscrimLossError(f"{path} is the source itself: name another file")
+        raise DiscrimLossError(f"{path} is the source itself: choose another file")
     if path.exists() and not overwrite:
-        raise DiscrimLossError(f"{path} exists: overwrite=True replaces it")
+        raise DiscrimLossError(f"{path} exists: pass overwrite=True to replace it")
     with _writing(path):
         written = source.save_corrected(corrections_of(changes), path)
     return _applied(source, verdicts, changes, (written,), None)
@@ -241,7 +241,7 @@ def _label(label: Label | None, is_regression: bool) -> Label:
         return regression_label(label)
     except ValueError as error:
         raise DiscrimLossError(
-            f"the decisions have the label {label!r}: it must be a number"
+            f"the decisions contain the label {label!r}, but labels must be numbers"
         ) from error
 
 
@@ -269,7 +269,7 @@ def _automatic(automatic: Automatic, verdicts: Verdicts, reviewed: set[int]) -> 
 def _without_emptying(
     automatic: list[Change], reviewed: list[Change], verdicts: Verdicts
 ) -> list[Change]:
-    """The automatic changes, without those that together would empty a class."""
+    """Return the automatic changes, except those that would leave a class without samples."""
     is_lost = np.zeros(len(verdicts), dtype=np.bool_)
     is_lost[[change.index for change in automatic]] = True
     is_lost[[change.index for change in reviewed if change.change != KEPT]] = True
@@ -287,7 +287,7 @@ def _write_log(
     source: AuditSource,
     corrections: Corrections,
 ) -> None:
-    """Write every change, in the order of the source."""
+    """Write all changes, in the order of the source."""
     new_ids = source.corrected_ids(corrections)
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file)
@@ -315,7 +315,7 @@ def _write_log(
 
 @contextmanager
 def _staged(place: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes `place` if the block ends well."""
+    """Yield a temporary directory, which becomes `place` if the block succeeds."""
     staging = place.with_name(f".{place.name}.unfinished-{uuid.uuid4().hex}")
     try:
         with _writing(place):
@@ -340,7 +340,7 @@ def _writing(place: Path) -> Iterator[None]:
 
 
 def _move(staging: Path, place: Path) -> None:
-    """Put a directory in its place. An earlier one stays until this has worked."""
+    """Move a directory to its place. An earlier one is removed only after the move succeeds."""
     if not place.exists():
         staging.rename(place)
         return
@@ -361,9 +361,9 @@ def _check_place(place: Path, source: AuditSource, audit: Path | None, overwrite
     if source.options.path:
         origin = Path(source.options.path).resolve()
         if target.is_relative_to(origin) or origin.is_relative_to(target):
-            raise DiscrimLossError(f"{place} is where the source is: choose another path")
+            raise DiscrimLossError(f"{place} contains the source: choose another path")
     if not place.parent.is_dir():
-        raise DiscrimLossError(f"there is no directory {place.parent}: make it first")
+        raise DiscrimLossError(f"there is no directory {place.parent}: create it first")
     if not place.exists():
         return
     if not place.is_dir():
@@ -372,9 +372,9 @@ def _check_place(place: Path, source: AuditSource, audit: Path | None, overwrite
         return
     if not (place / CHANGES).is_file():
         raise DiscrimLossError(
-            f"{place} holds other things than an earlier result: choose another path"
+            f"{place} holds files other than an earlier result: choose another path"
         )
     if not overwrite:
         raise DiscrimLossError(
-            f"{place} holds an earlier result: --overwrite (overwrite=True) replaces it"
+            f"{place} holds an earlier result: pass --overwrite (overwrite=True) to replace it"
         )

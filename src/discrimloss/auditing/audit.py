@@ -36,56 +36,58 @@ def audit(
     overwrite: bool = False,
     progress: bool | ObserverOfRun = True,
 ) -> AuditResult:
-    """Find the wrong labels of a data set.
+    """Find the wrong labels of a dataset.
 
-    Labels are compared with cross-validated predictions of simple models. Images without an
-    encoder, regression targets of texts or images, and labels of very many classes are compared
-    with a network that is trained once.
+    By default, labels are compared with cross-validated predictions of simple models. For images
+    without an encoder, for regression targets of texts or images, and for very many classes, they
+    are compared with the predictions of a network, which is trained once.
 
-    It needs no clean labels, no noise rate and no hyperparameters. Nothing is written to disk
+    No clean labels, no noise rate and no hyperparameters are needed. Nothing is written to disk
     unless `out` is given.
 
     Args:
         data: a pandas DataFrame; a pair ``(X, y)`` of arrays; a ``datasets.Dataset``; a torch
             ``Dataset`` of inputs and labels; or the path of a folder of images, a table, a file of
-            features or a saved dataset.
-        label: the column with the labels.
-        text: the column with texts to learn from. By default columns of texts are found.
-        image: the column with images, or with their paths.
-        id: the column with the ids of the samples. By default a column that is called ``id`` or
-            similar and identifies the rows, else their positions, or paths.
-        regression: whether labels are regression targets. By default it is detected.
-        encoder: a pretrained encoder of texts or images: a folder, ``package:NAME``, a name on
-            the hub, or a file with the weights of an EfficientNet-Lite. By default one is taken
-            that is installed (``discrimloss[encoders]``) or in the hub's cache; ``"auto"`` also
-            asks the hub, and ``"none"`` uses none.
-        columns: the columns of a table to learn from. By default all but those that identify rows
-            or give the label away; the result's notes and summary say which, and how each is read.
-        query: the table or query of a database, or the sheet of a workbook.
-        model: ``"auto"`` for the best models for the kind of data; ``"network"`` for a network
-            trained with DiscrimLoss; or a scikit-learn classifier with ``predict_proba``, or a
-            regressor for regression targets, which is cross-validated on texts, on a data frame of
-            the columns, or on the features.
-        runs: how many runs to combine: cross-validations with other folds, or training runs.
-        epochs: length of each training run. Giving it selects the network.
+            label: the column with the labels.
+            text: the column with the texts to learn from. By default, columns of texts are
+                detected.
+            image: the column with images or with their paths.
+            id: the column with the ids of the samples. By default a column that is called ``id`` or
+                similar and has a different value in each row. Without one, the row's position, or
+                its path.
+            regression: whether labels are regression targets. By default this is detected.
+            encoder: a pretrained encoder for texts or images: a folder, ``package:NAME``, a name on
+                the hub, or a file with the weights of an EfficientNet-Lite. By default, an encoder
+                that is installed (``discrimloss[encoders]``) or in the hub's cache. ``"auto"`` may
+                also download one from the hub. ``"none"`` uses no encoder.
+            columns: the columns of a table to learn from. By default all, except those that
+                identify rows or leak the label. The notes and the summary of the result list them
+                and how each is read.
+            query: the table or query of a database, or the sheet of a workbook.
+            model: ``"auto"`` for the models that suit the kind of data best; ``"network"`` for a
+                network trained with DiscrimLoss; or a scikit-learn estimator to cross-validate: a
+                classifier with ``predict_proba``, or a regressor for regression targets. It gets
+                the texts, a data frame of the columns, or the features.
+            runs: number of runs to average: cross-validations with other folds, or training runs.
+            epochs: length of each training run. Selects the network.
         seed: seed of the first run.
-        threads: CPU threads; 0 leaves the choice to torch.
+        threads: number of CPU threads. 0 leaves the choice to torch.
         noise_rate: the fraction of wrong labels, if you know it, for instance because you checked
-            100 random labels. By default it is estimated. The ranking does not depend on it.
-        out: a directory for the files of the audit, as the command ``discrimloss audit`` writes
-            them. An audit that is stopped can then be resumed.
-        resume: whether to resume an audit in `out` that was stopped.
-        overwrite: whether to replace an earlier audit in `out`.
-        progress: whether to show a progress bar, in a terminal or a notebook; or a function that
-            takes the number of a run and its epochs, and returns an observer with the methods
+            out: a directory for the files of the audit, the same as those of ``discrimloss audit``.
+                An audit with a directory can be resumed after a stop.
+            resume: whether to resume a stopped audit in `out`.
+            overwrite: whether to replace an earlier audit in `out`.
+            progress: whether to show a progress bar in a terminal or a notebook. Or a function that
+                is called with the number of a run and its epochs, and returns an observer with the
+                methods ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.
             ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.
 
     Returns:
-        Verdicts, the noise rate, a report, a review page and corrected data: see `AuditResult`.
+        The verdicts, the noise rate, a report, a review page and corrected data. See `AuditResult`.
 
     Raises:
         ValueError: an argument is out of its range.
-        DiscrimLossError: the data cannot be audited, or `out` cannot be used. The sentence says
+        DiscrimLossError: the data cannot be audited, or `out` cannot be used. The message says
             what to do.
 
     Example::
@@ -127,5 +129,5 @@ def audit(
             progress=progress,
         )
     except DiscrimLossError as error:
-        error.args = (in_python(str(error)),)  # options of the command line are arguments here
+        error.args = (in_python(str(error)),)  # names of arguments, not of CLI options
         raise

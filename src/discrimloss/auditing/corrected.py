@@ -1,4 +1,4 @@
-"""The corrected data of an audit: returned, or written to a file or a directory."""
+"""Returns the corrected data of an audit, or writes it to a file or a directory."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def corrected_data(
     result: AuditResult, path: Path | None, automatic: Automatic, overwrite: bool
 ) -> Any:
-    """Correct the data of an audit, see `AuditResult.apply`.
+    """Correct the data of an audit. See `AuditResult.apply`.
 
     Args:
         result: the audit.
-        path: where to write; None is the usual place.
-        automatic: changes without a decision.
-        overwrite: whether an earlier result may be replaced.
+        path: where to write. None is the default place.
+        automatic: changes to samples without a decision.
+        overwrite: whether to replace an earlier result.
     """
     source, decisions = result.source, Decisions()
     if (log := result.decision_log) is not None:
@@ -56,7 +56,7 @@ def corrected_data(
 
 
 def _is_file_name(path: Path, source: AuditSource) -> bool:
-    """Whether a path ends like the file of the source; data in memory may have any ending."""
+    """Return whether a path has the ending of the source's file. In memory, any ending will do."""
     audited = source.options.path
     if not path.suffix or not audited:
         return bool(path.suffix)
@@ -66,10 +66,10 @@ def _is_file_name(path: Path, source: AuditSource) -> bool:
 def _nothing_decided(directory: Path | None) -> str:
     if directory is None:
         return (
-            "nothing is decided: review the samples first, result.review(), or accept "
-            "suggestions, result.apply(accept_suggestions=0.9)"
+            "there are no decisions to apply: review the samples with result.review(), or accept "
+            "suggestions with result.apply(accept_suggestions=0.9)"
         )
     return (
-        f"nothing is decided in {directory}: review it first, `discrimloss review "
-        f"{directory}`, or take suggestions with --accept-suggestions 0.9"
+        f"there are no decisions in {directory}: review it with `discrimloss review "
+        f"{directory}`, or accept suggestions with --accept-suggestions 0.9"
     )

@@ -1,4 +1,4 @@
-"""The directory of an audit: its files, whether an audit may start there, and opening it again."""
+"""The directory of an audit: reads and writes its files, and checks if an audit may start there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REQUIRED = {AUDIT: ("source", "fingerprint")}
 
 
 class AuditDirectory:
-    """Where an audit keeps its files. Every file is complete or absent."""
+    """The directory with the files of an audit. Every file is complete or absent."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,46 +58,46 @@ class AuditDirectory:
 
     @property
     def holds_audit(self) -> bool:
-        """Whether an audit began here."""
+        """Return whether an audit has begun in this directory."""
         return (self / AUDIT).is_file()
 
     @property
     def is_finished(self) -> bool:
-        """Whether an audit ended here."""
+        """Return whether the directory has a finished audit."""
         return self.holds_audit and (self / SUMMARY).is_file()
 
     def require_finished(self) -> None:
-        """Raise a `DiscrimLossError` unless an audit ended here."""
+        """Raise a `DiscrimLossError` unless the directory has a finished audit."""
         if not self.path.is_dir():
             raise DiscrimLossError(
-                f"there is no directory {self.path}: name one that an audit wrote"
+                f"there is no directory {self.path}: give the --out directory of an audit"
             )
         if not self.holds_audit:
             raise DiscrimLossError(
-                f"{self.path} holds no audit: name the --out directory of `discrimloss audit`"
+                f"{self.path} holds no audit: give the --out directory of `discrimloss audit`"
             )
         if not self.is_finished:
             raise DiscrimLossError(
                 f"the audit in {self.path} is not finished: continue it, "
                 "`discrimloss audit … --resume`"
             )
-        require_intact(self.path, "put the file back, or audit again")
+        require_intact(self.path, "restore the file, or audit again")
 
     # -- reading ----------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """What was audited and how: ``source`` (options), ``fingerprint`` and more."""
+        """Return what was audited and how: ``source`` (options), ``fingerprint`` and more."""
         return self._read_json(AUDIT)
 
     def summary(self) -> dict[str, Any]:
-        """The summary of a finished audit."""
+        """Return the summary of a finished audit."""
         return self._read_json(SUMMARY)
 
     def source(self) -> AuditSource:
-        """Open the audited source again.
+        """Open the audited source.
 
         Raises:
-            SourceError: it was in memory, cannot be opened, or has changed.
+            SourceError: the source was in memory, cannot be opened, or has changed.
         """
         options = SourceOptions.saved(self.settings()["source"])
         if not options.path:
@@ -108,7 +108,7 @@ class AuditDirectory:
         return self.require_unchanged(open_source(options, self / CACHE))
 
     def require_unchanged(self, source: AuditSource) -> AuditSource:
-        """The source, or a `SourceError` if it is not what was audited."""
+        """Return the source, or raise a `SourceError` if it is not the audited one."""
         settings = self.settings()
         if settings.get("fingerprint_version") == FINGERPRINT_VERSION:
             is_unchanged = source.fingerprint() == settings["fingerprint"]
@@ -117,21 +117,21 @@ class AuditDirectory:
         if not is_unchanged:
             raise SourceError(
                 f"{source.options.path or 'the data'} has changed since it was audited: audit it "
-                "again, or put it back as it was"
+                "again, or restore the audited version"
             )
         return source
 
     def verdicts(self) -> Verdicts:
-        """The verdicts on all samples, in the order of the source."""
+        """Return the verdicts on all samples, in the order of the source."""
         path = self / VERDICTS
         try:
             return Verdicts.from_parquet(path)
-        except Exception as error:  # what a damaged file makes pyarrow and pandas do
+        except Exception as error:  # pyarrow and pandas raise many types for a damaged file
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise DiscrimLossError(f"cannot read {path} ({reason}): audit it again") from error
 
     def health(self) -> DataHealth | None:
-        """What is wrong with the data besides its labels; None in audits of earlier versions."""
+        """Return problems of the data besides its labels; None for audits of earlier versions."""
         entries = self.summary().get("health")
         path = self / HEALTH
         if entries is None or not path.is_file():
@@ -139,12 +139,12 @@ class AuditDirectory:
         return DataHealth.read(entries, path.read_text(encoding="utf-8"))
 
     def evidence(self) -> Evidence:
-        """Why samples are suspicious; empty in audits of earlier versions."""
+        """Return why samples are suspicious. Empty for audits of earlier versions."""
         path = self / EVIDENCE
         return Evidence.from_parquet(path) if path.is_file() else Evidence()
 
     def runs(self) -> list[Path]:
-        """The directories of the training runs, in order."""
+        """Return the directories of the training runs, in order."""
         folder = self / RUNS
         found = [run.parent for run in folder.glob(f"*/{CONFIG}")] if folder.is_dir() else []
         return sorted(found, key=lambda run: [int(n) for n in re.findall(r"\d+", run.name)])
@@ -154,11 +154,11 @@ class AuditDirectory:
             content = json.loads((self / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DiscrimLossError(
-                f"cannot read {self / name} ({error}): put the file back, or audit again"
+                f"cannot read {self / name} ({error}): restore the file, or audit again"
             ) from error
         if not isinstance(content, dict) or not set(REQUIRED.get(name, ())) <= set(content):
             raise DiscrimLossError(
-                f"{self / name} is damaged, it is not what an audit wrote: put the file back, or "
+                f"{self / name} is damaged or was not written by an audit: restore the file, or "
                 "audit again"
             )
         return dict(content)
@@ -166,32 +166,32 @@ class AuditDirectory:
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, all of it or nothing."""
+        """Write a file atomically."""
         with atomic_write(self / name) as unfinished:
             unfinished.write_bytes(text.encode())
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a JSON file, all of it or nothing."""
+        """Write a JSON file atomically."""
         self.write(name, _as_json(content))
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write the checksums of what is read again, and then the summary, which ends the audit."""
+        """Write the checksums, and then the summary, which marks the audit as finished."""
         text = _as_json(summary)
         write_checksums(self.path, (AUDIT, VERDICTS, HEALTH, EVIDENCE), {SUMMARY: text})
         self.write(SUMMARY, text)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
-        """Write what is audited and how, unless the source has changed since the audit began."""
+        """Write what is audited and how; raise an error if the source changed since the start."""
         saved = self.settings() if self.holds_audit else settings
         if saved.get("fingerprint_version") != settings.get("fingerprint_version"):
             raise DiscrimLossError(
                 f"the audit in {self.path} began with another version of discrimloss, so it cannot "
-                "be resumed: start over with --overwrite, or name another directory"
+                "be resumed: start over with --overwrite, or choose another directory"
             )
         if saved["fingerprint"] != settings["fingerprint"]:
             raise SourceError(
                 f"{settings['source']['path'] or 'the data'} has changed since the audit began: "
-                "start over with --overwrite, or put it back as it was"
+                "start over with --overwrite, or restore the earlier version"
             )
         self.write_json(AUDIT, settings)
 
@@ -199,27 +199,27 @@ class AuditDirectory:
     def opened(
         self, settings: dict[str, Any], resume: bool = False, overwrite: bool = False
     ) -> Iterator[None]:
-        """Keep other audits out while the block writes an audit.
+        """Lock the directory while the block writes an audit.
 
         Args:
-            settings: what is requested: ``asked`` (options of the source) and how to train.
-            resume: whether to resume an audit that was stopped.
+            settings: the requested settings: ``asked`` (options of the source) and how to train.
+            resume: whether to resume a stopped audit.
             overwrite: whether to replace an earlier audit.
 
         Raises:
-            DiscrimLossError: an audit cannot start or be resumed here.
+            DiscrimLossError: an audit cannot start or resume in this directory.
         """
         self._check(settings, resume, overwrite)
         is_new, held_audit = not self.path.exists(), self.holds_audit
-        refusal = f"another audit is using {self.path}: wait for it, or name another directory"
+        refusal = f"another audit is using {self.path}: wait for it, or choose another directory"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with exclusive_lock(self / LOCK, refusal):
-                self._check(settings, resume, overwrite)  # again: another audit may have ended
+                self._check(settings, resume, overwrite)  # again: another audit may have finished
                 yield
         except BaseException as error:
-            # A failure before the first run leaves nothing that is in the way of the next audit.
-            # After Ctrl-C or a full disk, --resume continues with the features that are computed.
+            # A failure before the first run leaves no files behind that block the next audit.
+            # After Ctrl-C or a full disk, --resume uses the features that are computed already.
             may_resume = not isinstance(error, Exception) or isinstance(error, OSError)
             has_failed = not may_resume and not (self / RUNS).exists()
             if is_new and (has_failed or not self.holds_audit):
@@ -233,13 +233,13 @@ class AuditDirectory:
             raise DiscrimLossError(objection)
         source = settings["asked"]["path"]
         if Path(source or "-").is_dir() and self.path.absolute().is_relative_to(source):
-            raise DiscrimLossError(f"{self.path} lies in the audited folder: choose another path")
+            raise DiscrimLossError(f"{self.path} is in the audited folder: choose another path")
         if not self.path.exists():
             return
         if not self.holds_audit:
             if any(entry.name not in (LOCK, CACHE, RUNS) for entry in self.path.iterdir()):
                 raise DiscrimLossError(
-                    f"{self.path} holds other files: name a new or an empty directory"
+                    f"{self.path} holds other files: choose a new or an empty directory"
                 )
         elif resume:
             self._require_same(settings)
@@ -248,7 +248,7 @@ class AuditDirectory:
         elif self.is_finished:
             raise DiscrimLossError(
                 f"{self.path} holds a finished audit: "
-                "pass --overwrite to replace it, or name another directory"
+                "pass --overwrite to replace it, or choose another directory"
             )
         else:
             raise DiscrimLossError(
@@ -266,19 +266,19 @@ class AuditDirectory:
         if changed:
             raise DiscrimLossError(
                 f"cannot resume with other settings ({', '.join(changed)}): "
-                "give the same ones, or name another directory"
+                "pass the same ones, or choose another directory"
             )
 
     def _refuse_to_lose_decisions(self) -> None:
         decisions = self / DECISIONS
         if decisions.is_file() and decisions.stat().st_size:
             raise DiscrimLossError(
-                f"{self.path} holds decisions of a review, which --overwrite would lose: "
-                f"move {decisions} elsewhere first, or name another directory"
+                f"{self.path} holds decisions of a review, which --overwrite would delete: "
+                f"move {decisions} to another place first, or choose another directory"
             )
 
     def clear(self) -> None:
-        """Remove the files of an earlier audit, and nothing else; features are kept."""
+        """Remove the files of an earlier audit. Cached features and other files are kept."""
         # The summary goes first and the settings last: if this is interrupted, the rest looks like
         # an unfinished audit.
         outputs = (SUMMARY, VERDICTS, VERDICTS_CSV, CLEANED, LEFT_OUT, HEALTH, EVIDENCE, REPORT)
@@ -294,7 +294,7 @@ def _as_json(content: dict[str, Any]) -> str:
 
 
 def _is_about(verdicts: Verdicts, source: AuditSource) -> bool:
-    """Whether verdicts have the ids and the labels of a source, in its order."""
+    """Return whether verdicts have the ids and labels of a source, in the same order."""
     if verdicts.ids is None or list(map(str, verdicts.ids)) != list(source.ids):
         return False
     target = source.target.numpy()

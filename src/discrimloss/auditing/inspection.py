@@ -1,4 +1,4 @@
-"""What an audit finds besides verdicts: the health of the data, and why samples are suspicious."""
+"""What an audit finds besides verdicts: the health of the data, and evidence for each sample."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def inspect_samples(
     log_probabilities: Tensor | None = None,
     runs: Sequence[ReportRun | Path] = (),
 ) -> tuple[DataHealth, Evidence]:
-    """Compare the samples with each other: what is wrong with them, and what explains verdicts.
+    """Compare the samples with each other, to find problems of the data and to explain verdicts.
 
     Args:
-        source: what is audited.
-        inputs: what samples are compared by.
-        verdicts: of the audit, with ids and labels.
-        log_probabilities: shape (samples, classes): predictions by models that did not see the
-            sample, if there are any.
-        runs: training runs of a network, in memory or their directories.
+        source: the audited source.
+        inputs: the inputs by which samples are compared.
+        verdicts: the verdicts of the audit, with ids and labels.
+        log_probabilities: shape (samples, classes): predictions by models that were not trained
+            on the sample, if there are any.
+        runs: training runs of a network: in memory, or their directories.
     """
     compared = compare_samples(source, inputs.values, inputs.by_angle)
     health = check_health(source, compared, inputs.values)
@@ -86,7 +86,7 @@ def _clues(source: AuditSource, inputs: ComparedInputs) -> MakeClues | None:
 
 
 def _learned(source: AuditSource, runs: Sequence[ReportRun | Path]) -> Learned | None:
-    """How the first run learned samples; None without a run, or for a regression."""
+    """Return how the first run learned each sample; None without a run or for regression."""
     if not runs or source.is_regression:
         return None
     run = runs[0]
@@ -112,7 +112,7 @@ def _learned(source: AuditSource, runs: Sequence[ReportRun | Path]) -> Learned |
 
 
 def _traces(run: ReportRun | Path, rows: Rows) -> tuple[Traces | None, dict[int, int]]:
-    """The traces of a run, and the column of each sample in them."""
+    """Return the traces of a run, and the column of each sample in them."""
     if isinstance(run, Path):
         return read_traces(run, rows), {row: place for place, row in enumerate(rows.tolist())}
     if run.traces is None:

@@ -23,14 +23,14 @@ from discrimloss.training.run_directory import RunDirectory
 
 
 class NetworkRuns:
-    """Trains runs of an audit, or the rest of runs that were stopped.
+    """Trains the runs of an audit, or resumes stopped ones.
 
     Args:
-        source: what is audited.
+        source: the audited source.
         task: its training data.
         settings: how to train.
-        directory: where all files go, or None.
-        command: that does the same audit.
+        directory: directory for all files, or None.
+        command: command line of the same audit.
         observe: makes the observers of the runs.
     """
 
@@ -51,11 +51,11 @@ class NetworkRuns:
 
     @property
     def runs(self) -> Sequence[ReportRun | Path]:
-        """The runs so far: in memory, or the directories that hold them."""
+        """The runs so far: in memory, or their directories."""
         return self.in_memory if self.directory is None else self.directory.runs()
 
     def verdicts(self, number: int) -> Verdicts:
-        """Train one run and return its verdicts; suggestions have the unit of the labels."""
+        """Train one run and return its verdicts. Suggested labels are in the unit of the labels."""
         settings, task = self.settings, self._task
         seed = settings.seed + number - 1
         config = audit_config(self.source, task, seed=seed, epochs=settings.epochs)

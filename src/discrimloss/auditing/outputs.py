@@ -31,7 +31,7 @@ CLASSES_LISTED = 100
 
 
 def summarize(source: AuditSource, verdicts: Verdicts) -> dict[str, Any]:
-    """The summary of an audit, as ``summary.json`` has it."""
+    """Return the summary of an audit: the content of ``summary.json``."""
     interval = verdicts.noise_interval
     counts = verdicts.counts
     return {
@@ -53,7 +53,7 @@ def summarize(source: AuditSource, verdicts: Verdicts) -> dict[str, Any]:
 
 
 def _class_noise(source: AuditSource, verdicts: Verdicts) -> list[dict[str, Any]]:
-    """The estimated noise of the noisiest classes; nothing where the noise is not known."""
+    """Return the estimated noise of the noisiest classes. Empty if the noise is unknown."""
     if source.is_regression or verdicts.noise_rate is None:
         return []
     assert verdicts.given_label is not None
@@ -75,11 +75,11 @@ def _class_noise(source: AuditSource, verdicts: Verdicts) -> list[dict[str, Any]
 
 
 def left_out_notes(number_by_reason: Mapping[str, int], unit: str) -> tuple[str, ...]:
-    """How many rows were left out and why, as a note; no note if there are none.
+    """Return a note on how many rows were left out and why, or no note if there are none.
 
     Args:
-        number_by_reason: how many rows were left out for each reason.
-        unit: what a row is called.
+        number_by_reason: number of left-out rows for each reason.
+        unit: the word for a row.
     """
     if not number_by_reason:
         return ()
@@ -91,7 +91,7 @@ def left_out_notes(number_by_reason: Mapping[str, int], unit: str) -> tuple[str,
 
 
 def worst_rows(verdicts: Verdicts, number: int) -> list[dict[str, Any]]:
-    """The most suspicious samples as JSON holds them."""
+    """Return the most suspicious samples as values for JSON."""
     assert verdicts.ids is not None
     return [
         {
@@ -107,7 +107,7 @@ def worst_rows(verdicts: Verdicts, number: int) -> list[dict[str, Any]]:
 
 
 def plain_label(labels: Any, index: int) -> Any:
-    """A label as Python has it: a name, a float, or None where there is none."""
+    """Return a label as a Python value: a name, a float, or None if it is missing."""
     label = None if labels is None else labels[index]
     if isinstance(label, np.generic):
         label = label.item()
@@ -121,7 +121,7 @@ def write_outputs(
     health: DataHealth | None,
     evidence: Evidence,
 ) -> None:
-    """Write the verdicts and why, the health of the data, and what to keep and what is left out."""
+    """Write the verdicts with evidence, the health of the data, and the rows kept and left out."""
     why = as_texts(evidence.sentences(len(verdicts)))
     verdicts.to_parquet(directory / VERDICTS, why=why)
     verdicts.to_csv(directory / VERDICTS_CSV, why=why)
@@ -138,21 +138,21 @@ def write_outputs(
 
 
 def as_texts(texts: Sequence[str | None]) -> Any:
-    """A column of texts, null where there is none."""
+    """Return a column of texts. None becomes null."""
     return import_pandas().array(texts, dtype="string")
 
 
 def of_emptied_classes(
     given_label: Any, is_lost: npt.NDArray[np.bool_], arriving: Sequence[str] = ()
 ) -> npt.NDArray[np.bool_]:
-    """Which samples belong to a class that would lose all its samples: shape (samples,).
+    """Return which samples are of a class that would lose all its samples: shape (samples,).
 
-    A class that is wrong as a whole is more likely one that the models could not learn.
+    If a whole class seems wrong, the models have more likely failed to learn the class.
 
     Args:
         given_label: the class of each sample.
         is_lost: shape (samples,): which samples would be dropped or get another label.
-        arriving: the labels that they would get.
+        arriving: the new labels of those samples.
     """
     names = given_label.astype(str)
     remaining = [*np.unique(names[~is_lost]).tolist(), *arriving]

@@ -1,4 +1,4 @@
-"""The predictions for every sample while a model is trained, and the verdicts that follow."""
+"""Records the predictions of a network during training, and estimates verdicts from them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from discrimloss.training.methods.discrimloss import DiscrimLossMethod
 class PredictionRecord:
     """Records predictions: their mean over the second half of a run, and the final ones.
 
-    During training a model sees each sample several times and has not memorised all labels yet. At
-    the end it is at its best. For classes, both have equal weight; for regression targets, the mean
-    alone is better.
+    During training, a model has not memorised all labels yet; at the end it is most accurate. For
+    classes, both kinds of predictions have equal weight. For regression targets, only the mean is
+    used, which works better.
 
     Args:
         target: shape (samples,): the labels in the data.
-        num_classes: None for a regression.
-        epochs: of the run.
+        num_classes: number of classes; None for regression.
+        epochs: number of epochs of the run.
         noise_rate: the fraction of wrong labels, if it is known.
     """
 
@@ -75,10 +75,10 @@ class PredictionRecord:
         """Do nothing: `verdicts` follow from the record."""
 
     def verdicts(self, method: Method) -> Verdicts:
-        """The verdicts on all labels, with suggestions as the model predicts them.
+        """Return the verdicts on all labels. Suggestions are in the unit of the model's output.
 
         Args:
-            method: trained; it must be DiscrimLoss.
+            method: the trained method, which must be DiscrimLoss.
         """
         if not isinstance(method, DiscrimLossMethod):
             raise TypeError("an audit trains with DiscrimLoss")
@@ -111,7 +111,7 @@ class PredictionRecord:
         return is_judgeable(self.target, self.num_classes)
 
     def judge(self, is_held_out: Tensor) -> LabelErrors:
-        """Estimate for every label how likely it is wrong, and which label is right.
+        """Estimate the probability that each label is wrong, and the most probable label.
 
         Args:
             is_held_out: shape (samples,), bool: samples that the model did not learn from.
@@ -122,10 +122,10 @@ class PredictionRecord:
         return estimate_class_errors(mean, self.target, is_held_out)
 
     def state_dict(self) -> dict[str, Any]:
-        """The record, for a checkpoint."""
+        """Return the record for a checkpoint."""
         return {"late": self._late, "visits": self._visits}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the record of a checkpoint."""
+        """Restore the record from a checkpoint."""
         self._late.copy_(state["late"])
         self._visits.copy_(state["visits"])

@@ -1,4 +1,4 @@
-"""How far an audit is: a bar in a terminal or a notebook, a line now and then elsewhere."""
+"""Shows the progress of an audit: a bar in a terminal or a notebook, else occasional lines."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FIRST_LINE, NEXT_LINES = 10.0, 30.0
 
 @contextmanager
 def observing(progress: bool | ObserverOfRun, runs: int) -> Iterator[ObserverOfRun | None]:
-    """Observers of the runs, while the block lasts.
+    """Yield a function that makes the observers of the runs.
 
     Args:
-        progress: True for a bar, on standard error if that is a terminal, or in a notebook, and
-            else for a line now and then; False for nothing; or makes observers.
-        runs: how many there are.
+        progress: True for a bar in a notebook or on a terminal's standard error, and otherwise
+            for occasional lines; False for no output; or a function that makes observers.
+        runs: number of runs.
     """
     if not isinstance(progress, bool):
         yield progress
@@ -74,10 +74,10 @@ def observing(progress: bool | ObserverOfRun, runs: int) -> Iterator[ObserverOfR
 
 
 class Lines:
-    """Lines on standard error about what takes long, for logs and pipes.
+    """Prints progress lines to standard error, for logs and pipes.
 
     Args:
-        clock: counts seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -85,11 +85,11 @@ class Lines:
         self._next = self._began + FIRST_LINE
 
     def on_rows(self, done: int, rows: int) -> None:
-        """Features of so many samples are made."""
+        """Report that the features of `done` samples are computed."""
         self.tell(lambda: f"reading, {done:,} of {rows:,} samples")
 
     def tell(self, words: Callable[[], str]) -> None:
-        """Print a line if it is time for one."""
+        """Print a line if enough time has passed since the last one."""
         now = self._clock()
         if now < self._next:
             return
@@ -98,20 +98,20 @@ class Lines:
 
 
 class LineObserver:
-    """Prints how far a run of an audit is, now and then.
+    """Prints occasional lines about the progress of a run.
 
     Args:
-        lines: prints.
+        lines: prints the lines.
         run: number of the run.
-        runs: how many there are.
-        epochs: of each run.
+        runs: number of runs.
+        epochs: number of epochs of each run.
     """
 
     def __init__(self, lines: Lines, run: int, runs: int, epochs: int) -> None:
         self.lines, self.run, self.runs, self.epochs = lines, run, runs, epochs
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
-        """Print a line if it is time for one."""
+        """Print a line if enough time has passed since the last one."""
         done = ((self.run - 1) * self.epochs + epoch - 1 + step / steps) / self.epochs / self.runs
         self.lines.tell(lambda: f"predicting, {100 * done:.0f} %")
 
@@ -120,14 +120,14 @@ class LineObserver:
 
 
 class BarObserver:
-    """Moves the bar of an audit by one run.
+    """Moves the progress bar of an audit during one run.
 
     Args:
         bar: a `rich.progress.Progress`.
-        task: of the bar.
+        task: the task of the bar.
         run: number of the run.
-        runs: how many there are.
-        epochs: of each run.
+        runs: number of runs.
+        epochs: number of epochs of each run.
     """
 
     def __init__(self, bar: Any, task: Any, run: int, runs: int, epochs: int) -> None:

@@ -1,4 +1,4 @@
-"""What is requested of an audit: how it trains, and the command that does the same."""
+"""The settings of an audit, and the command line with the same settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from discrimloss.judging.label_errors import require_noise_rate
 
 HIGHEST_SEED = 2**31 - 1
 AUTO, NETWORK = "auto", "network"
-"""Models of an audit: the best for the kind of data, and a network trained with DiscrimLoss."""
+"""Models of an audit: those that suit the data best, or a network trained with DiscrimLoss."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class AuditSettings:
 
     runs: int = 1
     epochs: int | None = None
-    """Length of each run; None chooses it by the number of samples."""
+    """Epochs of each run. If None, they depend on the number of samples."""
     seed: int = 0
-    """Seed of the first run; each further run has the next seed."""
+    """Seed of the first run. Each further run has the next seed."""
     threads: int = 0
-    """CPU threads; 0 leaves the choice to torch."""
+    """Number of CPU threads. 0 leaves the choice to torch."""
     model: Any = AUTO
     """`AUTO`, `NETWORK`, or a scikit-learn classifier or regressor."""
     noise_rate: float | None = None
-    """The fraction of wrong labels, if it is known; None estimates it."""
+    """The fraction of wrong labels, if known. If None, it is estimated."""
 
     def __post_init__(self) -> None:
         if self.runs < 1:
@@ -50,12 +50,12 @@ class AuditSettings:
                 "scikit-learn estimator"
             )
         if not isinstance(self.model, str) and self.epochs is not None:
-            raise ValueError("epochs belong to a network: leave them out with an estimator")
+            raise ValueError("epochs are for the network: leave them out if model is an estimator")
         require_noise_rate(self.noise_rate)
 
 
 def requested_of_audit(options: SourceOptions, settings: AuditSettings) -> dict[str, Any]:
-    """What must be the same to resume an audit."""
+    """Return the settings that must be the same to resume an audit."""
     return {
         "asked": asdict(options),
         "runs": settings.runs,
@@ -67,7 +67,7 @@ def requested_of_audit(options: SourceOptions, settings: AuditSettings) -> dict[
 
 
 def _requested_model(model: Any) -> dict[str, str]:
-    """Nothing for the default: audits of earlier versions have no such entry."""
+    """Return the entry for the model. The default has none, as in audits of earlier versions."""
     if model == AUTO:
         return {}
     return {"model": model if isinstance(model, str) else repr(model)}
@@ -76,7 +76,7 @@ def _requested_model(model: Any) -> dict[str, str]:
 def command_line(
     options: SourceOptions, settings: AuditSettings, directory: AuditDirectory | None
 ) -> str:
-    """The command that does the same audit; empty for data in memory."""
+    """Return the command line for the same audit, or an empty one for data in memory."""
     if not options.path:
         return ""
     words = ["discrimloss", "audit", options.path]

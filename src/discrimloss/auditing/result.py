@@ -1,4 +1,4 @@
-"""What an audit found, as an object: verdicts, a report, a review, corrected data."""
+"""The result of an audit: verdicts, a report, a review, and corrected data."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class AuditResult:
-    """What an audit found. `discrimloss.audit` returns it, `load` opens a finished audit again.
+    """The result of an audit. `discrimloss.audit` returns it, and `load` reads a finished audit.
 
     Args:
         verdicts: in the order of the samples, with ids, given and suggested labels.
-        summary: as ``summary.json`` has it.
-        record: what was audited and how, as ``audit.json`` has it.
-        source: what was audited; None opens it from `directory` when it is needed.
-        directory: of the audit; None if it is kept in memory.
+        summary: the content of ``summary.json``.
+        record: what was audited and how: the content of ``audit.json``.
+        source: the audited source. If None, it is opened from `directory` when needed.
+        directory: directory of the audit, or None if the audit is only in memory.
         runs: training runs that are kept in memory.
-        health: what is wrong with the data besides its labels; None reads it from `directory`.
-        evidence: why samples are suspicious; None reads it from `directory`.
+        health: problems of the data besides its labels. If None, read from `directory`.
+        evidence: why samples are suspicious. If None, read from `directory`.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class AuditResult:
 
     @classmethod
     def load(cls, directory: str | Path, data: Any = None) -> AuditResult:
-        """Open the directory of a finished audit again.
+        """Read a finished audit from its directory.
 
         Args:
             directory: the ``out`` of the audit.
-            data: what was audited, if it was data in memory. Without it the verdicts can be read,
-                but not reviewed or applied.
+            data: the audited data, if it was in memory. Without it you can read the verdicts, but
+                not review or apply them.
 
         Raises:
-            DiscrimLossError: there is no finished audit, or the data is not what was audited.
+            DiscrimLossError: there is no finished audit, or the data differs from the audited data.
         """
         from discrimloss.auditing.directory import AuditDirectory
 
@@ -84,11 +84,11 @@ class AuditResult:
 
     @classmethod
     def read(cls, audit: AuditDirectory, source: AuditSource | None = None) -> AuditResult:
-        """Read a finished audit, of this source if it is given."""
+        """Read a finished audit. If a source is given, check that it is the audited one."""
         if source is not None:
             audit.require_unchanged(source)
         record, summary, verdicts = audit.settings(), audit.summary(), audit.verdicts()
-        if "fingerprint_version" not in record:  # of 0.1: verdicts have no notes of their own
+        if "fingerprint_version" not in record:  # of 0.1, whose verdicts have no notes
             from discrimloss.auditing.outputs import left_out_notes
 
             left_out = left_out_notes(summary.get("left_out_why", {}), "sample")
@@ -100,30 +100,30 @@ class AuditResult:
 
     @property
     def noise_rate(self) -> float | None:
-        """Estimated fraction of wrong labels; None where it cannot be estimated."""
+        """Estimated fraction of wrong labels, or None if it cannot be estimated."""
         return self.verdicts.noise_rate
 
     @property
     def noise_interval(self) -> tuple[float, float] | None:
-        """Where the fraction of wrong labels probably lies."""
+        """Interval that contains the fraction of wrong labels with a probability of about 90 %."""
         return self.verdicts.noise_interval
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about how the data was read and what limits the verdicts."""
+        """Sentences about how the data was read, and about limits of the verdicts."""
         return self.verdicts.notes
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """All classes; empty for a regression."""
+        """Names of all classes. Empty for regression."""
         return tuple(self._record.get("class_names", ()))
 
     @cached_property
     def health(self) -> DataHealth:
-        """What is wrong with the data besides its labels, with the samples behind each problem.
+        """Problems of the data besides its labels, with the affected samples.
 
         Raises:
-            DiscrimLossError: the audit is of a version that did not look for it.
+            DiscrimLossError: the audit is of an older version, which did not check this.
         """
         from discrimloss.auditing.directory import AuditDirectory
 
@@ -132,13 +132,13 @@ class AuditResult:
             found = AuditDirectory(self.directory).health()
         if found is None:
             raise DiscrimLossError(
-                "this audit did not look at the health of the data: audit it again"
+                "this audit did not check the health of the data: audit the data again"
             )
         return found
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Why samples are suspicious, by their position in `verdicts`; see `why`."""
+        """Why samples are suspicious, by their position in `verdicts`. See `why`."""
         from discrimloss.auditing.directory import AuditDirectory
         from discrimloss.auditing.evidence.why import Evidence
 
@@ -147,13 +147,13 @@ class AuditResult:
         return Evidence() if self.directory is None else AuditDirectory(self.directory).evidence()
 
     def why(self, id: Any) -> Why:
-        """Why a sample was flagged: similar samples, words or columns, and how sure that is.
+        """Return why a sample was flagged: similar samples, words or columns, and the confidence.
 
         Args:
-            id: of the sample, as in the column ``id``; a number stands for its text.
+            id: the sample's id, as in the column ``id``. A number is converted to text.
 
         Raises:
-            KeyError: there is no such sample.
+            KeyError: there is no sample with this id.
         """
         from discrimloss.auditing.evidence.why import Why
         from discrimloss.judging.verdicts import LABELS
@@ -175,10 +175,10 @@ class AuditResult:
 
     @cached_property
     def source(self) -> AuditSource:
-        """What was audited.
+        """The audited source.
 
         Raises:
-            SourceError: it cannot be opened, or has changed since the audit.
+            SourceError: the source cannot be opened, or has changed since the audit.
         """
         from discrimloss.auditing.directory import AuditDirectory
 
@@ -191,10 +191,11 @@ class AuditResult:
         return len(self.verdicts)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The verdicts as a data frame, worst first.
+        """Return the verdicts as a data frame, most suspicious first.
 
-        Its index is the position in `verdicts`, where rows that were left out do not count. The
-        column ``id`` names the row of the data. The column ``why`` says why a sample is suspicious.
+        Its index is the position in `verdicts`, which does not count rows that were left out. The
+        column ``id`` identifies the row in the data. The column ``why`` explains why a sample is
+        suspicious.
         """
         from discrimloss.auditing.outputs import as_texts
 
@@ -206,10 +207,10 @@ class AuditResult:
     # -- report -----------------------------------------------------------------------------------
 
     def report(self, path: str | Path = "report.html") -> Path:
-        """Write a page about the audit: one file that opens without a network.
+        """Write a report of the audit: a single HTML file that needs no network.
 
         Args:
-            path: the file; an existing one is replaced.
+            path: the file. An existing file is replaced.
 
         Returns:
             The path.
@@ -221,10 +222,10 @@ class AuditResult:
         return path
 
     def report_contents(self, gallery: bool = True) -> ReportContents:
-        """What the report shows.
+        """Return the contents of the report.
 
         Args:
-            gallery: whether to show samples; if the source cannot be opened, the report says so.
+            gallery: whether to show samples. If the source cannot be opened, the report says so.
         """
         from discrimloss.auditing.directory import CACHE, AuditDirectory
         from discrimloss.auditing.report.read_audit import audit_contents
@@ -256,7 +257,7 @@ class AuditResult:
         )
 
     def _review_address(self) -> str:
-        """Where the review page is while it is served, without its token; empty if nowhere."""
+        """Return the address of the running review page without its token, or an empty string."""
         from discrimloss.auditing.review.usual_port import review_address
 
         can_be_opened = self.directory is not None and self._record["source"]["path"]
@@ -267,15 +268,16 @@ class AuditResult:
     def review(
         self, port: int | None = None, *, host: str = "127.0.0.1", open_browser: bool = True
     ) -> None:
-        """Serve a page to go through the suspicious samples, until Ctrl-C.
+        """Serve a page for reviewing the suspicious samples, until Ctrl-C.
 
-        Decisions are saved at once: in the directory of the audit or, without one, in a temporary
-        directory that lasts as long as this object. `apply` uses them.
+        Each decision is saved at once, in the directory of the audit. An audit without a directory
+        saves decisions in a temporary directory, which lasts as long as this object. `apply` uses
+        the decisions.
 
         Args:
-            port: where to listen on this machine; None takes that of the last time, or any.
-            host: the address to listen at. By default only this machine reaches the page;
-                ``"0.0.0.0"`` lets other machines in, with the token that is in the address.
+            port: port to listen on. None takes that of the last review, or any free port.
+            host: address to listen on. By default, only this machine can open the page.
+                ``"0.0.0.0"`` allows other machines; the address then contains a token.
             open_browser: whether to open the page in a browser.
 
         Raises:
@@ -286,7 +288,7 @@ class AuditResult:
         serve_review(self.review_session(), port, open_browser, host)
 
     def review_session(self) -> ReviewSession:
-        """The review without its page; close it at the end.
+        """Open the review without its page. Close it when done.
 
         Raises:
             DiscrimLossError: the source has changed, or another process reviews this audit.
@@ -297,7 +299,7 @@ class AuditResult:
 
     @cached_property
     def review_place(self) -> Path:
-        """The directory that decisions are kept in."""
+        """Return the directory with the decisions."""
         if self.directory is not None:
             return self.directory
         place = tempfile.mkdtemp(prefix="discrimloss-review-")
@@ -314,27 +316,27 @@ class AuditResult:
         drop_incorrect: bool = False,
         overwrite: bool = False,
     ) -> Any:
-        """Correct the data: all decisions of the review and, if requested, automatic changes.
+        """Correct the data with the decisions of the review and, if requested, automatic changes.
 
         The audited data itself is never changed.
 
         Args:
-            path: where to write. A name that ends like the source's file, such as ``fixed.csv``, is
-                a file; any other name is a new directory that gets the data and ``changes.csv``.
-                By default data in memory is returned, and other data goes to ``corrected`` in the
-                directory of the audit.
-            accept_suggestions: a probability: also accept the suggested label of samples that were
-                not reviewed where ``p_incorrect`` is at least this.
-            drop_incorrect: whether to drop samples that are called incorrect and not reviewed.
-            overwrite: whether an earlier result may be replaced.
+            path: where to write. With the ending of the source's file, such as ``fixed.csv``, it is
+                a file. Otherwise it is a new directory for the data and ``changes.csv``. By
+                default, data in memory is returned, and other data is written to ``corrected`` in
+                the directory of the audit.
+            accept_suggestions: a probability. Samples that were not reviewed get their suggested
+                label if their ``p_incorrect`` is at least this.
+            drop_incorrect: whether to drop samples that are called incorrect and were not reviewed.
+            overwrite: whether to replace an earlier result.
 
         Returns:
-            Corrected data of the type that was audited if it was in memory and `path` is None;
-            otherwise what was written, as `discrimloss.auditing.apply.Applied`.
+            If the data was in memory and `path` is None: the corrected data, of the audited type.
+            Otherwise a description of the written data, `discrimloss.auditing.apply.Applied`.
 
         Raises:
-            DiscrimLossError: nothing is decided, the source has changed, or the result cannot be
-                written. Then nothing is.
+            DiscrimLossError: there are no decisions, the source has changed, or the result cannot
+                be written. In this case nothing is written.
         """
         from discrimloss.auditing.apply import Automatic
         from discrimloss.auditing.corrected import corrected_data
@@ -344,7 +346,7 @@ class AuditResult:
 
     @property
     def decision_log(self) -> Path | None:
-        """The file with the decisions of the review; None where there was no review."""
+        """Return the file with the decisions of the review, or None if there was no review."""
         from discrimloss.auditing.review.decision_log import DECISIONS
 
         if self.directory is None and "review_place" not in self.__dict__:
@@ -354,9 +356,9 @@ class AuditResult:
     # -- save -------------------------------------------------------------------------------------
 
     def save(self, directory: str | Path) -> Path:
-        """Write the files of this audit, with the decisions on it, to a new directory.
+        """Write the files of this audit and its decisions to a new directory.
 
-        `load` and the commands ``discrimloss review`` and ``discrimloss apply`` open it again.
+        `load`, ``discrimloss review`` and ``discrimloss apply`` can read it.
 
         Returns:
             The path of the directory.

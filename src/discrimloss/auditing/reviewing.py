@@ -1,4 +1,4 @@
-"""The review of an audit: its samples, the decisions so far, and the commands that go on."""
+"""Opens the review of an audit: its samples, the decisions so far, and the next commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def review_session(result: AuditResult) -> ReviewSession:
-    """Open the review of an audit, see `AuditResult.review_session`."""
+    """Open the review of an audit. See `AuditResult.review_session`."""
     source, directory = result.source, result.directory
     commands: dict[str, Any] = {}
     if directory is not None:

@@ -1,4 +1,4 @@
-"""A whole audit: predict, estimate which labels are wrong, and keep or write the result.
+"""Runs a whole audit: predicts, estimates which labels are wrong, and writes the result.
 
 Most labels are predicted out of fold by simple models. Images without an encoder, regression
 targets of texts or images, and labels of very many classes are predicted by a network that is
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
     from discrimloss.data.base import TaskData
 
 ONE_PROCESS = (
-    "this audit trains a network, which takes one process: start it without torchrun, or give an "
-    "--encoder, whose features and models are divided among processes"
+    "this audit trains a network, which needs a single process: start it without torchrun, or pass "
+    "an --encoder, whose features and models can be divided among processes"
 )
 OpenSource = Callable[[Path | None], AuditSource]
-"""Opens a source, given a directory for a cache, or None to keep everything in memory."""
+"""Opens a source. The argument is a cache directory, or None to keep everything in memory."""
 
 
 def run_audit(
@@ -76,14 +76,14 @@ def run_audit(
     overwrite: bool = False,
     progress: bool | ObserverOfRun = False,
 ) -> AuditResult:
-    """Audit a source, or resume an audit that was stopped.
+    """Audit a source, or resume a stopped audit.
 
     Args:
         open_source: opens the source.
         options: how the source is read, as requested.
         settings: how to train.
-        out: a directory for all files of the audit; None writes nothing.
-        resume: whether to resume an audit in `out` that was stopped.
+        out: a directory for all files of the audit. If None, nothing is written.
+        resume: whether to resume a stopped audit in `out`.
         overwrite: whether to replace an audit in `out`.
         progress: see `discrimloss.auditing.progress.observing`.
 
@@ -102,16 +102,16 @@ def run_audit(
                 return AuditResult.read(directory, in_memory)
             audit = _Audit(open_source(directory / CACHE), options, settings, directory, observe)
             if overwrite:
-                audit.prepare()  # first: a refused source or encoder costs no earlier audit
+                audit.prepare()  # first: if this fails, an earlier audit stays
                 directory.clear()
             return audit.run()
 
 
 def assist_audit(open_source: OpenSource, options: SourceOptions, settings: AuditSettings) -> None:
-    """Do the part of another process in an audit that `run_audit` does in the first process.
+    """Do the work of a further process in an audit that `run_audit` runs in the first process.
 
     Args:
-        open_source: opens the source, which this process reads, too.
+        open_source: opens the source, which this process reads too.
         options: how the source is read, as requested.
         settings: how to train.
     """
@@ -124,10 +124,9 @@ class _Audit:
     """An audit of a source that is open.
 
     Args:
-        source: what is audited.
         options: as requested, before anything was detected.
         settings: how to train.
-        directory: where all files go, or None.
+        directory: directory for all files, or None.
         observe: makes the observers of the runs.
     """
 
@@ -144,20 +143,20 @@ class _Audit:
         self.command = command_line(options, settings, directory)
         self.requested = requested_of_audit(options, settings)
         self._models = "network trained with DiscrimLoss"
-        """Where the verdicts of the first run come from, for the summary."""
+        """The models behind the verdicts of the first run, for the summary."""
         self._choice: Choice | None = None
         self._is_prepared = False
         self._started = time.perf_counter()
         self._log_probabilities: Tensor | None = None
         """Out-of-fold predictions of classes, of the first run."""
-        has_begun = directory is not None and bool(directory.runs())  # to train, before a stop
+        has_begun = directory is not None and bool(directory.runs())  # training, before a stop
         if not self._wants_network and not has_begun:
             source.notes = (*source.notes, *source.contents.find_encoder(source.is_regression))
 
     def prepare(self) -> None:
-        """Do what may refuse the source, its encoder or the model. Writes nothing but a cache.
+        """Do all steps that may refuse the source, its encoder or the model. Writes only a cache.
 
-        Calling it again does nothing.
+        A second call does nothing.
         """
         if self._is_prepared:
             return
@@ -213,7 +212,7 @@ class _Audit:
         return result
 
     def _inspected(self, verdicts: Verdicts) -> tuple[DataHealth, Evidence]:
-        """The health of the data and the evidence for verdicts; the first process finds them."""
+        """Return the health of the data and the evidence, which the first process computes."""
         runs: Sequence[ReportRun | Path] = ()
         if self._choice is not None:
             inputs = self._choice.inputs
@@ -228,7 +227,7 @@ class _Audit:
             return inspect_samples(self.source, inputs, verdicts, self._log_probabilities, runs)
 
     def _require_same_samples(self) -> None:
-        """Refuse to work with processes that read other data, such as an older copy."""
+        """Raise an error if processes read different data, for example an older copy."""
         digest = hashlib.sha256("\n".join(self.source.ids).encode())
         digest.update(self.source.target.numpy().tobytes())
         require_equal(
@@ -238,14 +237,14 @@ class _Audit:
         )
         require_equal(
             self.source.contents.encoder,
-            "the processes find different pretrained encoders: name one with --encoder",
+            "the processes find different pretrained encoders: choose one with --encoder",
         )
 
     def _cache(self) -> Path | None:
         return None if self.directory is None else self.directory / CACHE
 
     def _record(self) -> dict[str, Any]:
-        """What is audited and how, as ``audit.json`` has it."""
+        """Return what is audited and how: the content of ``audit.json``."""
         return {
             "source": {**asdict(self.source.options), **self._found_encoder()},
             "fingerprint": self.source.fingerprint(),
@@ -258,7 +257,7 @@ class _Audit:
         }
 
     def _found_encoder(self) -> dict[str, str]:
-        """The encoder that was found, so that whoever opens the source again has the same."""
+        """Return the detected encoder, so that the source is later opened with the same one."""
         encoder = self.source.contents.encoder
         return {} if encoder is None else {"encoder": encoder}
 
@@ -267,7 +266,7 @@ class _Audit:
         return "" if encoder is None else f"; encoder {encoder}"
 
     def _judge(self, number: int) -> Verdicts:
-        """The verdicts of one run; suggested regression targets have the unit of the labels."""
+        """Return the verdicts of one run. Suggested targets are in the unit of the labels."""
         settings = self.settings
         if self._trains_network:
             return self._network.verdicts(number)
@@ -302,7 +301,7 @@ class _Audit:
 
     @cached_property
     def _network(self) -> NetworkRuns:
-        # Training imports torch's compiler, which takes longer than judging a small table.
+        # Imported here: training imports torch's compiler, which takes longer than a small audit.
         from discrimloss.auditing.network import NetworkRuns
 
         return NetworkRuns(
@@ -329,8 +328,8 @@ class _Audit:
 
     @cached_property
     def _regression_task(self) -> TaskData | None:
-        """Regression targets that are predicted out of fold: with features as inputs, or by a
-        regressor of the user."""
+        """Return the regression targets that are predicted out of fold, if any: with features as
+        inputs, or by the user's regressor."""
         if not self.source.is_regression:
             return None
         has_own = self._own_estimator is not None
@@ -356,13 +355,13 @@ class _Audit:
 
 
 def _described(found: ClassPredictions) -> str:
-    """Which models predicted classes, as ``summary.json`` has it."""
+    """Return the models that predicted classes, in words for ``summary.json``."""
     rounds = ", two rounds" if found.rounds > 1 else ""
     return f"{', '.join(found.models)}; {found.folds}-fold cross-validation{rounds}"
 
 
 def _named(verdicts: Verdicts, source: AuditSource) -> Verdicts:
-    """Verdicts with the ids and labels of the source, and with notes on how it was read."""
+    """Return verdicts with the ids and labels of the source, and notes on how it was read."""
     given: Any = source.target.numpy()
     suggested: Any = verdicts.suggested_label
     if source.is_regression:

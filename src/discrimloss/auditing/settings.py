@@ -1,4 +1,4 @@
-"""How an audit trains: all hyperparameters follow from the data.
+"""How an audit trains a network. All hyperparameters follow from the data.
 
 An audit compares labels with predictions, so the model must not have memorised the labels. Models
 are small and regularised, and trained long enough to learn the task but not single labels.
@@ -21,20 +21,20 @@ from discrimloss.training.config import (
 )
 
 RECIPE = "audit"
-FEWEST_STEPS = 16  # of an epoch: small data gets small batches
+FEWEST_STEPS = 16  # per epoch, so that small data gets small batches
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
-HELD_OUT = 0.2  # fraction of the samples that are predicted but not learned from
+HELD_OUT = 0.2  # fraction of the samples that the network does not learn from
 ENOUGH_HELD_OUT = 4000
-MANY_IMAGES = 20_000  # more of them train a wider network
+MANY_IMAGES = 20_000  # with more images, the network is wider
 
 
 @dataclass(frozen=True)
 class _Training:
-    """How a kind of model is trained."""
+    """Training settings for one kind of model."""
 
     batch_size: int
     visits: int
-    """Sample visits of the whole run, within the bounds on epochs."""
+    """Number of samples seen in the whole run, within the bounds on epochs."""
     epochs: tuple[int, int]
     """Fewest and most."""
     optimizer: OptimizerConfig
@@ -86,14 +86,14 @@ def audit_config(
     epochs: int | None = None,
     method: str = "discrimloss",
 ) -> RunConfig:
-    """The settings of one run of an audit.
+    """Return the settings of one run of an audit.
 
     Args:
-        source: what is audited.
-        task: its `AuditSource.task`.
-        seed: of this run.
-        epochs: by default it follows from the number of samples.
-        method: another one is for comparisons.
+        source: the audited source.
+        task: the source's `AuditSource.task`.
+        seed: seed of this run.
+        epochs: by default, they depend on the number of samples.
+        method: the training method; others than DiscrimLoss are for comparisons.
     """
     model = audit_model(task)
     training = _training(model.name, task.is_regression)
@@ -124,12 +124,12 @@ def audit_config(
 
 
 def _held_out(samples: int) -> float:
-    """A fifth, or less of much data: some thousands of samples suffice to estimate the noise."""
+    """Return a fifth, or less for large data: a few thousand samples suffice for the noise."""
     return min(HELD_OUT, max(ENOUGH_HELD_OUT / samples, 0.05))
 
 
 def audit_model(task: TaskData) -> ComponentConfig:
-    """The small model that fits the inputs: features, images, or n-grams of texts."""
+    """Return the small model for the inputs: features, images, or n-grams of texts."""
     if len(task.input_shape) == 1:
         dropout = 0.2 if task.is_regression else 0.7  # hampers memorising
         return ComponentConfig("mlp", {"hidden": 512, "dropout": dropout})
@@ -149,14 +149,14 @@ def _training(model: str, is_regression: bool) -> _Training:
 
 
 def _scaled_steps(factor: float, optimizer: OptimizerConfig) -> OptimizerConfig:
-    """Smaller steps for smaller batches, whose gradients are noisier; never larger steps."""
+    """Decrease the learning rate for small batches, whose gradients are noisier."""
     if factor >= 1.0 or optimizer.kind != "sgd":
         return optimizer
     return replace(optimizer, learning_rate=optimizer.learning_rate * factor)
 
 
 def _batch_size(usual: int, samples: int) -> int:
-    """A power of two: smaller for little data, larger for much."""
+    """Return a power of two, smaller for small data and larger for large data."""
     size = usual
     while size > SMALLEST_BATCH and samples / size < FEWEST_STEPS:
         size //= 2

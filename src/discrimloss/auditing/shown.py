@@ -1,4 +1,4 @@
-"""An `AuditResult` as Python and notebooks show it."""
+"""How Python and notebooks display an `AuditResult`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_CELL = 60
 
 
 def result_text(result: AuditResult) -> str:
-    """A few lines: what was audited, what was found, the worst labels, notes."""
+    """Return a few lines: the data, the result, the most suspicious labels, and the notes."""
     lines = [f"AuditResult({_subject(result)})", f"  {_headline(result)}"]
     for row in worst_rows(result.verdicts, ROWS_IN_TEXT):
         if row["verdict"] == "incorrect":
@@ -33,7 +33,7 @@ def result_text(result: AuditResult) -> str:
 
 
 def result_html(result: AuditResult) -> str:
-    """What was audited and found, and a table of the most suspicious samples."""
+    """Return HTML: the data, the result, and a table of the most suspicious samples."""
     heading = ("id", "given label", "suggested label", "verdict", "p incorrect")
     rows = [
         (
@@ -70,7 +70,7 @@ def _headline(result: AuditResult) -> str:
     counts = result.verdicts.counts
     found = ", ".join(f"{counts[name]:,} {name}" for name in reversed(LABELS[:UNSEEN]))
     if result.noise_rate is None:
-        return f"the fraction of wrong labels is not known; {found}"
+        return f"the fraction of wrong labels is unknown; {found}"
     rate = percent(result.noise_rate)
     interval = result.noise_interval
     within = f" ({percent_range(interval)})" if interval is not None else ""

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from discrimloss.data.base import Split, TaskData
 
-ROW_LENGTH = 2.0  # mean norm of the features: shorter rows are memorised more slowly
+ROW_LENGTH = 2.0  # mean norm of the scaled features: small features are memorised slowly
 ROWS_MEASURED = 10_000
-FARTHEST = 10.0  # regression targets are clipped at this many spreads from the median
+FARTHEST = 10.0  # regression targets are clipped at this many scales from the median
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TargetScale:
     is_regression: bool = False
 
     def back(self, suggested: Any) -> Any:
-        """Predicted targets in the unit of the labels; classes are unchanged."""
+        """Convert predicted targets to the unit of the labels. Classes are unchanged."""
         if not self.is_regression:
             return suggested
         return suggested.astype(np.float64) * self.spread + self.middle
@@ -34,7 +34,7 @@ class TargetScale:
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """Multiplies the features of each batch."""
+    """Multiplies the features of each batch by a constant."""
 
     factor: float
 
@@ -44,10 +44,10 @@ class ScaledRows:
 
 
 def audit_task(task: TaskData) -> tuple[TaskData, TargetScale]:
-    """The training data of an audit, and the scale of its regression targets.
+    """Return the training data of an audit, and the scale of its regression targets.
 
     Args:
-        task: of the source that is audited.
+        task: the task of the audited source.
     """
     if len(task.input_shape) == 1:
         task = replace(task, prepare=_scaled_rows(task.train))

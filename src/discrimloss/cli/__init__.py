@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
     Args:
-        arguments: the words after `discrimloss`; those of this process if None.
+        arguments: the arguments after `discrimloss`. By default those of this process.
     """
     try:
         with needs_extra("cli", "the command line"):

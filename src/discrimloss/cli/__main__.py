@@ -1,4 +1,4 @@
-"""`python -m discrimloss.cli`: for launchers that start a module."""
+"""Runs `python -m discrimloss.cli`, for launchers that start a module."""
 
 import sys
 

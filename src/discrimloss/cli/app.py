@@ -1,4 +1,4 @@
-"""The commands, and the one place that prints errors."""
+"""Runs the commands and prints their errors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from discrimloss.errors import DiscrimLossError, SharedError, is_first_process
 from discrimloss.training.interruption import Interrupted
 
 TIME_TO_BE_ENDED = 2.0
-"""Seconds within which a launcher ends the other processes when one has failed."""
+"""Seconds within which a launcher ends the other processes after one has failed."""
 
 
 class Commands(TyperGroup):
-    """All commands. A command that is stopped ends with a message; typer would print none."""
+    """All commands. Prints a message if a command is stopped, which typer does not."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
@@ -42,8 +42,8 @@ class Commands(TyperGroup):
             raise DiscrimLossError("stopped", 130) from None
 
 
-# Importing the commands is cheap, as each imports its libraries when it runs: `--help` must answer
-# in a fraction of a second.
+# Each command imports its libraries only when it runs, so importing the commands is cheap and
+# `--help` takes a fraction of a second.
 app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None)
 for command in (audit, review, apply, report, demo, train, tune, ls, cp):
     app.command()(command)
@@ -68,18 +68,19 @@ def _discrimloss(
 ) -> None:
     """Find the wrong labels in your data, and train well in spite of them.
 
-    To begin: discrimloss audit reviews.csv --label stars --out audit
+    To start: discrimloss audit reviews.csv --label stars --out audit
     """
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code; print one sentence for errors the user can fix."""
+    """Run a command and return its exit code. Print errors that the user can fix as a sentence."""
     command = typer.main.get_command(app)
     try:
-        # Returns the exit code of --help and --version, and None after a command.
+        # The result is the exit code of --help and --version, and None after a command.
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
     except SharedError as error:
-        # A launcher ends all processes when one fails: the others wait until the first has printed.
+        # A launcher ends all processes when one fails, so the others wait until the first has
+        # printed.
         return _failed(str(error), error.exit_code) if is_first_process() else 0
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)
@@ -91,7 +92,7 @@ def run(arguments: list[str]) -> int:
         file = f" {error.filename}" if error.filename else ""
         return _failed(f"cannot read or write{file} ({reason(error)})", 2)
     except Exception as error:
-        # The usage errors of typer's versions share no public class, only this method.
+        # Usage errors have no common public class in all versions of typer, only this method.
         if not hasattr(error, "format_message"):
             raise
         return _failed(_usage_sentence(error), 2)
@@ -100,7 +101,7 @@ def run(arguments: list[str]) -> int:
 
 def _failed(sentence: str, exit_code: int) -> int:
     if not is_first_process():
-        # Most errors occur in the first process too. Then the launcher ends this process here.
+        # Most errors occur in the first process too. Its launcher then ends this process here.
         time.sleep(TIME_TO_BE_ENDED)
     print(f"discrimloss: {sentence}", file=sys.stderr)
     return exit_code

@@ -22,31 +22,31 @@ def apply(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="A new directory, or a file that ends like the source. [default: DIR/corrected]",
+            help="New directory, or a file with the ending of the source. [default: DIR/corrected]",
         ),
     ] = None,
     accept_suggestions: Annotated[
         float | None,
         typer.Option(
             metavar="MIN_P",
-            help="Also accept the suggested label of samples that were not reviewed, where "
+            help="Also accept the suggested label of samples that were not reviewed, if their "
             "p_incorrect is at least this.",
         ),
     ] = None,
     drop_incorrect: Annotated[
         bool,
         typer.Option(
-            "--drop-incorrect", help="Also drop samples called incorrect that were not reviewed."
+            "--drop-incorrect", help="Also drop incorrect samples that were not reviewed."
         ),
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier result.")
     ] = False,
 ) -> None:
-    """Write the corrected data, with all decisions of the review.
+    """Write the corrected data with all decisions of the review.
 
-    The result has the format of the source. changes.csv beside it lists every decision with its
-    labels, reason and time. The source itself does not change.
+    The result has the format of the source. A file changes.csv next to it lists every decision with
+    its labels, reason and time. The source itself does not change.
     """
     from discrimloss.auditing.apply import Automatic
     from discrimloss.auditing.result import AuditResult
@@ -72,12 +72,12 @@ def _print(applied: Applied) -> None:
     )
     if applied.undecided:
         typer.echo(
-            f"{applied.undecided} more are called incorrect, without a decision: they stay as they "
+            f"{applied.undecided} more are called incorrect without a decision: they stay as they "
             "were."
         )
     if applied.disagreements:
         typer.echo(
-            f"Reviewers disagree on {applied.disagreements}: the last decision counts, see the "
+            f"Reviewers disagree on {applied.disagreements}: the last decision counts. See the "
             "column disagreement of changes.csv."
         )
     for path in applied.written:

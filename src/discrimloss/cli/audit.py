@@ -1,4 +1,4 @@
-"""`discrimloss audit`: which labels are wrong."""
+"""`discrimloss audit`: find wrong labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def audit(
             "of a database), features (.npz, .npy), or a dataset saved to disk.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results go.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the results.")],
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column, array or file with the labels.")
     ] = None,
@@ -40,14 +40,14 @@ def audit(
         typer.Option(
             metavar="COLUMN",
             help="A column of a table to learn from; repeat it for several. [default: all "
-            "that do not identify rows or give the label away]",
+            "columns that neither identify rows nor leak the label]",
         ),
     ] = None,
     query: Annotated[
         str | None,
         typer.Option(
             metavar="NAME_OR_SQL",
-            help="A table or query (SELECT ...) of a database, or a sheet of a workbook.",
+            help="Table or query (SELECT ...) of a database, or sheet of a workbook.",
         ),
     ] = None,
     regression: Annotated[
@@ -61,9 +61,9 @@ def audit(
         str | None,
         typer.Option(
             metavar="PATH_OR_NAME",
-            help="A pretrained encoder of texts or images: a folder, package:NAME, its name on "
-            "the hub, auto, or none. [default: one that is installed or in the hub's cache; auto "
-            "also asks the hub]",
+            help="A pretrained encoder of texts or images: a folder, package:NAME, a name on "
+            "the hub, auto, or none. auto may download one from the hub. [default: an encoder that "
+            "is installed or in the hub's cache]",
         ),
     ] = None,
     model: Annotated[
@@ -75,29 +75,27 @@ def audit(
     ] = "auto",
     runs: Annotated[
         int,
-        typer.Option(metavar="N", help="How many cross-validations or training runs to combine."),
+        typer.Option(metavar="N", help="Number of cross-validations or training runs to average."),
     ] = 1,
     epochs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Epochs of each training run; implies --model network."),
+        typer.Option(metavar="N", help="Epochs of each training run. Implies --model network."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the first run.")] = 0,
     threads: Annotated[
-        int, typer.Option(metavar="N", help="CPU threads; 0 leaves the choice to torch.")
+        int, typer.Option(metavar="N", help="Number of CPU threads. 0 leaves the choice to torch.")
     ] = 0,
     noise_rate: Annotated[
         float | None,
         typer.Option(
             metavar="FRACTION",
-            help="The fraction of wrong labels, such as 0.15, if you know it, for instance from "
-            "100 random labels that you checked. [default: estimated]",
+            help="The fraction of wrong labels, such as 0.15, if you know it, for instance because "
+            "you checked 100 random labels. [default: estimated]",
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an audit that was stopped.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped audit.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier audit in the same place.")
+        bool, typer.Option("--overwrite", help="Replace an earlier audit in this directory.")
     ] = False,
 ) -> None:
     """Find the wrong labels in your data.
@@ -106,16 +104,16 @@ def audit(
     discrimloss audit reviews.csv --label stars --out audit
     discrimloss audit photos/ --out audit
 
-    Labels are compared with cross-validated predictions of simple models. Images without an
-    encoder, regression targets of texts or images, and labels of very many classes are compared
-    with a network that is trained once. No clean labels, noise rate or hyperparameters are needed.
+    Labels are compared with cross-validated predictions of simple models. For images without an
+    encoder, for regression targets of texts or images, and for very many classes, a network is
+    trained once instead. No clean labels, noise rate or hyperparameters are needed.
 
-    Open report.html in the --out directory first. verdicts.csv lists every sample, worst first;
-    cleaned.csv has the samples to keep, left_out.csv what could not be audited, and summary.json
-    the metrics.
+    Open report.html in the --out directory first. verdicts.csv lists every sample, the most
+    suspicious first. cleaned.csv lists the samples to keep, left_out.csv the rows that could not be
+    audited. summary.json has the metrics.
 
     Then `discrimloss review DIR` opens a page to correct labels, and `discrimloss apply DIR`
-    writes the corrected data. Ctrl-C stops an audit; --resume continues it. In Python,
+    writes the corrected data. Ctrl-C stops an audit, and --resume continues it. In Python,
     `discrimloss.audit` does the same for data in memory.
     """
     from discrimloss.auditing.directory import AuditDirectory
@@ -127,7 +125,9 @@ def audit(
     from discrimloss.training.processes import joined_processes
 
     if resume and overwrite:
-        raise DiscrimLossError("--resume continues, --overwrite starts over: pass only one of them")
+        raise DiscrimLossError(
+            "--resume continues and --overwrite starts over: pass only one of them"
+        )
     try:
         settings = AuditSettings(runs, epochs, seed, threads, model, noise_rate)
     except ValueError as error:

@@ -28,30 +28,30 @@ def _data() -> None:
 @data.command("ls")
 @needs_extra("train", "this command")
 def ls(directory: DataOption = None) -> None:
-    """List the datasets, how to get each, and whether it is there.
+    """List the datasets, how to get each, and whether its files exist.
 
-    This looks at the names and sizes of files; `discrimloss data check` reads them.
+    This command looks only at names and sizes of files. `discrimloss data check` reads them.
     """
     from discrimloss.data import datasets
     from discrimloss.data.published_files import how_obtained
 
     check_is_directory(directory)
-    table = Table("name", "what it is", "how to get it", "there")
+    table = Table("name", "what it is", "how to get it", "available")
     for name in datasets.names():
         how = how_obtained(datasets.get(name))
         table.add_row(name, datasets.summary(name), _way(how), _there(how, directory))
     _print(table)
     if directory is None:
-        _say(f"To see what is there, name the data directory with --data or {ENVIRONMENT}.")
+        _say(f"To see which are available, pass the data directory with --data or {ENVIRONMENT}.")
 
 
 @data.command("fetch")
 @needs_extra("train", "this command")
 def fetch(name: NameArgument, directory: DataOption = None) -> None:
-    """Download a dataset, or say how to get it by hand.
+    """Download a dataset, or explain how to get it by hand.
 
-    A download that was stopped continues where it was. Existing files are verified and not
-    downloaded again.
+    A stopped download continues where it stopped. Existing files are verified and not downloaded
+    again.
     """
     from discrimloss.data import datasets
     from discrimloss.data.published_files import (
@@ -64,7 +64,7 @@ def fetch(name: NameArgument, directory: DataOption = None) -> None:
 
     how = how_obtained(datasets.get(name))
     if isinstance(how, BuiltIn):
-        _say(f"{name}: nothing to fetch: {how.why}.")
+        _say(f"{name}: nothing to download: {how.why}.")
         return
     if isinstance(how, ByHand):
         files = check_files(how, directory) if directory is not None else []
@@ -75,7 +75,7 @@ def fetch(name: NameArgument, directory: DataOption = None) -> None:
     directory = required(directory)
     if directory.exists():
         check_is_directory(directory)
-    go_on = "what was downloaded is kept: run the command again to continue"
+    go_on = "downloaded files are kept: run the command again to continue"
     with if_stopped(lambda stopped: f"{stopped}; {go_on}"):
         _download(how, directory)
     _say(f"Next: discrimloss data check {name}")
@@ -91,7 +91,7 @@ def check(
     ] = None,
     directory: DataOption = None,
 ) -> None:
-    """Compare a dataset's files with what was published, then load it."""
+    """Compare a dataset's files with the published ones, then load it."""
     from discrimloss.data import TaskData, datasets
     from discrimloss.data.published_files import BuiltIn, check_files, how_obtained
     from discrimloss.recipes.settings import parse_setting
@@ -110,8 +110,8 @@ def check(
     wrong = [file.path for file in files if file.is_wrong]
     if wrong:
         raise DiscrimLossError(
-            f"{name} is not as published: delete {' and '.join(wrong)} below {directory} "
-            "and get it again"
+            f"{name} differs from the published version: delete {' and '.join(wrong)} in "
+            f"{directory} and get it again"
         )
     loaded: TaskData = loader(directory, **options)
     for line in _sizes(name, loaded):
@@ -151,11 +151,11 @@ def _download(how: Any, directory: Path) -> None:
     try:
         for file in fetch_files(how, directory, on_progress=bar):
             bar.stop()
-            source = "already there" if file.url is None else f"downloaded from {file.url}"
-            checksum = f"; no published checksum to compare with; {file.checksum}"
+            source = "exists already" if file.url is None else f"downloaded from {file.url}"
+            checksum = f"; there is no published checksum; {file.checksum}"
             _say(f"{file.path}: {source}{checksum if file.checksum else ''}")
             for wrong in file.set_aside:
-                _say(f"A file that was wrong is now {wrong}: you may delete it.")
+                _say(f"The earlier, damaged file is now {wrong}. You can delete it.")
     finally:
         bar.stop()
     if how.terms:
@@ -165,7 +165,7 @@ def _download(how: Any, directory: Path) -> None:
 def _sizes(name: str, loaded: Any) -> Iterator[str]:
     splits = {"train": loaded.train, "validation": loaded.validation, "test": loaded.test}
     sizes = ", ".join(f"{name} {len(rows):,}" for name, rows in splits.items() if rows is not None)
-    kind = "a regression" if loaded.is_regression else f"{loaded.num_classes} classes"
+    kind = "regression" if loaded.is_regression else f"{loaded.num_classes} classes"
     yield f"{name} can be loaded: {sizes}; {kind}"
     for note in loaded.notes:
         yield f"note: {note}"

@@ -14,28 +14,28 @@ ENVIRONMENT = "DISCRIMLOSS_DATA"
 
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", envvar=ENVIRONMENT, help="Where the datasets are."),
+    typer.Option("--data", metavar="DIR", envvar=ENVIRONMENT, help="Directory with the datasets."),
 ]
 
 
 def required(directory: Path | None) -> Path:
-    """Return the data directory; there is no default, so None is an error."""
+    """Return the data directory, or raise an error if it is None: there is no default."""
     if directory is None:
         raise DiscrimLossError(
-            f"name the data directory with --data DIR or in the environment variable {ENVIRONMENT}"
+            f"pass the data directory with --data DIR or in the environment variable {ENVIRONMENT}"
         )
     return directory
 
 
 def check_is_directory(directory: Path | None) -> None:
-    """Raise an error if the option is given and there is no such directory."""
+    """Raise an error if the option is given but the directory does not exist."""
     if directory is not None and not directory.is_dir():
         what = "is not a directory" if os.path.lexists(directory) else "does not exist"
         raise DiscrimLossError(f"the data directory {directory} {what}")
 
 
 def is_built_in(dataset: str) -> bool:
-    """Whether a dataset is known and needs no files: generated, or part of a library."""
+    """Return whether a dataset needs no files, because it is generated or part of a library."""
     from discrimloss.data.base import datasets
     from discrimloss.data.published_files import BuiltIn, how_obtained
 
@@ -43,5 +43,5 @@ def is_built_in(dataset: str) -> bool:
 
 
 def directory_of(dataset: str, given: Path | None) -> Path:
-    """Return the given data directory; a built-in dataset needs none."""
+    """Return the given data directory. A built-in dataset needs none."""
     return Path() if given is None and is_built_in(dataset) else required(given)

@@ -19,22 +19,20 @@ if TYPE_CHECKING:
     from discrimloss.demo.experiment import Experiment, NoisyDigits
 
 COMMAND = "discrimloss demo"
-HIGHEST_NOISE = 0.9  # of ten labels: beyond it, a wrong label is likelier than each other one
+HIGHEST_NOISE = 0.9  # with ten classes: above it, the true class is the least likely label
 HIGHEST_SEED = 2**32 - 1
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the results go: a new directory.")
-    ] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="New directory for the results.")] = Path(
+        "runs/demo"
+    ),
     seed: Annotated[int, typer.Option(metavar="N", help="The first seed.")] = 0,
-    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds, 1 or more.")] = 5,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Number of seeds, 1 or more.")] = 5,
     noise: Annotated[
         float, typer.Option(metavar="RATE", help="Fraction of wrong labels, from 0 to 0.9.")
     ] = 0.4,
-    epochs: Annotated[
-        int, typer.Option(metavar="N", help="Length of each training, 2 or more.")
-    ] = 40,
+    epochs: Annotated[int, typer.Option(metavar="N", help="Number of epochs, 2 or more.")] = 40,
     audit: Annotated[
         bool, typer.Option("--audit/--no-audit", help="Whether to audit the digits and texts.")
     ] = True,
@@ -44,13 +42,13 @@ def demo(
 ) -> None:
     """Train on wrong labels and find them, in about a minute.
 
-    Trains a small network with cross-entropy and with DiscrimLoss on handwritten digits, some of
-    which have wrong labels, and compares both. Writes an image of the most suspicious digits
-    (suspicious.png), the verdicts of DiscrimLoss (verdicts.csv), and all values (table.md,
+    The demo trains a small network on handwritten digits, some of which have wrong labels, with
+    cross-entropy and with DiscrimLoss, and compares both. It writes an image of the most suspicious
+    digits (suspicious.png), the verdicts of DiscrimLoss (verdicts.csv), and all values (table.md,
     summary.json).
 
-    Then audits the same digits as images (digits.npz) and docstrings of installed libraries as
-    texts (docstrings.csv), and compares what it finds with the labels that were made wrong. Open
+    It then audits the digits as images (digits.npz), and docstrings of installed libraries as texts
+    (docstrings.csv), and compares the verdicts with the labels that were made wrong. Open
     audit-images/report.html and audit-texts/report.html.
     """
     _check_options(seed, seeds, noise, epochs)
@@ -104,13 +102,13 @@ def _print(experiment: Experiment, directory: Path) -> None:
 def _audit(digits: NoisyDigits, seed: int, directory: Path, overwrite: bool) -> None:
     from discrimloss.demo.audits import audit_digits, audit_docstrings, audit_rows
 
-    unfinished = f"stopped; the results of the demo are in {directory}, an audit is not finished"
+    unfinished = f"stopped; the results of the demo are in {directory}, but an audit is unfinished"
     with if_stopped(lambda _: unfinished):
         scores = [
             audit_digits(digits, directory, overwrite),
             audit_docstrings(directory, seed, overwrite),
         ]
-    heading = "Audits. Which labels are wrong?"
+    heading = "Audits: which labels are wrong?"
     _print_table(heading, ("", *(score.title for score in scores)), audit_rows(scores))
     for score in scores:
         _print_line(f"Report: {score.directory / 'report.html'}")

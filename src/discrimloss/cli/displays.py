@@ -1,4 +1,4 @@
-"""Progress bars while a command runs, and tables at its end.
+"""Progress bars and result tables of commands.
 
 Bars go to standard error, and only if it is a terminal.
 """
@@ -43,7 +43,7 @@ class TerminalBar:
     """A progress bar that is shown while its block runs.
 
     Args:
-        columns: of the bar, from left to right.
+        columns: the columns of the bar, from left to right.
     """
 
     def __init__(self, *columns: str | ProgressColumn) -> None:
@@ -61,7 +61,7 @@ class TerminalBar:
 
 
 class DownloadBar:
-    """A bar over the bytes of a file. It appears on the first call and goes with `stop`."""
+    """A bar over the bytes of a file. It appears on the first call and disappears with `stop`."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -71,9 +71,9 @@ class DownloadBar:
         """Show the progress of a download.
 
         Args:
-            name: of the file.
-            done: bytes so far.
-            total: bytes of the whole file; None if the server does not say.
+            name: name of the file.
+            done: number of bytes so far.
+            total: size of the whole file in bytes; None if unknown.
         """
         if not self._console.is_terminal:
             return
@@ -87,7 +87,7 @@ class DownloadBar:
                 console=self._console,
                 transient=True,
             )
-            # Bytes of an earlier, interrupted download do not count for the rate.
+            # The rate excludes bytes of an earlier, interrupted download.
             self._shown = bar, bar.add_task(name, total=total, completed=done)
             bar.start()
         bar, task = self._shown
@@ -107,7 +107,7 @@ class TrainDisplay(TerminalBar):
         self.epochs = epochs
         super().__init__(
             "epoch {task.fields[epoch]}/{task.fields[epochs]}",
-            BarColumn(bar_width=12),  # all of it fits into 80 columns
+            BarColumn(bar_width=12),  # narrow, so that the whole line fits into 80 columns
             "{task.percentage:>3.0f} %",
             "{task.fields[rate]}",
             "left",
@@ -136,7 +136,7 @@ class TrainDisplay(TerminalBar):
             self._samples, self._since = 0, now
 
     def on_epoch(self, row: dict[str, Any]) -> None:
-        """Show the score of an epoch: on the test split if there is one."""
+        """Show the score of an epoch, on the test split if there is one."""
         split, score = next(
             (split, row[name])
             for split in ("test", "train")
@@ -164,7 +164,7 @@ def print_summary(summary: dict[str, Any], out: Path) -> None:
 
 
 def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The metrics of a run: names and values."""
+    """Return the names and values of the metrics of a run."""
     is_regression = summary["metric"] == "mae"
     name, unit = ("mean absolute error", "") if is_regression else ("accuracy", " %")
     test, fit = summary["test"], summary[f"train_{summary['metric']}_noisy"]
@@ -193,8 +193,8 @@ class TuneDisplay(TerminalBar):
     """A bar over the trials of all workers.
 
     Args:
-        trials: the requested number.
-        is_regression: whether a score is an error with a minus sign.
+        trials: the requested number of trials.
+        is_regression: whether scores are negated errors.
     """
 
     def __init__(self, trials: int, is_regression: bool) -> None:
@@ -223,7 +223,7 @@ class TuneDisplay(TerminalBar):
 def print_outcome(
     outcome: Outcome, config: RunConfig, files: Mapping[str, Path], train: str
 ) -> None:
-    """Print the best trial, the trial that is best by the test split, and where the files are."""
+    """Print the best trial, the best trial by the test split, and the paths of the files."""
     from optuna.trial import TrialState
 
     console = Console(highlight=False)
@@ -257,7 +257,7 @@ def print_outcome(
 
 
 def _trial_cells(outcome: Outcome, trial: FrozenTrial) -> tuple[str, str, str]:
-    """A trial's number, its validation score and its test score."""
+    """Return a trial's number, its validation score and its test score."""
     from discrimloss.tuning.study import TEST
 
     test = trial.user_attrs.get(TEST)
@@ -266,7 +266,7 @@ def _trial_cells(outcome: Outcome, trial: FrozenTrial) -> tuple[str, str, str]:
 
 
 def print_audit(summary: dict[str, Any], out: Path) -> None:
-    """Print what was found, the most suspicious samples, and what to do next."""
+    """Print the results of an audit, the most suspicious samples, and the next commands."""
     from discrimloss.auditing.directory import (
         CLEANED,
         HEALTH,
@@ -320,19 +320,19 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
             console.print(f"Note: {note}", markup=False, soft_wrap=True)
     place = shlex.quote(str(out))
     for line in (
-        f"Look at it:   {out / REPORT}",
-        f"All samples:  {out / VERDICTS_CSV} (worst first)",
+        f"Report:       {out / REPORT}",
+        f"All samples:  {out / VERDICTS_CSV} (most suspicious first)",
         f"Rows to keep: {out / CLEANED}",
         *([f"Left out:     {out / LEFT_OUT}"] if summary["left_out"] else []),
         *([f"Problems:     {out / HEALTH} (their samples)"] if summary.get("health") else []),
-        f"Next: discrimloss review {place}   goes through the suspicious samples, then",
+        f"Next: discrimloss review {place}   shows the suspicious samples, then",
         f"      discrimloss apply {place}    writes the corrected data.",
     ):
         console.print(line, markup=False, soft_wrap=True)
 
 
 def _plain(text: str) -> str:
-    """The text with plain spaces: some terminals have no no-break spaces."""
+    """Replace no-break spaces, which some terminals cannot show."""
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -348,7 +348,7 @@ def _worst_table(worst: list[dict[str, Any]]) -> Table:
 
 
 def _noisy_classes(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The classes with the most wrong labels, at least one each."""
+    """Return the classes with the most wrong labels, without classes that have none."""
     found = [
         one
         for one in summary.get("class_noise", [])

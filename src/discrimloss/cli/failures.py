@@ -1,7 +1,7 @@
-"""Context managers that add a path, and what to do next, to errors of the system.
+"""Context managers that add a path and advice to system errors.
 
 `discrimloss.cli.app` prints every error. These context managers are for commands that know more
-about an interruption or a failed write than the exception does.
+about an interruption or a failed write than the exception says.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from discrimloss.training.interruption import Interrupted
 
 @contextmanager
 def if_stopped(sentence: Callable[[str], str]) -> Iterator[None]:
-    """Give an interruption by Ctrl-C or SIGTERM a sentence, and the exit code of its signal.
+    """On Ctrl-C or SIGTERM, raise an error with a sentence and the exit code of the signal.
 
     Args:
-        sentence: makes the sentence from "stopped", or from "stopped in epoch 2, after step 1"
-            where the training loop ended in good order.
+        sentence: makes the sentence from "stopped", or from "stopped in epoch 2, after step 1" if
+            the training loop was stopped between two steps.
     """
     try:
         yield
@@ -34,12 +34,12 @@ def if_stopped(sentence: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def writing(place: str, advice: str, below: Path | None = None) -> Iterator[None]:
-    """Give a failed write a sentence with its place and what to do.
+    """Turn a failed write into a sentence with the path and advice.
 
     Args:
-        place: as the user named it, such as "to --out DIR".
-        advice: ends the sentence.
-        below: an error about a file outside this directory passes as it is, if not None.
+        place: the path in the user's words, such as "to --out DIR".
+        advice: the end of the sentence.
+        below: if not None, errors about files outside this directory are not changed.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def writing(place: str, advice: str, below: Path | None = None) -> Iterator[None
 
 
 def reason(error: OSError) -> str:
-    """The reason that the system gives, such as "permission denied"."""
+    """Return the reason from the system, such as "permission denied"."""
     return error.strerror.lower() if error.strerror else " ".join(str(error).split())
 
 

@@ -17,12 +17,12 @@ UNFINISHED = ".unfinished-"
 
 
 class OutputDirectory:
-    """The directory of a command's results, which are written all at once and at the end.
+    """The directory of a command's results, which are all written together at the end.
 
     Args:
-        path: a new or empty directory, or one that holds earlier results of the same command.
-        command: how the `command` in the summary of such results begins.
-        overwrite: whether earlier results may be replaced. Other files never are.
+        path: a new or empty directory, or one with earlier results of the same command.
+        command: the beginning of the entry `command` in the summary of such results.
+        overwrite: whether to replace earlier results. Other files are never replaced.
     """
 
     def __init__(self, path: Path, command: str, overwrite: bool) -> None:
@@ -31,23 +31,23 @@ class OutputDirectory:
         self.overwrite = overwrite
 
     def check(self) -> None:
-        """Raise an error unless results can be written here."""
+        """Raise an error if results cannot be written to this directory."""
         with self._writing():
             self._check_contents()
             with self._staging():
                 pass
 
     def publish(self, write: Callable[[Path], None]) -> None:
-        """Let `write` fill a directory, then move what it wrote into place."""
+        """Let `write` fill a temporary directory, then move its files to the directory."""
         with self._writing(), self._staging() as staging:
             results = Path(staging, "results")  # the staging directory itself is private
             results.mkdir()
             write(results)
-            self._check_contents()  # again: the directory may have changed in the meantime
+            self._check_contents()  # again, because the directory may have changed
             self._move_into_place(results)
 
     def _writing(self) -> AbstractContextManager[None]:
-        return writing(f"to --out {self.path}", "name a directory you may write to")
+        return writing(f"to --out {self.path}", "choose a directory that you can write to")
 
     def _check_contents(self) -> None:
         nearest = self._nearest_existing()
@@ -59,12 +59,12 @@ class OutputDirectory:
             return
         if not self._holds_earlier_results():
             raise DiscrimLossError(
-                f"--out {self.path} holds other files: name a new or an empty directory"
+                f"--out {self.path} holds other files: choose a new or an empty directory"
             )
         if not self.overwrite:
             raise DiscrimLossError(
                 f"--out {self.path} holds an earlier run: "
-                "pass --overwrite to replace it, or name another directory"
+                "pass --overwrite to replace it, or choose another directory"
             )
 
     def _holds_earlier_results(self) -> bool:
@@ -80,8 +80,8 @@ class OutputDirectory:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             results.replace(self.path)
             return
-        # One by one, so that other files of the user stay. The summary comes last: where it is,
-        # the others are complete.
+        # One by one, so that other files of the user are kept. The summary comes last: if it
+        # exists, the other files are complete.
         for file in sorted(results.iterdir(), key=lambda file: file.name == SUMMARY):
             file.replace(self.path / file.name)
 

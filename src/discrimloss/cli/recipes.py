@@ -22,7 +22,7 @@ from discrimloss.registry import Registry
 def ls(
     name: Annotated[
         str | None,
-        typer.Argument(help="Describe this recipe, method, dataset or model."),
+        typer.Argument(help="A recipe, method, dataset or model to describe."),
     ] = None,
 ) -> None:
     """List recipes, methods, datasets and models, or describe one."""
@@ -58,7 +58,7 @@ def _describe(
     registries: Iterable[tuple[Registry[Any], str]],
     console: Console,
 ) -> None:
-    """Print the text of a recipe, and the docstring and options of entries with this name."""
+    """Print a recipe, and the docstring and options of all entries with this name."""
     known = [*recipes]
     is_known = name in recipes
     if is_known:
@@ -84,20 +84,20 @@ def _describe(
 @needs_extra("train", "copying a recipe")
 def cp(
     recipe: Annotated[str, typer.Argument(help="A recipe's name.")],
-    file: Annotated[Path, typer.Argument(help="Where the copy goes: a new file.")],
+    file: Annotated[Path, typer.Argument(help="New file for the copy.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,
 ) -> None:
-    """Copy a recipe to a file of your own, to change and to train from."""
+    """Copy a recipe to a file, to change it and train with it."""
     from discrimloss.recipes import find_recipe
 
     source = find_recipe(recipe)
     if file.is_dir():
         file = file / source.name
     if file.exists() and not overwrite:
-        raise DiscrimLossError(f"{file} exists already: pass --overwrite, or name another file")
-    with writing(str(file), "name another file"), atomic_write(file) as unfinished:
+        raise DiscrimLossError(f"{file} exists already: pass --overwrite, or choose another file")
+    with writing(str(file), "choose another file"), atomic_write(file) as unfinished:
         unfinished.write_bytes(source.read_bytes())
     Console(highlight=False).print(
         f"Copied to {file}. Run it: discrimloss train {file} --out DIR", soft_wrap=True

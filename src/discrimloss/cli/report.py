@@ -1,4 +1,4 @@
-"""`discrimloss report`: a page, or figures, about runs and audits."""
+"""`discrimloss report`: a page or figures about runs and audits."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def report(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="The page, or the directory of the figures. [default: RUN/report.html or "
-            "RUN/figures; with several runs, in the current directory]",
+            help="The file of the page, or the directory of the figures. [default: RUN/report.html "
+            "or RUN/figures; with several runs, in the current directory]",
         ),
     ] = None,
     kind: Annotated[
-        Format, typer.Option("--format", help="A page, or the figures of the paper one by one.")
+        Format, typer.Option("--format", help="A page (html), or the paper's figures as files.")
     ] = Format.html,
     data: DataOption = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier report in the same place.")
+        bool, typer.Option("--overwrite", help="Replace an earlier report.")
     ] = False,
 ) -> None:
     """Write a report about runs or an audit.
 
-    A report is one HTML file that opens without a network. --data adds the samples themselves.
-    --format png, svg or pdf writes the figures as files instead. An unfinished run is reported as
-    far as it is.
+    A report is one HTML file that needs no network. --data adds the samples themselves. --format
+    png, svg or pdf writes figures as files instead. For an unfinished run, the report shows the
+    epochs so far.
     """
     check_is_directory(data)
     if kind is Format.html:
@@ -92,7 +92,7 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
 
     folder = out or (runs[0] / FIGURES_FOLDER if len(runs) == 1 else Path(FIGURES_FOLDER))
     if folder.exists() and not folder.is_dir():
-        raise DiscrimLossError(f"--out {folder} is not a directory: name one for the figures")
+        raise DiscrimLossError(f"--out {folder} is not a directory: choose one for the figures")
     _check_runs(runs)
     reported = _contents(runs, None, gallery=False).runs
     charts: dict[Path, Chart] = {}
@@ -104,7 +104,7 @@ def _write_figures(runs: list[Path], out: Path | None, kind: str, overwrite: boo
         charts[folder / f"{compared.key}.{kind}"] = compared
     drawn = {path: chart for path, chart in charts.items() if chart.views}
     if not drawn:
-        raise DiscrimLossError("there is nothing to draw: no epoch has ended")
+        raise DiscrimLossError("there is nothing to draw: no epoch is finished")
     _check_free(list(drawn), overwrite)
     with writing(str(folder), "choose another path with --out"):
         for path, chart in drawn.items():
@@ -121,17 +121,17 @@ def _check_runs(runs: list[Path]) -> None:
     for path in runs:
         if not path.is_dir():
             raise DiscrimLossError(
-                f"there is no directory {path}: name the --out directory of a run"
+                f"there is no directory {path}: pass the --out directory of a run"
             )
         if AuditDirectory(path).holds_audit:
             AuditDirectory(path).require_finished()
             if len(runs) > 1:
                 raise DiscrimLossError(
-                    f"{path} is an audit, which is reported by itself: name it alone, or name runs"
+                    f"{path} is an audit, which has its own report: pass it alone, or only runs"
                 )
         elif not RunDirectory(path).holds_run:
             raise DiscrimLossError(
-                f"{path} holds no run: name the --out directory of `discrimloss train` or "
+                f"{path} holds no run: pass the --out directory of `discrimloss train` or "
                 "`discrimloss audit`"
             )
 
@@ -180,7 +180,7 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     try:
         views = training_views(settings, data or Path(), len(run.samples))
     except DiscrimLossError as error:
-        # Without an explicit --data, a report without images is better than none.
+        # Without --data, a report without samples is better than an error.
         if data is None or str(data) == os.environ.get(ENVIRONMENT):
             return with_gallery(
                 run, None, gallery_size, f"Samples are shown by their index: {error}."

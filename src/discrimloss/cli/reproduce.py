@@ -12,6 +12,6 @@ ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 def reproduce(context: typer.Context) -> None:
     """Moved in 0.2: run `python -m benchmarks.paper` from a clone of the repository."""
     raise DiscrimLossError(
-        "the paper's tables have left the package: clone the repository, install it with the "
-        "extras train and bench, and run `python -m benchmarks.paper` there"
+        "the paper's tables are no longer in the package: clone the repository, install it with "
+        "the extras train and bench, and run `python -m benchmarks.paper` there"
     )

@@ -1,4 +1,4 @@
-"""`discrimloss review`: go through the suspicious samples in a browser."""
+"""`discrimloss review`: review the suspicious samples in a browser."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ def review(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, metavar="N", help="Port to listen on. [default: as last time]"
+            min=0,
+            max=65535,
+            metavar="N",
+            help="Port to listen on. [default: that of the last review]",
         ),
     ] = None,
     host: Annotated[
         str,
         typer.Option(
             metavar="ADDRESS",
-            help="Listen on this address of the machine, so that others can review too; 0.0.0.0 "
-            "for all of them. [default: this machine only]",
+            help="Address to listen on, so that other machines can open the page; 0.0.0.0 for all "
+            "addresses of this machine. [default: this machine only]",
             show_default=False,
         ),
     ] = "127.0.0.1",
@@ -38,8 +41,8 @@ def review(
 ) -> None:
     """Review the suspicious samples in a browser.
 
-    Keep, relabel, drop or skip each sample, by keyboard. Every decision is saved at once in
-    DIR/decisions.jsonl: stop with Ctrl-C and come back at any time. Then `discrimloss apply DIR`
+    Keep, relabel, drop or skip each sample with a key. Each decision is saved at once in
+    DIR/decisions.jsonl: stop with Ctrl-C and continue at any time. Then `discrimloss apply DIR`
     writes the corrected data. Only this machine can open the page, unless you pass --host.
     """
     from discrimloss.auditing.result import AuditResult

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @needs_extra("train", "training")
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (`discrimloss ls`), or a file.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe (`discrimloss ls` lists them) or a file.")
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Settings to change, e.g. noise.rate=0.4."),
@@ -33,30 +35,30 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where the results go. [default: runs/RECIPE/METHOD-SEED]"
+            metavar="DIR", help="Directory for the results. [default: runs/RECIPE/METHOD-SEED]"
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of the run, as seed=N.")
+        int | None, typer.Option(metavar="N", help="Seed of the run, the same as seed=N.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume a run that was stopped.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier run in the same place.")
+        bool, typer.Option("--overwrite", help="Replace an earlier run in this directory.")
     ] = False,
 ) -> None:
-    """Run an experiment, and write its results to a directory.
+    """Run an experiment and write its results to a directory.
 
-    The directory gets config.toml (every setting), environment.json (versions), history.csv (a row
-    per epoch), summary.json (the metrics), verdicts.parquet (the verdict on each label),
+    The directory contains config.toml (all settings), environment.json (versions), history.csv (a
+    row per epoch), summary.json (the metrics), verdicts.parquet (the verdict on each label),
     tensorboard/ and checkpoint/.
 
-    Ctrl-C stops between two steps; --resume continues from there. The result is equal to the last
-    bit to that of a run that was never stopped.
+    Ctrl-C stops between two steps, and --resume continues from there. The result is identical to
+    that of an uninterrupted run.
     """
     if resume and overwrite:
-        raise DiscrimLossError("--resume continues, --overwrite starts over: pass only one of them")
+        raise DiscrimLossError(
+            "--resume continues and --overwrite starts over: pass only one of them"
+        )
     from discrimloss.recipes import load_recipe
 
     overrides = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
@@ -77,7 +79,7 @@ def _run(
     request = RunRequest(config, directory, out, resume, overwrite, command)
     display = TrainDisplay(config.epochs)
     go_on = f"continue with: {command} {_places(data, out)} --resume"
-    advice = "make room or name another directory, then continue with --resume"
+    advice = "make room or choose another directory, then continue with --resume"
     with (
         if_stopped(lambda stopped: f"{stopped}; {go_on}"),
         writing(f"to --out {out}", advice, below=out),
@@ -89,6 +91,6 @@ def _run(
 
 
 def _places(data: Path | None, out: Path) -> str:
-    """The options that name the same directories in another command."""
+    """Return the options for the same directories in another command."""
     is_known = data is None or str(data) == os.environ.get(ENVIRONMENT)
     return shlex.join([*([] if is_known else ["--data", str(data)]), "--out", str(out)])

@@ -20,7 +20,9 @@ DATABASE = "tune.db"
 
 @needs_extra("tune", "tuning")
 def tune(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (`discrimloss ls`), or a file.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe (`discrimloss ls` lists them) or a file.")
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -31,25 +33,27 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="WHAT",
-            help="method, optimizer or all; or KEY=LOW:HIGH, KEY=LOW:HIGH:log, KEY=A,B,C. "
+            help="method, optimizer or all, or KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=A,B,C. "
             "Repeat it for several. [default: method for DiscrimLoss, else optimizer]",
         ),
     ] = None,
     trials: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Trials of all workers, those of earlier commands included."
+            metavar="N", help="Number of trials of all workers, including earlier commands."
         ),
     ] = 40,
     data: DataOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where results go. [default: tuned/RECIPE-METHOD]"),
+        typer.Option(
+            metavar="DIR", help="Directory for the results. [default: tuned/RECIPE-METHOD]"
+        ),
     ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="The database of the trials. [default: sqlite:///OUT/tune.db]"
+            metavar="URL", help="Database of the trials. [default: sqlite:///OUT/tune.db]"
         ),
     ] = None,
     study: Annotated[
@@ -58,26 +62,28 @@ def tune(
             metavar="NAME", help="Name of the study in the database. [default: RECIPE-METHOD]"
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Workers on this machine.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Number of workers on this machine.")] = 1,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of the search and of the runs, as seed=N.")
+        int | None,
+        typer.Option(metavar="N", help="Seed of the search and the runs, the same as seed=N."),
     ] = None,
     lost_after: Annotated[
         int,
         typer.Option(
-            metavar="SECONDS", help="How long a worker may be silent before it counts as dead."
+            metavar="SECONDS",
+            help="Time without a sign of life after which a worker counts as dead.",
         ),
     ] = 120,
 ) -> None:
-    """Search the hyperparameters of a recipe without clean labels.
+    """Search hyperparameters of a recipe without clean labels.
 
-    Each trial trains with other values and is scored on a fifth of the training samples that it
-    does not learn from, with their noisy labels as they are. Poor trials are stopped early. The
-    best values go to best.toml, a recipe for `discrimloss train`; all trials to trials.csv;
-    the history and the importance of each hyperparameter to tuning.html.
+    Each trial trains with other values. Its score is measured on a fifth of the training samples,
+    which it does not learn from and whose labels stay noisy. Poor trials are stopped early. The
+    best values are written to best.toml, a recipe for `discrimloss train`; all trials to
+    trials.csv; the history and the importance of each hyperparameter to tuning.html.
 
-    Ctrl-C stops; the same command continues. To share the work, run the same command with the same
-    --storage on other machines.
+    Ctrl-C stops the search, and the same command continues it. To share the work, run the same
+    command with the same --storage on other machines.
     """
     for name, value in (("--trials", trials), ("--jobs", jobs), ("--lost-after", lost_after)):
         if value < 1:

@@ -171,7 +171,7 @@ def _check_space(file: RemoteFile, target: Path) -> None:
     if needed > free:
         raise DataError(
             f"{file.path} needs {needed / 1e6:,.0f} MB and {target.parent} has "
-            f"{free / 1e6:,.0f} MB left: free some space, or name another data directory"
+            f"{free / 1e6:,.0f} MB left: free some space, or choose another data directory"
         )
 
 

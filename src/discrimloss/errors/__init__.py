@@ -1,8 +1,8 @@
-"""The errors that discrimloss raises, and the sentence about an extra that is not installed.
+"""The errors that discrimloss raises.
 
-A wrong argument of a function is a `ValueError`, `TypeError` or `IndexError`, as everywhere in
-Python. Everything else that the user can fix, such as a damaged file, a full directory or a column
-that is not there, is a `DiscrimLossError`: one sentence that says what is wrong and what to do.
+As everywhere in Python, a wrong argument of a function is a `ValueError`, `TypeError` or
+`IndexError`. Everything else that the user can fix, such as a damaged file, a full directory or a
+missing column, is a `DiscrimLossError`: one sentence that says what is wrong and what to do.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 
 class DiscrimLossError(Exception):
-    """One sentence that says what is wrong, where, and what to do.
+    """An error that the user can fix. Its message says what is wrong, where, and what to do.
 
     The command line prints it and exits with `exit_code`.
 
     Args:
-        sentence: what to print.
-        exit_code: of the command line.
+        sentence: the message.
+        exit_code: exit code of the command line.
     """
 
     def __init__(self, sentence: str = "", exit_code: int = 2) -> None:
@@ -31,7 +31,7 @@ class DiscrimLossError(Exception):
 
 
 class SharedError(DiscrimLossError):
-    """An error that all processes of a launcher know. The first of them prints it."""
+    """An error that all processes of a launcher raise. Only the first process prints it."""
 
 
 class MissingExtraError(DiscrimLossError, ImportError):
@@ -39,24 +39,24 @@ class MissingExtraError(DiscrimLossError, ImportError):
 
 
 def is_first_process() -> bool:
-    """Whether a launcher, such as torchrun, started this process first; true without one."""
+    """Return whether this is the first process of a launcher such as torchrun, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def needs_extra(extra: str, what: str = "this integration") -> Iterator[None]:
-    """Turn a failed import into a sentence that says which extra to install.
+    """Turn a failed import into an error that names the extra to install.
 
-    A context manager, and a decorator of functions that import a library on first use.
+    A context manager, and a decorator for functions that import a library on first use.
 
     Args:
         extra: name of the extra in `pyproject.toml`.
-        what: subject of the sentence: what needs the extra.
+        what: what needs the extra: the subject of the message.
 
     Raises:
-        MissingExtraError: a library is not installed. A missing module of this package, an import
-            that fails within a library that is installed, and a `MissingExtraError` from within
-            pass as they are.
+        MissingExtraError: a library is not installed. Not changed are errors about missing modules
+            of this package, about imports that fail inside an installed library, and nested
+            instances of `MissingExtraError`.
     """
     try:
         yield
@@ -70,7 +70,7 @@ def needs_extra(extra: str, what: str = "this integration") -> Iterator[None]:
 
 
 def _is_ours(error: ModuleNotFoundError) -> bool:
-    """Whether the import that failed is in a file of this package."""
+    """Return whether the failed import is in a file of this package."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -79,7 +79,7 @@ def _is_ours(error: ModuleNotFoundError) -> bool:
 
 
 def _brings(extra: str, library: str) -> bool:
-    """Whether an extra names a library among its requirements."""
+    """Return whether a library is among the requirements of an extra."""
     try:
         requirements = requires("discrimloss") or []
     except PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""DiscrimLoss in other training libraries: one module for each."""
+"""DiscrimLoss in other training libraries, one module for each."""

@@ -1,4 +1,4 @@
-"""Samples with their index attached, which survives the column handling of a trainer."""
+"""Samples with an attached index, which a trainer's column handling does not remove."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INDEX_KEY = "discrimloss_index"
 
 @dataclass(frozen=True)
 class IndexedRow:
-    """A sample and its index. The index is not a column, so it cannot be dropped."""
+    """A sample and its index. The index is not a column, so a trainer cannot drop it."""
 
     sample: Any
     index: SampleId
@@ -34,7 +34,7 @@ class IndexedRows(IndexedDataset):
     def __init__(self, dataset: Any, ids: Sequence[SampleId] | None = None) -> None:
         given = dataset if isinstance(dataset, IndexedDataset) else None
         super().__init__(given.dataset if given else dataset, ids=ids)
-        if given:  # the caller may have set the indices
+        if given:  # keep indices that the user has passed
             self._index, self.num_samples = given._index, given.num_samples
 
     def _with_index(self, sample: Any, position: int) -> IndexedRow:
@@ -42,7 +42,7 @@ class IndexedRows(IndexedDataset):
 
 
 class NamedRows(IndexedRows):
-    """A map-style dataset whose samples carry their own ids in a column."""
+    """A map-style dataset with a column of sample ids."""
 
     def __init__(self, dataset: Any, id_column: str) -> None:
         super().__init__(dataset)
@@ -53,7 +53,7 @@ class NamedRows(IndexedRows):
 
 
 class NamedStream(IterableDataset[IndexedRow]):
-    """An iterable dataset whose samples carry their own ids in a column."""
+    """An iterable dataset with a column of sample ids."""
 
     def __init__(self, dataset: Any, id_column: str, *, only_numbers: bool = False) -> None:
         self.dataset = dataset
@@ -65,13 +65,14 @@ class NamedStream(IterableDataset[IndexedRow]):
             name = id_of(sample, self.id_column)
             if self.only_numbers and isinstance(name, str):
                 raise ValueError(
-                    "in several processes the ids of a stream must be whole numbers, or give "
-                    'accelerator_config={"dispatch_batches": False} to TrainingArguments'
+                    "in several processes the ids of a stream must be whole numbers: convert "
+                    'them, or pass accelerator_config={"dispatch_batches": False} to '
+                    "TrainingArguments"
                 )
             yield IndexedRow(sample, name)
 
     def __len__(self) -> int:
-        return len(self.dataset)  # which raises the error that is expected, where it has none
+        return len(self.dataset)  # raises the usual TypeError if it has no length
 
     def set_epoch(self, epoch: int) -> None:
         """Pass the epoch on, so that streams shuffle differently in each epoch."""
@@ -80,32 +81,32 @@ class NamedStream(IterableDataset[IndexedRow]):
 
 
 def is_stream(dataset: Any) -> bool:
-    """Whether a dataset has no positions. That of the library datasets has `__getitem__` anyway."""
+    """Return whether samples have no positions. Streams of `datasets` have `__getitem__` anyway."""
     has_positions = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     return isinstance(dataset, IterableDataset) or not has_positions
 
 
 def id_of(sample: Any, id_column: str) -> SampleId:
-    """The id that a sample carries."""
+    """Return the id of a sample."""
     try:
         name = sample[id_column]
     except (KeyError, TypeError, IndexError):
         columns = ", ".join(map(str, sample)) if isinstance(sample, dict) else type(sample).__name__
         raise ValueError(
-            f"a training sample has no column {id_column!r} to know it by: it has {columns}"
+            f"a training sample has no column {id_column!r} (sample_id): it has {columns}"
         ) from None
     found: SampleId = int(name) if isinstance(name, torch.Tensor) else name
     return found
 
 
 class IndexedCollator:
-    """Passes the samples to a collator, and adds their indices to the batch it returns."""
+    """Passes samples to a collator, and adds their indices to the batch."""
 
     def __init__(self, collator: Callable[[list[Any]], Any]) -> None:
         self.collator = collator
 
     def __call__(self, rows: list[IndexedRow]) -> Any:
-        """A batch of the collator, with the indices under `INDEX_KEY`."""
+        """Return the batch of the collator, with the indices under `INDEX_KEY`."""
         batch = self.collator([row.sample for row in rows])
         index = [row.index for row in rows]
         are_numbers = all(isinstance(each, int) for each in index)

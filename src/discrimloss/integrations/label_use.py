@@ -1,4 +1,4 @@
-"""Targets and predictions that an integration passes to the criterion, besides the losses."""
+"""The targets and predictions that an integration passes to the criterion."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class SampleLabels(NamedTuple):
     output: Tensor | None
     """Logits, shape (batch, classes), or predictions, shape (batch,)."""
     num_classes: int | None
-    """None for regression targets; 0 if it is not known."""
+    """Number of classes; None for regression, 0 if unknown."""
 
     def rows(self, chosen: Tensor) -> SampleLabels:
-        """Some of the samples, by a mask of shape (batch,)."""
+        """Return some of the samples, selected by a mask of shape (batch,)."""
         output = None if self.output is None else self.output[chosen]
         return SampleLabels(self.target[chosen], output, self.num_classes)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Constructor arguments of a `DiscrimLoss` for these labels."""
+        """Return the constructor arguments of a `DiscrimLoss` for these labels."""
         if self.num_classes is None:
             return {"task": "regression"}
         return {"num_classes": self.num_classes}
 
 
 def class_labels(target: Tensor, logits: Tensor) -> SampleLabels | None:
-    """The classes of a batch; None unless there is one class for each sample.
+    """Return the classes of a batch, or None unless each sample has exactly one class.
 
     Args:
         target: shape (batch,) or (batch, 1), integer.
@@ -54,7 +54,7 @@ def class_labels(target: Tensor, logits: Tensor) -> SampleLabels | None:
 
 
 def regression_labels(target: Tensor, predictions: Tensor) -> SampleLabels | None:
-    """The regression targets of a batch; None unless there is one for each sample.
+    """Return the regression targets of a batch, or None unless each sample has exactly one.
 
     Args:
         target: shape (batch,) or (batch, 1).
@@ -68,62 +68,60 @@ def regression_labels(target: Tensor, predictions: Tensor) -> SampleLabels | Non
 
 @dataclass(frozen=True)
 class LabelUse:
-    """Options of an integration: whether the criterion gets targets and predictions."""
+    """Options that set whether the criterion gets targets and predictions."""
 
     class_aware: bool = True
-    """Whether the criterion gets targets. Without them it is the loss of the paper."""
+    """Whether the criterion gets targets. Without targets it is the loss of the paper."""
     predictions: bool = True
     """Whether it gets the network's output as well."""
 
     def require_fit(self, given: DiscrimLoss | Mapping[str, Any]) -> None:
-        """Raise an error if a criterion, or the options of one, contradict the switches."""
+        """Raise an error if a criterion, or its options, contradict `class_aware`."""
         options = given.label_options if isinstance(given, DiscrimLoss) else given
         if _are_for_targets(options) and not self.class_aware:
             raise ValueError(
-                "class_aware=False is for a DiscrimLoss without targets, and this one was given "
-                "num_classes or task: leave one of them out"
+                "class_aware=False is for a DiscrimLoss without targets, but num_classes or task "
+                "was given: leave one of them out"
             )
 
     def options(self, labels: SampleLabels | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of a new `DiscrimLoss` for batches like this one.
+        """Return the options of a new `DiscrimLoss` for batches like the given one.
 
         Args:
-            labels: of the first batch; None where there is not one target for each sample.
-            given: the user's options, which come first.
+            labels: labels of the first batch; None unless each sample has exactly one target.
+            given: the user's options, which take precedence.
         """
         is_released = given.get("variant") == "released"  # it takes no targets
         if labels is None or is_released or _are_for_targets(given) or not self.class_aware:
             return dict(given)
         if labels.num_classes == 0:
-            raise ValueError(
-                "the number of classes is not known: give the logits as well, or num_classes"
-            )
+            raise ValueError("the number of classes is unknown: pass logits or num_classes")
         return {**given, **labels.options}
 
     def saved_options(
         self, shapes: Mapping[str, Sequence[int]], given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Options of a `DiscrimLoss` that continues from a saved state, in the form of that state.
+        """Return the options of a `DiscrimLoss` that continues from a saved state.
 
         Args:
-            shapes: the shape of each entry of its `state_dict`.
-            given: the user's options, which come first.
+            shapes: the shape of each entry of the saved `state_dict`.
+            given: the user's options, which take precedence.
         """
         saved = options_of_state(shapes)
         if saved and not self.class_aware:
             raise ValueError(
-                "the saved state is of a run with targets, and class_aware=False works without: "
-                "leave it out, or start a new run"
+                "the saved run used targets, but class_aware=False trains without targets: leave "
+                "class_aware out, or start a new run"
             )
         if "table.predicted_visits" in shapes and not self.predictions:
             raise ValueError(
-                "the saved state is of a run with predictions, and predictions=False works "
-                "without: leave it out, or start a new run"
+                "the saved run used predictions, but predictions=False trains without them: leave "
+                "predictions out, or start a new run"
             )
         return {**saved, **given}
 
     def arguments(self, criterion: DiscrimLoss, labels: SampleLabels | None) -> dict[str, Tensor]:
-        """Keyword arguments for the criterion besides losses and index, matching how it was built.
+        """Return the arguments for the criterion besides losses and index, as it was built.
 
         A run that began without predictions continues without them.
         """
@@ -133,8 +131,8 @@ class LabelUse:
         if labels is None or (labels.num_classes is None) != ("task" in criterion.label_options):
             (name, value), *_ = criterion.label_options.items()
             raise ValueError(
-                f"the DiscrimLoss has {name}={value!r}, and a batch has no such target for each "
-                f"sample: leave {name} out"
+                f"the DiscrimLoss has {name}={value!r}, but a batch does not have exactly one such "
+                f"target per sample: leave {name} out"
             )
         began_without = known.has_begun and not criterion.table.has_column("predicted_visits")
         if labels.output is None or not self.predictions or began_without:

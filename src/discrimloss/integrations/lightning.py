@@ -1,4 +1,4 @@
-"""DiscrimLoss in Lightning: a callback that keeps the sample state, one line in `training_step`."""
+"""DiscrimLoss in Lightning: a callback with the sample state, and one line in `training_step`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
 else:
     with needs_extra("lightning"):
-        # The library comes under two names, whose classes differ: take the one in use.
+        # Lightning has two package names with different classes: use the one that is imported.
         if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
             from pytorch_lightning import Callback
         else:
@@ -27,7 +27,7 @@ else:
 
 
 class DiscrimLossCallback(Callback):
-    """Keeps a `DiscrimLoss` beside the model: follows the epochs, saves, resumes and logs.
+    """Holds a `DiscrimLoss`: sets its epochs, saves and resumes its state, and logs metrics.
 
     ```python
     def training_step(self, batch, batch_idx):
@@ -39,19 +39,20 @@ class DiscrimLossCallback(Callback):
     trainer = Trainer(max_epochs=40, callbacks=[DiscrimLossCallback()])
     ```
 
-    The criterion is not a part of the model: it is neither in the optimizer nor in the model's
-    ``state_dict``. Its state is in the Lightning checkpoint, among the callbacks.
+    The criterion is not part of the model: it is neither in the optimizer nor in the model's
+    ``state_dict``. The Lightning checkpoint stores its state with the callbacks.
 
     Args:
-        criterion: a `DiscrimLoss` of your own. Left out, one is built with the first batch: as many
-            samples as the `IndexedDataset` of the training data, as many epochs as the trainer will
-            run, and as many classes as there are logits.
-        log_every: log the verdicts every this many epochs; 0 turns it off. By default they are
-            logged after the last epoch: they take a calibration, about a second.
-        class_aware: False trains with the loss of the paper, whatever `weighted_loss` is given.
-        predictions: False gives the criterion the targets only.
-        options: of `DiscrimLoss`, where the callback builds it; `num_samples`, `epochs` and
-            `num_classes` among them.
+        criterion: a `DiscrimLoss`. By default, one is built at the first batch. It takes the number
+            of samples from the `IndexedDataset` of the training data, the number of epochs from the
+            trainer, and the number of classes from the logits.
+        log_every: log the verdicts each time this many epochs have passed; 0 turns this off. By
+            default they are logged after the last epoch, because computing them takes about a
+            second.
+        class_aware: False trains with the loss of the paper, whatever `weighted_loss` gets.
+        predictions: False gives the criterion only the targets.
+        options: options of the `DiscrimLoss` that the callback builds, such as `num_samples`,
+            `epochs` and `num_classes`.
     """
 
     def __init__(
@@ -65,13 +66,12 @@ class DiscrimLossCallback(Callback):
     ) -> None:
         if criterion is not None and options:
             raise ValueError(
-                f"give a criterion or its options ({', '.join(options)}), not both: "
+                f"pass a criterion or its options ({', '.join(options)}), not both: "
                 "the options would have no effect"
             )
         if "ids" in options:
             raise ValueError(
-                "with ids give a criterion of your own: "
-                "DiscrimLossCallback(DiscrimLoss(ids=…, epochs=…))"
+                "to use ids, pass a criterion: DiscrimLossCallback(DiscrimLoss(ids=…, epochs=…))"
             )
         if criterion is not None and not isinstance(criterion, DiscrimLoss):
             raise TypeError(f"criterion must be a DiscrimLoss, not {type(criterion).__name__}")
@@ -85,7 +85,7 @@ class DiscrimLossCallback(Callback):
 
     @property
     def criterion(self) -> DiscrimLoss:
-        """The `DiscrimLoss` with the state of all samples; there from the first batch on."""
+        """The `DiscrimLoss` with the state of all samples. It exists after the first batch."""
         if self._criterion is None:
             raise ValueError(
                 "there is no criterion yet: it is built when training_step calls weighted_loss"
@@ -93,14 +93,14 @@ class DiscrimLossCallback(Callback):
         return self._criterion
 
     def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
-        """Call every sample easy, hard, undecided or incorrect, as `DiscrimLoss.verdicts` does."""
+        """Classify each sample as easy, hard, undecided or incorrect: `DiscrimLoss.verdicts`."""
         return self.criterion.verdicts(rule)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Read the settings for a new criterion from the trainer, or prepare the existing one."""
+        """Read the settings of a new criterion from the trainer, or prepare the existing one."""
         if self._builds_criterion:
             num_samples = self._options.get("num_samples") or _num_samples(trainer)
-            # A callback that was used in another run must not keep the state of its samples.
+            # If the callback was used in another run, discard the state of that run.
             begins_anew = trainer.global_step == 0 and trainer.current_epoch == 0
             if self._criterion is None or begins_anew:
                 epochs = self._options.get("epochs") or _planned_epochs(trainer)
@@ -114,7 +114,7 @@ class DiscrimLossCallback(Callback):
     def weighted_loss(
         self, pl_module: LightningModule, losses: Tensor, index: Any, labels: SampleLabels | None
     ) -> Tensor:
-        """The loss of a training batch; the first one decides what the criterion is built for."""
+        """Return the loss of a training batch. The first batch sets the form of the criterion."""
         if self._criterion is None:
             options = {**self._label_use.options(labels, self._options), **self._planned}
             self._criterion = DiscrimLoss(**options).to(pl_module.device)
@@ -124,12 +124,12 @@ class DiscrimLossCallback(Callback):
         return loss
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Set the epoch of the criterion; a run resumed within an epoch has set it already."""
+        """Set the epoch of the criterion, except in a run resumed within an epoch."""
         if self._criterion is not None:
             self._criterion.set_epoch(trainer.current_epoch + 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log ``k_dyn``, and by `log_every` the noise rate and the fraction of each verdict."""
+        """Log ``k_dyn`` and, by `log_every`, the noise rate and the fraction of each verdict."""
         if self._criterion is None:
             return
         epoch = trainer.current_epoch + 1
@@ -140,17 +140,17 @@ class DiscrimLossCallback(Callback):
         pl_module.log_dict(values, sync_dist=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of the state, for the Lightning checkpoint."""
+        """Return the whole state, for the Lightning checkpoint."""
         if self._criterion is None:
             return {}
         state = dict(self._criterion.state_dict())
         return {"epochs": self._criterion.epochs, "criterion": state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; `verdicts` works without training again.
+        """Restore what `state_dict` returned. `verdicts` then works without training.
 
-        A resumed run keeps the number of epochs that it was planned for, unless `epochs` is given,
-        and continues with targets and predictions if it began with them.
+        A resumed run keeps its planned number of epochs, unless `epochs` is given. It continues
+        with targets and predictions if it began with them.
         """
         if not state_dict:  # saved before the first batch
             return
@@ -172,19 +172,19 @@ def weighted_loss(
     logits: Tensor | None = None,
     predictions: Tensor | None = None,
 ) -> Tensor:
-    """The loss to return from `training_step`; outside of training the mean of the task losses.
+    """Return the loss for `training_step`. Outside of training it is the mean task loss.
 
     Args:
-        pl_module: ``self``; its trainer must have a `DiscrimLossCallback`.
-        losses: shape (batch,), the task loss of each sample, not reduced.
-        index: shape (batch,), integer, which sample each row is; names, if the criterion has `ids`.
-        target: shape (batch,), class or regression target of each sample. Left out, the loss is
+        pl_module: the Lightning module, ``self``. Its trainer must have a `DiscrimLossCallback`.
+        losses: unreduced task loss of each sample, shape (batch,).
+        index: index of each sample, shape (batch,). With `ids`, the ids.
+        target: class or regression target of each sample, shape (batch,). Without it, the loss is
             that of the paper.
-        logits: shape (batch, classes), the network's output for classes.
-        predictions: shape (batch,), the network's output for regression targets.
+        logits: the network's output for classes, shape (batch, classes).
+        predictions: the network's output for regression targets, shape (batch,).
     """
     trainer = pl_module.trainer
-    if not trainer.training:  # validation, a sanity check of it, a test
+    if not trainer.training:  # validation, sanity check or test
         return losses.mean()
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, DiscrimLossCallback):
@@ -199,13 +199,13 @@ def weighted_loss(
 def _sample_labels(
     target: Tensor | None, logits: Tensor | None, predictions: Tensor | None
 ) -> SampleLabels | None:
-    """The targets and predictions of a batch. The criterion checks their shapes."""
+    """Return the targets and predictions of a batch. The criterion checks their shapes."""
     if target is None:
         if logits is not None or predictions is not None:
-            raise ValueError("logits and predictions need the target of each sample: target=…")
+            raise ValueError("logits and predictions need the target of each sample: pass target=…")
         return None
     if logits is not None and predictions is not None:
-        raise ValueError("give logits of classes or predictions of a regression, not both")
+        raise ValueError("pass logits for classification or predictions for regression, not both")
     if predictions is not None or (logits is None and target.is_floating_point()):
         return SampleLabels(target, predictions, None)
     return SampleLabels(target, logits, 0 if logits is None else logits.shape[-1])
@@ -220,13 +220,13 @@ def _num_samples(trainer: Trainer) -> int:
     if len(sizes) == 1:
         return sizes.pop()
     raise ValueError(
-        "the training data does not say how many samples there are: wrap the dataset with "
-        "discrimloss.IndexedDataset, or give DiscrimLossCallback(num_samples=…)"
+        "the training data does not contain its number of samples: wrap the dataset in "
+        "discrimloss.IndexedDataset, or pass DiscrimLossCallback(num_samples=…)"
     )
 
 
 def _size_of_data(loader: Any) -> int | None:
-    """`num_samples` of the `IndexedDataset`, also behind a `Subset`."""
+    """Return `num_samples` of the `IndexedDataset`, even inside a `Subset`."""
     dataset = getattr(loader, "dataset", None)
     while dataset is not None and not hasattr(dataset, "num_samples"):
         dataset = getattr(dataset, "dataset", None)
@@ -234,7 +234,7 @@ def _size_of_data(loader: Any) -> int | None:
 
 
 def _planned_epochs(trainer: Trainer) -> int:
-    """`max_epochs`, or the epochs that `max_steps` make."""
+    """Return `max_epochs`, or the number of epochs that `max_steps` amounts to."""
     limits = [trainer.max_epochs or -1]
     if trainer.max_steps > 0 and math.isfinite(trainer.num_training_batches):
         steps = math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
@@ -242,7 +242,7 @@ def _planned_epochs(trainer: Trainer) -> int:
     known = [limit for limit in limits if limit > 0]
     if not known:
         raise ValueError(
-            "the trainer does not say how many epochs it runs: give max_epochs, "
+            "the trainer has no limit on its number of epochs: set max_epochs, "
             "or DiscrimLossCallback(epochs=…)"
         )
     return min(known)

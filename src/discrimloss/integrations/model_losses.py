@@ -1,4 +1,4 @@
-"""The loss of each sample from a model's logits. The model itself returns only their mean."""
+"""Computes the loss of each sample from a model's logits. The model returns only the mean."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ SHIFTING_LOSSES = ("ForCausalLM", "ForConditionalGeneration")
 
 @dataclass(frozen=True)
 class ModelLosses:
-    """How a model's logits and labels become one loss for each sample.
+    """Computes one loss per sample from a model's logits and labels.
 
-    Classes of a sequence, an image or a choice: cross-entropy. Classes of tokens: the mean of the
-    labelled ones. Numbers: squared error. Several labels at once: binary cross-entropy, the mean of
-    all labels.
+    - One class for a sequence, an image or a choice: cross-entropy.
+    - A class for each token: the mean cross-entropy of the labelled tokens.
+    - A regression target: squared error.
+    - Several labels at once: the mean binary cross-entropy of all labels.
 
     >>> losses = ModelLosses()
     >>> losses(torch.zeros(2, 4), torch.tensor([0, 3]))
@@ -30,16 +31,16 @@ class ModelLosses:
     """
 
     problem_type: str | None = None
-    """The entry of the same name in a model's config. None: the shapes decide."""
+    """The entry `problem_type` of a model's config. If None, the shapes decide."""
     single_output: bool = False
-    """The model has one output, so that whole numbers may be measurements and not classes."""
+    """Whether the model has one output. Integer labels can then be regression targets."""
     shifted: bool = False
-    """Position ``i`` predicts the label ``i + 1``, as in causal language models."""
+    """Whether position ``i`` predicts label ``i + 1``, as in causal language models."""
     label_smoothing: float = 0.0
 
     @classmethod
     def of(cls, model: Any, label_smoothing: float = 0.0) -> ModelLosses:
-        """The losses that fit a model of the transformers library, or one like it."""
+        """Return the losses for a model of the transformers library, or a similar one."""
         config = getattr(model, "config", None)
         is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
         return cls(
@@ -50,7 +51,7 @@ class ModelLosses:
         )
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Which samples have a label, shape (batch,), bool; a sequence needs one labelled token."""
+        """Return which samples have a label, shape (batch,), bool. Any labelled token counts."""
         are_numbers = labels.is_floating_point() or (
             self.problem_type == REGRESSION or (self.problem_type is None and self.single_output)
         )
@@ -61,9 +62,9 @@ class ModelLosses:
         return (labels.reshape(len(labels), -1) != NOT_LABELLED).any(1)
 
     def sample_labels(self, logits: Tensor, labels: Tensor) -> SampleLabels | None:
-        """The target of each sample and the output for it; None where a sample has several.
+        """Return the target and output of each sample, or None if samples have several targets.
 
-        Only shapes and types count, so that all processes find the same.
+        This depends only on shapes and dtypes, so that all processes agree.
         """
         if self.shifted:
             return None
@@ -73,7 +74,7 @@ class ModelLosses:
         return class_labels(labels, logits)
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Shape (batch,), float32 at least; 0 where nothing is labelled."""
+        """Return the losses, shape (batch,), at least float32. 0 for samples without a label."""
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if logits.numel() == labels.numel():
             one_each = logits.numel() == len(logits)
@@ -86,9 +87,10 @@ class ModelLosses:
                 return _mean_of_rows(bce)
         if labels.is_floating_point() or labels.numel() != logits[..., 0].numel():
             raise ValueError(
-                f"no loss of each sample follows from logits of shape {tuple(logits.shape)} and "
-                f"{labels.dtype} labels of shape {tuple(labels.shape)}: give sample_losses, a "
-                "function of (outputs, labels, model) that returns one loss for each sample"
+                "cannot compute the loss of each sample from logits of shape "
+                f"{tuple(logits.shape)} and {labels.dtype} labels of shape {tuple(labels.shape)}: "
+                "pass sample_losses, a function of (outputs, labels, model) that returns one loss "
+                "for each sample"
             )
         return self._cross_entropy(logits, labels.reshape(logits.shape[:-1]))
 
@@ -111,18 +113,18 @@ def _mean_of_rows(losses: Tensor) -> Tensor:
 
 
 def has_logits(outputs: Any) -> bool:
-    """Whether a model's outputs have something of this name."""
+    """Return whether a model's outputs contain logits."""
     return isinstance(outputs, dict) and isinstance(outputs.get("logits"), Tensor)
 
 
 def logits_of(outputs: Any) -> Tensor:
-    """The logits among a model's outputs, whichever form they have."""
+    """Return the logits from a model's outputs: a mapping, a tuple or an object."""
     if isinstance(outputs, Tensor):
         return outputs
     if isinstance(outputs, dict):
         if "logits" not in outputs:
             raise ValueError(
-                f"the model returns no logits, only {', '.join(outputs)}: give sample_losses, a "
+                f"the model returns no logits, only {', '.join(outputs)}: pass sample_losses, a "
                 "function of (outputs, labels, model) that returns one loss for each sample"
             )
         logits: Tensor = outputs["logits"]

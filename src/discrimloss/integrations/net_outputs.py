@@ -1,4 +1,4 @@
-"""Targets and predictions of the samples of a skorch net, by the criterion that it is given."""
+"""Targets and predictions of the samples of a skorch net. Its criterion determines them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REGRESSION_LOSSES = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
 def sample_labels(
     criterion: nn.Module, output: Tensor, target: Tensor, *, gives_probabilities: bool = False
 ) -> SampleLabels | None:
-    """Targets and predictions of a batch; None where a sample has several, or none are known.
+    """Return targets and predictions of a batch, or None if samples have none or several.
 
     Args:
         criterion: the task loss.
-        output: of the module, shape (batch, …).
+        output: output of the module, shape (batch, …).
         target: shape (batch, …).
-        gives_probabilities: whether an `NLLLoss` comes with probabilities, as in a
-            `NeuralNetClassifier`, and not with their logarithms.
+        gives_probabilities: whether the input of an `NLLLoss` are probabilities, as in a
+            `NeuralNetClassifier`, instead of log probabilities.
 
     >>> sample_labels(nn.MSELoss(), torch.tensor([[0.5]]), torch.tensor([[2.0]])).options
     {'task': 'regression'}
@@ -39,17 +39,17 @@ def sample_labels(
 
 
 def is_labelled(criterion: nn.Module, target: Tensor) -> Tensor | None:
-    """Which samples have a class, shape (batch,), bool; None if all must have one."""
+    """Return which samples have a class, shape (batch,), bool; None if all must have one."""
     ignored = getattr(criterion, "ignore_index", None)
     return None if ignored is None else target.reshape(len(target), -1)[:, 0] != ignored
 
 
 def _two_classes(logit: Tensor, target: Tensor) -> SampleLabels | None:
-    """One output, the logit of class 1 against class 0."""
+    """Return two logits from one output, the logit of class 1 against class 0."""
     known = regression_labels(target, logit)
     if known is None or known.output is None:
         return None
-    if not bool(((known.target == 0) | (known.target == 1)).all()):  # shares of both classes
+    if not bool(((known.target == 0) | (known.target == 1)).all()):  # targets between the classes
         return None
     logits = torch.stack([torch.zeros_like(known.output), known.output], dim=1)
     return class_labels(known.target.long(), logits)

@@ -1,4 +1,4 @@
-"""DiscrimLoss in skorch: nets that weigh their criterion's loss of every training sample."""
+"""DiscrimLoss in skorch: nets that weight the loss of each training sample."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ with needs_extra("skorch"):
 
 
 class DiscrimNetMixin:
-    """Put it before a skorch net, and training weighs the criterion's loss of each sample.
+    """Adds DiscrimLoss to a skorch net: training weights the criterion's loss of each sample.
 
-    ``class MyNet(DiscrimNetMixin, NeuralNet): …``, or one of the ready-made nets below. The
-    criterion stays the task loss, reduced as you say in validation and not reduced in training.
-    Samples are known by their row in the data given to `fit`. Options of `DiscrimLoss` are given as
-    ``discrimloss__switch_gain=0.3``; `epochs` is `max_epochs` unless given.
+    Use it as ``class MyNet(DiscrimNetMixin, NeuralNet): …``, or use one of the ready-made nets
+    below. The criterion remains the task loss. Validation reduces it as usual; training does not
+    reduce it. A sample is identified by its row in the data that `fit` gets. Pass options of
+    `DiscrimLoss` with a prefix, as in ``discrimloss__switch_gain=0.3``. `epochs` is `max_epochs`
+    by default.
 
-    Where each sample has one class or one regression target, and the criterion is one of torch's
-    that says what the output means, the `DiscrimLoss` gets targets and predictions too.
-    ``discrimloss__predictions=False`` gives it the targets only, ``discrimloss__class_aware=False``
-    neither, which is the loss of the paper.
+    If each sample has one class or one regression target, and the criterion is a loss of torch that
+    determines what the output means, the `DiscrimLoss` also gets targets and predictions. With
+    ``discrimloss__predictions=False`` it gets only the targets. With
+    ``discrimloss__class_aware=False`` it gets neither, which is the loss of the paper.
 
-    The `DiscrimLoss` is a part of ``criterion_``, so it is in ``f_criterion`` of `save_params` and
-    of skorch's checkpoints. It has no parameters that an optimizer could take.
+    The `DiscrimLoss` is part of ``criterion_``, so it is in ``f_criterion`` of `save_params` and of
+    skorch's checkpoints. It has no parameters for the optimizer.
     """
 
     prefixes_: ClassVar[list[str]] = [*NeuralNet.prefixes_, "discrimloss"]
     batch_index_: Tensor | None = None
 
-    # What skorch's nets bring along.
+    # Attributes of skorch's nets.
     criterion: Any
     criterion_: Any
     max_epochs: int
@@ -62,31 +63,31 @@ class DiscrimNetMixin:
         return cast(_GrowingDiscrimLoss, self.criterion_.discrimloss)
 
     def verdicts(self, rule: Rule = "calibrated") -> Verdicts:
-        """Call every row of the training data easy, hard, undecided or incorrect.
+        """Classify every row of the training data as easy, hard, undecided or incorrect.
 
-        Rows that `train_split` kept for validation are ``"unseen"``.
+        Rows that `train_split` uses for validation are ``"unseen"``.
         """
         self.check_is_fitted(["criterion_"])
         return self.discrimloss_.verdicts(rule)
 
     def initialize_criterion(self) -> DiscrimNetMixin:
-        """Build the task loss, and the sample state within it."""
+        """Build the task loss, and a sample state in it."""
         super().initialize_criterion()  # type: ignore[misc]
         if not isinstance(self.criterion_, nn.Module):
             raise TypeError(
                 "criterion must be a torch module such as torch.nn.CrossEntropyLoss, "
                 f"not {type(self.criterion_).__name__}"
             )
-        if self.criterion_ is self.criterion:  # an instance, which other nets may use as well
+        if self.criterion_ is self.criterion:  # an instance, which other nets may share
             self.criterion_ = copy.deepcopy(self.criterion)
         self._begin_samples()
         return self
 
     def _begin_samples(self) -> None:
-        """An empty sample state; the number of samples is set by the first fit."""
+        """Create an empty sample state. The first fit sets the number of samples."""
         options = self.get_params_for("discrimloss")
         if "ids" in options:
-            raise ValueError("a net knows samples by their rows: leave out discrimloss__ids")
+            raise ValueError("a net identifies samples by their rows: leave out discrimloss__ids")
         switches = {
             name: options.pop(name) for name in ("class_aware", "predictions") if name in options
         }
@@ -108,7 +109,7 @@ class DiscrimNetMixin:
     def on_epoch_begin(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Follow the epochs of the net's history, which `partial_fit` continues."""
+        """Set the epoch from the net's history, which `partial_fit` continues."""
         super().on_epoch_begin(net, dataset_train, dataset_valid, **kwargs)  # type: ignore[misc]
         self._make_room(IndexedDataset(dataset_train).num_samples)
         self.discrimloss_.set_epoch(len(self.history))
@@ -119,19 +120,19 @@ class DiscrimNetMixin:
             self.discrimloss_.resize(num_samples)
         elif num_samples < known and "num_samples" not in self.get_params_for("discrimloss"):
             raise ValueError(
-                f"the net knows {known} samples, this data has {num_samples}: continue with the "
-                "same rows, or with more of them appended; fit() without warm_start starts over"
+                f"the net was trained on {known} samples, but this data has {num_samples}: "
+                "continue with the same rows, or append rows; fit() without warm_start starts over"
             )
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        """Training batches carry the index of each sample."""
+        """Return the loader. Training batches contain the index of each sample."""
         if not training:
             return super().get_iterator(dataset, training=False)  # type: ignore[misc]
         loader = super().get_iterator(IndexedDataset(dataset), training=True)  # type: ignore[misc]
         return _IndexedBatches(loader)
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
-        """A training step with the sample indices of its batch."""
+        """Run a training step with the sample indices of its batch."""
         self.batch_index_ = batch.sample_index
         try:
             return super().train_step_single(batch, **fit_params)  # type: ignore[misc]
@@ -139,10 +140,10 @@ class DiscrimNetMixin:
             self.batch_index_ = None
 
     def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:  # noqa: N803
-        """The weighted loss in training, otherwise the task loss."""
+        """Return the weighted loss in training, otherwise the task loss."""
         if not training:
             loss: Tensor = super().get_loss(y_pred, y_true, X=X, training=False)  # type: ignore[misc]
-            return loss.mean()  # a scalar already, unless reduction="none"
+            return loss.mean()  # already a scalar, unless reduction="none"
         reduction = getattr(self.criterion_, "reduction", None)
         if reduction is not None:
             self.criterion_.reduction = "none"
@@ -158,7 +159,7 @@ class DiscrimNetMixin:
         )
 
     def _sample_labels(self, y_pred: Any, y_true: Any) -> tuple[SampleLabels | None, Tensor | None]:
-        """The targets and predictions of a batch, and which of its samples have a label."""
+        """Return the targets and predictions of a batch, and which samples have a label."""
         if not isinstance(y_pred, Tensor) or not isinstance(y_true, Tensor):
             return None, None
         target = y_true.to(y_pred.device)
@@ -174,23 +175,23 @@ class DiscrimNetMixin:
 
 
 class DiscrimNetClassifier(DiscrimNetMixin, NeuralNetClassifier):  # type: ignore[misc]
-    """`skorch.NeuralNetClassifier` for labels that are partly wrong; see `DiscrimNetMixin`."""
+    """`skorch.NeuralNetClassifier` for data with wrong labels. See `DiscrimNetMixin`."""
 
 
 class DiscrimNetBinaryClassifier(DiscrimNetMixin, NeuralNetBinaryClassifier):  # type: ignore[misc]
-    """`skorch.NeuralNetBinaryClassifier` for labels that are partly wrong."""
+    """`skorch.NeuralNetBinaryClassifier` for data with wrong labels. See `DiscrimNetMixin`."""
 
 
 class DiscrimNetRegressor(DiscrimNetMixin, NeuralNetRegressor):  # type: ignore[misc]
-    """`skorch.NeuralNetRegressor` for targets that are partly wrong; see `DiscrimNetMixin`."""
+    """`skorch.NeuralNetRegressor` for data with wrong targets. See `DiscrimNetMixin`."""
 
 
 class _GrowingDiscrimLoss(DiscrimLoss):
-    """Takes rows and form from a saved state that is loaded into it, or the form from a batch.
+    """A `DiscrimLoss` that takes its size and form from a loaded state, or its form from a batch.
 
     Args:
         label_use: which labels it is given.
-        options: of `DiscrimLoss`.
+        options: options of `DiscrimLoss`.
     """
 
     def __init__(self, label_use: LabelUse, **options: Any) -> None:
@@ -199,12 +200,12 @@ class _GrowingDiscrimLoss(DiscrimLoss):
         self.label_use = label_use
         self.options = options
         self.is_open = True
-        """Whether the first batch is still to come, which decides about the form."""
+        """Whether there was no batch yet. The first batch determines the form."""
 
     def of_batch(
         self, losses: Tensor, index: Any, labels: SampleLabels | None, is_labelled: Tensor | None
     ) -> Tensor:
-        """The weighted loss of a training batch."""
+        """Return the weighted loss of a training batch."""
         if self.is_open:
             self._start_over(self.label_use.options(labels, self.options))
             self.is_open = False
@@ -218,7 +219,7 @@ class _GrowingDiscrimLoss(DiscrimLoss):
         return weighted
 
     def _start_over(self, options: dict[str, Any]) -> None:
-        """Become a new `DiscrimLoss` for as many samples, in the same place."""
+        """Replace the state in place by that of a new `DiscrimLoss` for as many samples."""
         device, epoch, training = self.table.history.device, self.epoch, self.training
         super().__init__(**{**options, "num_samples": self.num_samples})
         self.to(device).train(training)
@@ -238,13 +239,13 @@ class _GrowingDiscrimLoss(DiscrimLoss):
 
 
 class _IndexedBatches:
-    """Batches of a loader as the pairs that skorch expects, with the index attached."""
+    """Yields the batches of a loader as pairs, as skorch expects, with an attached index."""
 
     def __init__(self, loader: Any) -> None:
         if not isinstance(loader, DataLoader):
             raise TypeError(
                 f"iterator_train must be a DataLoader, not {type(loader).__name__}: "
-                "training batches must carry the index of each sample"
+                "training batches must contain the index of each sample"
             )
         loader.collate_fn = _CollateWithIndex(loader.collate_fn)
         self.loader = loader
@@ -260,13 +261,13 @@ class _IndexedBatches:
 
 
 class _IndexedBatch(tuple[Any, ...]):
-    """``(X, y)`` for skorch and its callbacks, and the index of each row."""
+    """A pair ``(X, y)`` for skorch and its callbacks, with the index of each row."""
 
     sample_index: Tensor
 
 
 class _CollateWithIndex:
-    """Passes the samples to the collate function of the user."""
+    """Calls the user's collate function, and adds the indices."""
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self.collate = collate

@@ -1,6 +1,6 @@
-"""DiscrimLoss in the Hugging Face Trainer: another import, another class name, nothing else.
+"""DiscrimLoss in the Hugging Face Trainer. Only an import and a class name change.
 
-`DiscrimTrainer` is the Trainer with it; `DiscrimTrainerMixin` adds it to a Trainer of your own.
+`DiscrimTrainer` is the Trainer with DiscrimLoss. `DiscrimTrainerMixin` adds it to another Trainer.
 """
 
 from __future__ import annotations
@@ -39,42 +39,43 @@ with needs_extra("transformers"):
 
 if TYPE_CHECKING:
     _Trainer = Trainer
-else:  # a mixin stands before the Trainer that it is mixed with
+else:  # the base classes of a mixin come from the class that uses it
     _Trainer = object
 
 SHARE_KEY = "discrimloss_share"
-STATE_FILES = "discrimloss*.safetensors"  # one, or one for each process that has part of the table
+STATE_FILES = "discrimloss*.safetensors"  # one file, or one per process with a sharded table
 SampleLosses = Callable[[Any, Any, Any], Tensor]
 
 
 class DiscrimTrainerMixin(_Trainer):
-    """Makes a Trainer weigh each sample's loss: ``class Mine(DiscrimTrainerMixin, MyTrainer)``.
+    """Adds DiscrimLoss to a Trainer: ``class Mine(DiscrimTrainerMixin, MyTrainer)``.
 
-    All that a Trainer takes, it takes as well. After `train()` (and during it), `criterion` is the
-    `DiscrimLoss`: call `criterion.verdicts()`. Evaluation and prediction are the Trainer's own.
+    It takes all arguments of the Trainer. During and after `train()`, `criterion` is the
+    `DiscrimLoss`; call `criterion.verdicts()`. Evaluation and prediction do not change.
 
-    Where each sample has one class or one regression target, the criterion gets the targets and
-    the model's predictions too. Elsewhere (classes of tokens, several labels at once, language
-    models) it is the loss of the paper. A resumed run keeps the form of its checkpoint.
+    If each sample has one class or one regression target, the criterion also gets the targets and
+    the model's predictions. Otherwise (classes of tokens, several labels at once, language models)
+    it is the loss of the paper. A resumed run keeps the form of its checkpoint.
 
     Args:
-        discrimloss: options of `DiscrimLoss` as a mapping, such as ``{"threshold": "ema"}``, or a
-            `DiscrimLoss`. By default its defaults, with the run's number of samples and epochs.
-        steps_per_iteration: let this many optimizer steps be an "epoch" of the schedule, in place
-            of a pass over the data.
+        discrimloss: a mapping of options of `DiscrimLoss`, such as ``{"threshold": "ema"}``, or a
+            `DiscrimLoss`. By default, its defaults for the run's number of samples and epochs.
+        steps_per_iteration: number of optimizer steps that count as one epoch of the criterion. By
+            default, an epoch is one pass over the data.
         sample_losses: a function of (outputs, labels, model) that returns one loss for each sample,
-            shape (batch,), for models where it does not follow from logits and labels. With
+            shape (batch,). For models whose loss cannot be computed from logits and labels. With
             several label columns, `labels` is a dict.
-        sample_id: the column of the training data with an id of each sample, a string or a whole
-            number, by which samples are known instead of their positions. A stream needs it.
+        sample_id: the column of the training data with the id of each sample, a string or a whole
+            number. Samples are then identified by it instead of their position. A stream needs it.
         class_aware: False trains with the loss of the paper, which uses neither targets nor
             predictions.
-        predictions: False gives the criterion the targets only.
-        log_every: log the verdicts every this many epochs; 0 turns it off. By default they are
-            logged after the last epoch: they take a calibration, about a second.
+        predictions: False gives the criterion only the targets.
+        log_every: log the verdicts each time this many epochs have passed; 0 turns this off. By
+            default they are logged after the last epoch, because computing them takes about a
+            second.
     """
 
-    # Our loss is a mean of one micro-batch: the Trainer divides it by their number.
+    # Our loss is the mean of a micro-batch. The Trainer divides it by the number of micro-batches.
     loss_is_scaled_for_ga = False
 
     def __init__(
@@ -104,40 +105,40 @@ class DiscrimTrainerMixin(_Trainer):
         self._resumed_checkpoint: Path | None = None
         self._require_losses_of_samples()
         if self.train_dataset is not None:
-            self._rows(self.train_dataset)  # refuses what has no positions, before a long wait
+            self._rows(self.train_dataset)  # raises an error early if samples have no positions
         self.add_callback(SampleSchedule(self))
 
     def _require_losses_of_samples(self) -> None:
         if self.compute_loss_func is not None:
             raise ValueError(
-                "compute_loss_func returns one loss for a batch: give sample_losses in its place, "
+                "compute_loss_func returns one loss for a batch: pass sample_losses instead, "
                 "a function of (outputs, labels, model) that returns one loss for each sample"
             )
         below = super().compute_loss
         is_own = getattr(below, "__func__", below) is not Trainer.compute_loss
         if is_own and self.sample_losses is None:
             raise ValueError(
-                f"{below.__qualname__} returns one loss for a batch, and training would not use "
-                "it: give sample_losses, a function of (outputs, labels, model) that returns one "
-                "loss for each sample"
+                f"{below.__qualname__} returns one loss for a batch, which training would ignore: "
+                "pass sample_losses, a function of (outputs, labels, model) that returns one loss "
+                "for each sample"
             )
 
     @property
     def criterion(self) -> DiscrimLoss:
-        """The loss of the run, with the state of every sample; built with its first batch."""
+        """The loss of the run, with the state of every sample. It is built at the first batch."""
         if self._criterion is None:
             raise ValueError("there is no criterion yet: it is built when train() begins")
         return self._criterion
 
     @property
     def has_criterion(self) -> bool:
-        """Whether there was a batch to build the criterion for, or it was given."""
+        """Whether the criterion was given or has been built."""
         return self._criterion is not None
 
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Train as the Trainer does. A checkpoint to resume from must hold the sample state."""
+        """Train as the Trainer does. A checkpoint to resume from must contain the sample state."""
         checkpoint = resume_from_checkpoint
         if checkpoint is True:
             checkpoint = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
@@ -151,12 +152,12 @@ class DiscrimTrainerMixin(_Trainer):
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def begin_criterion(self, epochs: int) -> None:
-        """Prepare the criterion for a run of this many epochs, or for the rest of one.
+        """Prepare the criterion for a run of this many epochs, or for the rest of a run.
 
-        A new one is built when the first batch shows what its targets are.
+        A new criterion is built at the first batch, which shows what the targets are.
         """
         counted: dict[str, Any] = {"ids": SampleIds()}
-        num_samples = 0  # as many as will appear
+        num_samples = 0  # grows with the ids
         if self.sample_id is None:
             num_samples = IndexedRows(self.train_dataset).num_samples
             counted = {"num_samples": num_samples}
@@ -165,8 +166,8 @@ class DiscrimTrainerMixin(_Trainer):
             counted = {"num_samples": saved}
         elif saved > num_samples > 0:
             raise ValueError(
-                f"the checkpoint knows {saved} samples, the training data has {num_samples}: "
-                "samples that are filtered out must be known by sample_id, not by position"
+                f"the checkpoint has {saved} samples, but the training data has {num_samples}: if "
+                "samples were filtered out, identify them by sample_id instead of position"
             )
         self._num_samples, self._epoch = num_samples, 1
         self._planned = {**counted, "epochs": epochs}
@@ -174,7 +175,7 @@ class DiscrimTrainerMixin(_Trainer):
             self._take_up(self.criterion)
             if self.criterion.num_samples < num_samples:
                 raise ValueError(
-                    f"the DiscrimLoss has room for {self.criterion.num_samples} samples, the "
+                    f"the DiscrimLoss is for {self.criterion.num_samples} samples, but the "
                     f"training data has {num_samples}: build it with num_samples={num_samples}"
                 )
             return
@@ -185,7 +186,7 @@ class DiscrimTrainerMixin(_Trainer):
 
     def _build(self, options: dict[str, Any]) -> DiscrimLoss:
         criterion = DiscrimLoss(**{**self._planned, **options})
-        # A first iteration may well see every sample twice.
+        # The first iteration may see every sample twice.
         criterion.watch.passes_are_epochs = self.steps_per_iteration is None
         self._take_up(criterion)
         if criterion.num_samples < self._num_samples:
@@ -199,18 +200,18 @@ class DiscrimTrainerMixin(_Trainer):
             load_state(criterion, self._resumed_checkpoint)
 
     def start_epoch(self, epoch: int) -> None:
-        """Begin an epoch of the schedule, which a criterion that is still to be built begins at."""
+        """Begin an epoch of the criterion. A criterion that is built later starts at this epoch."""
         self._epoch = epoch
         if self._criterion is not None:
             self._criterion.set_epoch(epoch)
 
     def get_train_dataloader(self) -> Any:
-        """The Trainer's, with the index of each sample in every batch."""
+        """Return the Trainer's loader, with the index of each sample in every batch."""
         if self.train_dataset is None:
-            return super().get_train_dataloader()  # which raises the error
+            return super().get_train_dataloader()  # raises the Trainer's error
         given, collator = self.train_dataset, self.data_collator
         ids, collate = None, collator
-        # What the Trainer does to columns, it must do to the samples, not to what we make of them.
+        # The Trainer must select columns of the samples themselves, before the index is attached.
         if hasattr(given, "remove_columns") and not is_stream(given):  # a datasets.Dataset
             if self.sample_id is not None:
                 ids = _column(given, self.sample_id)
@@ -222,33 +223,33 @@ class DiscrimTrainerMixin(_Trainer):
         self.data_collator = IndexedCollator(collate)
         try:
             return super().get_train_dataloader()
-        finally:  # evaluation on the training data uses the plain dataset
+        finally:  # evaluation on the training data uses the original dataset
             self.train_dataset, self.data_collator = given, collator
 
     def _rows(self, dataset: Any, ids: Any = None) -> IndexedRows | NamedStream:
-        """The training data with an index, or an id, beside each sample."""
+        """Return the training data with the index or id of each sample."""
         if is_stream(dataset) and self.sample_id is None:
             raise ValueError(
-                f"{type(dataset).__name__} has no positions to know samples by: give sample_id, "
-                "the column with an id of each sample"
+                f"the samples of {type(dataset).__name__} have no positions: pass sample_id, the "
+                "column with an id of each sample"
             )
         if self.sample_id is None or ids is not None:
             return IndexedRows(dataset, ids)
         if not is_stream(dataset):
             return NamedRows(dataset, self.sample_id)
-        # By default, the first process reads the batches and passes tensors only to the others.
+        # By default, the first process reads the batches and sends the others only tensors.
         shared_out = getattr(self.args.accelerator_config, "dispatch_batches", None) is not False
         return NamedStream(
             dataset, self.sample_id, only_numbers=shared_out and self.args.world_size > 1
         )
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        if isinstance(train_dataset, IndexedRows):  # lengths are columns of the dataset within
+        if isinstance(train_dataset, IndexedRows):  # lengths are a column of the inner dataset
             train_dataset = train_dataset.dataset
         return super()._get_train_sampler(train_dataset)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], None]:
-        """The micro-batches of a step, each with its fraction of the samples of the step."""
+        """Return the micro-batches of a step, each with its fraction of the step's samples."""
         batches, _ = super().get_batch_samples(*args, **kwargs)
         if len(batches) > 1:
             numbers = torch.stack([self._labelled(batch).sum() for batch in batches])
@@ -256,7 +257,7 @@ class DiscrimTrainerMixin(_Trainer):
             shares = numbers / numbers.mean().clamp(min=1e-9)
             for batch, share in zip(batches, shares.tolist(), strict=True):
                 batch[SHARE_KEY] = share
-        # Labelled tokens, which the Trainer would count, are not what our loss averages over.
+        # The Trainer would count labelled tokens, but our loss averages over samples.
         return batches, None
 
     def compute_loss(
@@ -266,19 +267,19 @@ class DiscrimTrainerMixin(_Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The weighted loss in training; the Trainer's own in evaluation."""
+        """Return the weighted loss in training, and the Trainer's loss in evaluation."""
         if not model.training and INDEX_KEY not in inputs:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         labelled = self._labelled(inputs)
         index, share = inputs.pop(INDEX_KEY), inputs.pop(SHARE_KEY, 1.0)
-        # The model gets its labels, as with the Trainer, although its own loss is not used here.
+        # The model gets the labels, as in the Trainer, although its own loss is not used here.
         outputs = model(**inputs)
         labels = self._labels(inputs)
         losses = self._losses(outputs, labels)
         if losses.shape != (len(index),):
             raise ValueError(
-                f"{len(index)} samples went in and losses of shape {tuple(losses.shape)} "
-                "came out: there must be one for each sample; is it the data collator?"
+                f"the batch has {len(index)} samples, but the losses have the shape "
+                f"{tuple(losses.shape)}: return one loss per sample, and check the data collator"
             )
         index = list(compress(index, labelled)) if isinstance(index, list) else index[labelled]
         known = self._sample_labels(outputs, labels)
@@ -291,8 +292,8 @@ class DiscrimTrainerMixin(_Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def _sample_labels(self, outputs: Any, labels: Any) -> SampleLabels | None:
-        """The targets and predictions of a batch; None where a sample has several, or none."""
-        # Losses of the user's own may come from outputs of any kind: take what is named logits.
+        """Return the targets and predictions of a batch; None if a sample has none or several."""
+        # With sample_losses, outputs can be of any kind: use those named logits.
         is_known = self.sample_losses is None or has_logits(outputs)
         if not isinstance(labels, Tensor) or not is_known:
             return None
@@ -303,7 +304,7 @@ class DiscrimTrainerMixin(_Trainer):
             return self.sample_losses(outputs, labels, self.model)
         if not isinstance(labels, Tensor):
             raise ValueError(
-                f"the labels are {', '.join(labels) or 'missing'}: give sample_losses, a function "
+                f"the labels are {', '.join(labels) or 'missing'}: pass sample_losses, a function "
                 "of (outputs, labels, model) that returns one loss for each sample"
             )
         return self._model_losses()(logits_of(outputs), labels)
@@ -312,16 +313,16 @@ class DiscrimTrainerMixin(_Trainer):
         return ModelLosses.of(self.model, self.args.label_smoothing_factor)
 
     def _labels(self, batch: Any) -> Any:
-        """The labels of a batch: a tensor, or a dict where there is not exactly one column."""
+        """Return the labels of a batch: a tensor, or a dict unless there is exactly one column."""
         names = ["labels"] if "labels" in batch else [n for n in self.label_names if n in batch]
         return batch[names[0]] if len(names) == 1 else {name: batch[name] for name in names}
 
     def _labelled(self, batch: Any) -> Tensor:
-        """Which samples of a batch count, shape (batch,), bool."""
+        """Return which samples of a batch have a label, shape (batch,), bool."""
         if INDEX_KEY not in batch:
             raise ValueError(
-                "a training batch came without the index of its samples: a get_train_dataloader of "
-                "your own must use self.train_dataset and self.data_collator, and stand behind "
+                "a training batch has no index of its samples: an overridden get_train_dataloader "
+                "must use self.train_dataset and self.data_collator, and its class must come after "
                 "DiscrimTrainerMixin in the list of base classes"
             )
         labels = self._labels(batch)
@@ -330,14 +331,14 @@ class DiscrimTrainerMixin(_Trainer):
         return torch.ones(len(batch[INDEX_KEY]), dtype=torch.bool)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        # First, so that no checkpoint is complete, or uploaded, without it.
+        # First, so that no checkpoint is completed or uploaded without the sample state.
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         save_state(self.criterion, Path(self._get_output_dir(trial)) / name)
         super()._save_checkpoint(model, trial)
 
 
 class DiscrimTrainer(DiscrimTrainerMixin, Trainer):
-    """The Hugging Face Trainer with DiscrimLoss; see `DiscrimTrainerMixin` for the options.
+    """The Hugging Face Trainer with DiscrimLoss. See `DiscrimTrainerMixin` for the options.
 
     ``DiscrimTrainer(model=…, args=…, train_dataset=…)`` is enough.
     """
@@ -346,7 +347,7 @@ class DiscrimTrainer(DiscrimTrainerMixin, Trainer):
 def _column(dataset: Any, name: str) -> Any:
     if name not in dataset.column_names:
         raise ValueError(
-            f"the training data has no column {name!r} to know its samples by: "
+            f"the training data has no column {name!r}, which sample_id names: "
             f"it has {', '.join(dataset.column_names)}"
         )
     return dataset[name]
@@ -372,8 +373,8 @@ def _criterion_or_options(
         raise ValueError(f"in a Trainer, reduction must be 'mean', not {reduction!r}")
     if has_ids != (sample_id is not None):
         raise ValueError(
-            "a DiscrimLoss with ids needs sample_id, the column of the training data with them"
+            "a DiscrimLoss with ids needs sample_id, the column of the training data with the ids"
             if has_ids
-            else "sample_id is given, so the DiscrimLoss must know samples by ids: ids=SampleIds()"
+            else "with sample_id the DiscrimLoss needs ids: build it with ids=SampleIds()"
         )
     return criterion, options

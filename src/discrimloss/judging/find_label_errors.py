@@ -1,4 +1,4 @@
-"""Verdicts from predictions that the user already has."""
+"""Find wrong labels from existing predictions."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from discrimloss.judging.verdicts import (
 from discrimloss.state.sample_ids import SampleId
 
 FEWEST_SAMPLES = 30
-"""Fewer labels say too little about their noise."""
+"""Minimum number of labels. Fewer are not enough to estimate the noise."""
 FEWEST_OF_CLASS = 5
-"""A class with fewer labels gets a note: hardly anything is known about it."""
+"""A class with fewer labels gets a note that it is too small."""
 SMALLEST_PROBABILITY = 1e-6
-"""A model never rules out a class: probabilities of 0 count as this."""
+"""Smallest probability. Predicted probabilities of 0 are raised to this."""
 CLEAR_DEVIATIONS = 3.0
-"""Predictions know something about the labels if they gain so many standard errors."""
+"""Predictions are informative about the labels if their gain is this many standard errors."""
 EASY_ERRORS = 2.0
-"""A regression target is easy within so many median absolute errors of its prediction."""
+"""A regression target is easy if its error is at most this many median absolute errors."""
 MOST_HARD = 0.1
-"""If predictions contradict a larger fraction of the labels that are not called incorrect, classes
-overlap: none of these labels is hard. On datasets with real errors up to two fifths of them are
-wrong there (mammographic_radiologist)."""
+"""If predictions contradict more than this fraction of the labels that are not called incorrect,
+classes overlap and none of these labels is called hard. On datasets with real errors, up to two
+fifths of such labels are wrong (mammographic_radiologist)."""
 OVERLAP = (
     "Predictions contradict {:.0f} % of the labels without being confident: classes overlap, so "
     "these labels are undecided, not hard."
@@ -77,31 +77,33 @@ def find_label_errors(
     ids: Sequence[SampleId] | None = None,
     noise_rate: float | None = None,
 ) -> Verdicts:
-    """Find wrong labels with predictions that exist already.
+    """Find wrong labels from existing predictions.
 
-    The predictions must be out of sample: for each sample from a model that was not trained on it,
-    for instance by cross-validation. A model that has seen a label has partly memorised it.
+    The predictions must be out of sample, for instance from cross-validation: each sample is
+    predicted by a model that was not trained on it. A model that was trained on a label has partly
+    memorised it.
 
     Pass exactly one of `pred_probs`, `logits` and `predictions`. All arguments may be NumPy arrays,
     torch tensors, pandas objects or lists.
 
-    Labels of a classification are names or positions:
+    Class labels are names or positions:
 
-    - Names belong to the columns by `class_names`, or by the columns of a data frame of
-      predictions. Without either, the columns are the sorted names, as in scikit-learn and
-      cleanlab.
-    - Integers are positions of columns, unless all of them, as text, are among the given class
-      names.
+    - Names are matched to columns by `class_names`, or by the column names if the predictions are a
+      data frame. Without either, the columns are the sorted names, as in scikit-learn and cleanlab.
+    - Integers are positions of columns, unless all of them, as text, are among the class names.
 
-    A label is ``"incorrect"`` where its probability of being wrong is above 0.5. The other labels
-    are ``"easy"`` where the prediction agrees with them: their class has the highest probability,
-    or the regression target is within twice the median absolute error of the prediction. Others are
-    ``"hard"`` where that probability is at most 0.1, and ``"undecided"`` where it is higher, where
-    the predictions say too little about the labels, or where more than a tenth of the labels would
-    be hard, because classes overlap.
+    The verdict of a label is
 
-    Wrong regression targets are taken to be drawn from the distribution of all targets. Where they
-    are shifted far outside of it instead, only some of them are found.
+    - ``"incorrect"`` if its probability of being wrong is above 0.5;
+    - ``"easy"`` if the prediction agrees with it: its class has the highest probability, or the
+      regression target is within twice the median absolute error of the prediction;
+    - ``"hard"`` if the prediction disagrees, but the probability of being wrong is at most 0.1;
+    - ``"undecided"`` otherwise. Labels are also undecided instead of hard if the predictions say
+      too little about the labels, or if more than a tenth of the labels would be hard because
+      classes overlap.
+
+    Wrong regression targets are assumed to come from the distribution of all targets. If they lie
+    far outside of it instead, only some of them are found.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -114,23 +116,23 @@ def find_label_errors(
     {'easy': 570, 'hard': 0, 'undecided': 0, 'incorrect': 30, 'unseen': 0}
 
     Args:
-        labels: the labels to check, one per sample: names or positions of classes, or regression
+        labels: labels to check, one per sample: names or positions of classes, or regression
             targets with `predictions`.
-        pred_probs: predicted probabilities, shape (samples, classes); every row sums to 1.
+        pred_probs: predicted probabilities, shape (samples, classes). Every row sums to 1.
         logits: predicted logits, shape (samples, classes).
         predictions: predicted regression targets, shape (samples,).
         class_names: names of the classes, in the order of the columns.
-        ids: names of the samples. By default the index of `labels`, if it is a pandas Series whose
+        ids: ids of the samples. By default the index of `labels`, if it is a pandas Series whose
             index is not 0, 1, 2, and so on.
-        noise_rate: the fraction of wrong labels, if it is known, for instance because 100 random
-            labels were checked. By default it is estimated. The ranking does not depend on it.
+        noise_rate: the fraction of wrong labels, if you know it, for instance because you checked
+            100 random labels. By default it is estimated. It does not change the ranking.
 
     Returns:
-        Verdicts with given and suggested labels, in the names that the labels have.
-        ``average_loss`` is the cross-entropy of the given label, or the absolute error; ``weight``
-        is None. ``notes`` say what limits the result. ``noise_rate`` is None where the predictions
-        say too little about the labels: they hardly depend on them, or the interval of the noise
-        rate is wider than 0.5.
+        Verdicts with given and suggested labels, named as in `labels`. ``average_loss`` is the
+        cross-entropy of the given label, or the absolute error. ``weight`` is None. ``notes``
+        describe limits of the result. ``noise_rate`` is None if the predictions say too little
+        about the labels: they hardly depend on the labels, or the interval of the noise rate is
+        wider than 0.5.
 
     Raises:
         ValueError: the labels and the predictions do not fit together, or are too few.
@@ -153,7 +155,7 @@ def find_label_errors(
         raise ValueError(f"there are {len(ids)} ids for {len(given)} labels")
     if predictions is not None:
         if class_names is not None:
-            raise ValueError("class_names belong to a classification: predictions= is a regression")
+            raise ValueError("class_names are for classes, but predictions= is for regression")
         return _of_regression(given, as_array(predictions), ids, noise_rate)
     if class_names is None and hasattr(predicted, "columns"):
         columns = list(predicted.columns)
@@ -203,7 +205,7 @@ def _of_classes(
 def _at_given_rate(
     estimate: LabelErrors, noise_rate: float | None
 ) -> tuple[LabelErrors, list[str]]:
-    """The estimates at a given noise rate, and the note about it; unchanged without a rate."""
+    """Return the estimates at the given noise rate, and a note; unchanged without a rate."""
     if noise_rate is None:
         return estimate, []
     estimated = None if estimate.noise_interval is None else estimate.noise_rate
@@ -274,15 +276,15 @@ def _verdicts(
 def verdict_codes(
     agrees: Tensor, p_incorrect: npt.NDArray[np.float32], can_tell: bool | Tensor
 ) -> npt.NDArray[np.int8]:
-    """The verdict of each label: incorrect by its probability, else easy, hard or undecided.
+    """Return the verdict of each label: incorrect, easy, hard or undecided.
 
-    A label that the prediction contradicts is hard only where it is probably right.
+    A label that the prediction contradicts is called hard only if it is probably right.
 
     Args:
         agrees: shape (samples,), bool: whether the prediction agrees with the label.
         p_incorrect: shape (samples,).
-        can_tell: whether the predictions tell wrong labels from hard samples, for all samples or
-            shape (samples,); if not, none is hard.
+        can_tell: whether the predictions can tell wrong labels from hard samples, for all
+            samples or with shape (samples,). If not, no label is hard.
     """
     is_hard = (p_incorrect <= HARD_BELOW) & np.asarray(can_tell)
     code = np.where(agrees.numpy(), EASY, np.where(is_hard, HARD, UNDECIDED)).astype(np.int8)
@@ -291,7 +293,7 @@ def verdict_codes(
 
 
 def unsure_contradictions(agrees: Tensor, p_incorrect: Tensor) -> float:
-    """Fraction of labels that the predictions contradict, but that are not called incorrect.
+    """Return the fraction of labels that predictions contradict but that are not called incorrect.
 
     Args:
         agrees: shape (samples,), bool: whether the prediction agrees with the label.
@@ -312,7 +314,7 @@ def _notes_on_classes(classes: LabelClasses, all_agree: bool) -> list[str]:
 
 
 def know_labels(logits: Tensor, given: Tensor) -> bool:
-    """Whether logits of given labels are higher than those of the same class elsewhere."""
+    """Return whether the logit of a class is higher for samples that have its label."""
     logits = logits - logits.mean(1, keepdim=True)
     gain = logits[torch.arange(len(given)), given] - logits.mean(0)[given]
     return bool(gain.mean() > CLEAR_DEVIATIONS * gain.std() / len(gain) ** 0.5)

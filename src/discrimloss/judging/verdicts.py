@@ -1,4 +1,4 @@
-"""Verdicts on labels: the one schema that every part of the library reads and writes."""
+"""Verdicts on labels, in the schema that every part of the library reads and writes."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ RULES = ("calibrated", "threshold")
 LABELS = ("easy", "hard", "undecided", "incorrect", "unseen")
 EASY, HARD, UNDECIDED, INCORRECT, UNSEEN = range(5)
 INCORRECT_ABOVE = 0.5
-"""A label is called incorrect where its probability of being wrong is above this."""
+"""A label is called incorrect if its probability of being wrong is above this."""
 HARD_BELOW = 0.1
-"""The largest probability of a hard sample. Between this and the limit above it is undecided."""
+"""Largest probability for a hard sample. Between this and the limit above, it is undecided."""
 CANNOT_TELL = (
     "The predictions say too little about the labels to tell which of them are wrong, or how many."
 )
 """The note of verdicts without a noise rate."""
 LARGEST_LOG_ODDS = 120.0
-"""Scores are finite: the log-odds of the probability 1 is this, that of 0 its negative."""
+"""Largest absolute score. Probabilities of 1 and 0 get this score and its negative."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Verdicts:
     """One verdict per sample, in the order of the sample index.
 
-    A criterion, a training run, an audit and `find_label_errors` all return this class. What its
-    producer does not know is None: a criterion that sees only losses has no labels, and
-    `find_label_errors` has no weights.
+    A criterion, a training run, an audit and `find_label_errors` all return this class. Fields that
+    are not known are None: a criterion that sees only losses has no labels, and `find_label_errors`
+    has no weights.
 
-    Samples that were never in a training batch are ``"unseen"``. Their probability, score and
-    average loss are NaN.
+    Samples that were never in a training batch have the verdict ``"unseen"``. Their probability,
+    score and average loss are NaN.
     """
 
     code: npt.NDArray[np.int8]
@@ -56,25 +56,25 @@ class Verdicts:
     score: npt.NDArray[np.float32]
     """Log-odds that the label is incorrect. They rank samples whose probabilities round to 1."""
     average_loss: npt.NDArray[np.float32] | None = None
-    """Moving average of the sample's loss, or its loss under the predictions that were given."""
+    """Moving average of the sample's loss, or its loss under the given predictions."""
     weight: npt.NDArray[np.float32] | None = None
-    """``delta``: 1 is neutral, large is distrusted."""
+    """``delta``. 1 is neutral; the larger, the smaller the sample's gradient."""
     given_label: npt.NDArray[Any] | None = None
     """Labels in the data: names (str objects), int64 positions or float64 regression targets."""
     suggested_label: npt.NDArray[Any] | None = None
-    """What each label probably should be, like `given_label`. It differs from the given label
-    wherever the verdict is incorrect."""
+    """The most probable label, of the same type as `given_label`. It differs from the given label
+    if the verdict is incorrect."""
     ids: Sequence[SampleId] | None = None
-    """Names of the samples."""
+    """Ids of the samples."""
     rule: Rule = "calibrated"
-    """How verdicts follow from losses or probabilities, see `DiscrimLoss.verdicts`."""
+    """The rule for verdicts. See `DiscrimLoss.verdicts`."""
     noise_interval: tuple[float, float] | None = None
-    """Where the fraction of incorrect labels lies with a probability of about 90 %."""
+    """Interval that contains the fraction of wrong labels with a probability of about 90 %."""
     notes: tuple[str, ...] = ()
-    """Sentences about what limits these verdicts."""
+    """Sentences that describe limits of these verdicts."""
     can_tell_noise: bool = True
-    """Whether `noise_rate` means anything. False where predictions or losses say nothing about the
-    labels."""
+    """Whether `noise_rate` can be estimated. False if the predictions or losses carry too little
+    information about the labels."""
 
     def __post_init__(self) -> None:
         for name in ("p_incorrect", "score", "average_loss", "weight"):
@@ -102,15 +102,15 @@ class Verdicts:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many samples got each verdict."""
+        """Number of samples with each verdict."""
         number = np.bincount(self.code, minlength=len(LABELS))
         return {label: int(number[code]) for code, label in enumerate(LABELS)}
 
     @property
     def noise_rate(self) -> float | None:
-        """Estimated fraction of incorrect labels: the mean of `p_incorrect` over the samples seen.
+        """Estimated fraction of wrong labels: the mean of `p_incorrect` over the samples seen.
 
-        None where no sample was seen, and where `can_tell_noise` is false.
+        None if no sample was seen or if `can_tell_noise` is False.
         """
         seen = self.p_incorrect[self.code != UNSEEN]
         can_tell = self.can_tell_noise and len(seen) > 0
@@ -118,7 +118,7 @@ class Verdicts:
 
     @property
     def estimated_noise_rate(self) -> float:
-        """`noise_rate` under its name in 0.1; NaN where that is None."""
+        """The name of `noise_rate` in 0.1. NaN instead of None."""
         warnings.warn(
             "estimated_noise_rate is now noise_rate; the old name will be removed in 0.3",
             DeprecationWarning,
@@ -128,16 +128,16 @@ class Verdicts:
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """Sample indices, worst first: by score, then by average loss. Unseen samples come last."""
+        """Sample indices, most suspicious first: by score, then average loss. Unseen ones last."""
         return np.concatenate(
             [self._worst_first(self._seen()), np.flatnonzero(self.code == UNSEEN)]
         )
 
     def most_suspicious(self, number: int) -> npt.NDArray[np.int64]:
-        """Indices of the samples whose labels are most likely incorrect, worst first.
+        """Return the indices of the samples whose labels are most likely wrong, worst first.
 
         Args:
-            number: how many samples at most. Unseen samples are left out.
+            number: maximum number of samples. Unseen samples are left out.
         """
         if number < 0:
             raise ValueError(f"number must not be negative, but is {number}")
@@ -160,12 +160,11 @@ class Verdicts:
     # `judging.frames` imports this module, so these methods import it when they are called.
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame with one row per sample, in the order of the sample index.
+        """Return a data frame with one row per sample, in the order of the sample index.
 
         Its columns are ``id``, ``given_label``, ``suggested_label``, ``verdict``, ``p_incorrect``,
-        ``score``, ``average_loss`` and ``weight``; what is not known is null. ``rule``,
-        ``noise_rate``, ``noise_interval`` and ``notes`` are in its ``attrs``, which Parquet files
-        keep.
+        ``score``, ``average_loss`` and ``weight``. Unknown values are null. ``attrs`` has ``rule``,
+        ``noise_rate``, ``noise_interval`` and ``notes``; Parquet files keep them.
         """
         from discrimloss.judging.frames import verdicts_to_frame
 
@@ -173,28 +172,28 @@ class Verdicts:
 
     @classmethod
     def from_pandas(cls, frame: pandas.DataFrame, rule: Rule | None = None) -> Verdicts:
-        """Verdicts from a data frame: the inverse of `to_pandas`.
+        """Read verdicts from a data frame. The inverse of `to_pandas`.
 
-        The frame needs the columns ``verdict`` and ``p_incorrect``; further columns of `to_pandas`
-        are read, all others ignored. Rows may be in any order if the frame has a column ``index``
-        with every sample index, or an index of these integers. Frames of 0.1, which call the
-        verdict ``label`` and have ids as their index, are read too.
+        The frame needs the columns ``verdict`` and ``p_incorrect``. Other columns of `to_pandas`
+        are read if present, and all others are ignored. Rows may be in any order if the sample
+        index is in a column ``index`` or is the index of the frame. Frames of 0.1 can be read too:
+        they call the verdict ``label`` and have ids as their index.
 
         Args:
-            frame: as `to_pandas` returns it.
-            rule: the rule that made the verdicts. By default that of the frame's ``attrs``, or
-                ``"calibrated"`` where they name none.
+            frame: a frame as `to_pandas` returns it.
+            rule: the rule that made the verdicts. By default that in the frame's ``attrs``, or
+                ``"calibrated"`` if there is none.
         """
         from discrimloss.judging.frames import verdicts_from_frame
 
         return verdicts_from_frame(frame, rule)
 
     def to_parquet(self, path: str | Path, **further: Sequence[Any]) -> None:
-        """Write `to_pandas()` to a Parquet file, all of it or nothing.
+        """Write `to_pandas()` to a Parquet file. The write is atomic.
 
         Args:
-            path: of the file.
-            further: more columns by their names, one value per sample. `from_parquet` ignores them.
+            path: the file.
+            further: additional columns, one value per sample. `from_parquet` ignores them.
         """
         with atomic_write(Path(path)) as unfinished:
             self.to_pandas().assign(**further).to_parquet(unfinished)
@@ -205,13 +204,13 @@ class Verdicts:
         return cls.from_pandas(import_pandas().read_parquet(path))
 
     def to_csv(self, path: str | Path, **further: Sequence[Any]) -> None:
-        """Write a CSV file for spreadsheets, worst first, all of it or nothing.
+        """Write a CSV file for spreadsheets, most suspicious first. The write is atomic.
 
-        It has the columns of `to_pandas` and ``index``, the position of the sample.
+        It has the columns of `to_pandas`, and ``index``, the position of the sample.
 
         Args:
-            path: of the file.
-            further: more columns by their names, one value per sample.
+            path: the file.
+            further: additional columns, one value per sample.
         """
         frame = self.to_pandas().assign(index=np.arange(len(self)), **further).iloc[self.order]
         with atomic_write(Path(path)) as unfinished:
@@ -220,16 +219,17 @@ class Verdicts:
     def to_cleanlab(
         self, given_label: Any | None = None, predicted_label: Any | None = None
     ) -> pandas.DataFrame:
-        """The data frame of cleanlab's ``Datalab.get_issues("label")``, one row per sample.
+        """Return the data frame of cleanlab's ``Datalab.get_issues("label")``, one row per sample.
 
-        ``is_label_issue`` is true where the verdict is incorrect. ``label_score`` is
-        ``1 - p_incorrect``: low is bad. An unseen sample is no issue and has the score 1.
+        ``is_label_issue`` is true if the verdict is incorrect. ``label_score`` is
+        ``1 - p_incorrect``, so a low score is bad. An unseen sample is no issue and has the score
+        1.
 
         Args:
             given_label: the labels in the data, one per sample: positions, names or regression
                 targets. By default those of the verdicts.
-            predicted_label: a model's prediction for each sample, by default `suggested_label`.
-                Where neither is known, the frame has no such column.
+            predicted_label: a model's prediction for each sample. By default `suggested_label`.
+                If a column is not known, the frame does not have it.
         """
         from discrimloss.judging.frames import verdicts_to_cleanlab
 
@@ -241,7 +241,7 @@ class Verdicts:
             for label, number in self.counts.items()
             if number or label not in ("undecided", "unseen")
         )
-        rate = "noise rate not known"
+        rate = "noise rate unknown"
         if self.noise_rate is not None:
             rate = f"estimated noise rate {self.noise_rate:.1%}"
         if self.noise_interval is not None:
@@ -252,7 +252,7 @@ class Verdicts:
 
 
 def log_odds(probability: Any) -> npt.NDArray[np.float32]:
-    """Finite log-odds of probabilities, float32; NaN stays NaN."""
+    """Return finite log-odds of probabilities, float32. NaN stays NaN."""
     p = np.asarray(probability, dtype=np.float64)
     with np.errstate(divide="ignore"):
         odds = np.log(p) - np.log1p(-p)
@@ -260,10 +260,10 @@ def log_odds(probability: Any) -> npt.NDArray[np.float32]:
 
 
 def label_array(labels: Any) -> npt.NDArray[Any]:
-    """Labels as int64 positions, float64 regression targets or, if they are names, objects.
+    """Return labels as int64 positions, float64 regression targets or, for names, objects.
 
     Args:
-        labels: an array or a sequence. None among names and positions means that one is not known.
+        labels: an array or a sequence. None marks an unknown name or position.
     """
     array = np.asarray(labels)
     kind = array.dtype.kind
@@ -275,12 +275,12 @@ def label_array(labels: Any) -> npt.NDArray[Any]:
 
 
 def one_per_sample(values: Any, num_samples: int, name: str) -> npt.NDArray[Any]:
-    """A list, array, tensor or column as an array of shape (num_samples,).
+    """Return a list, array, tensor or column as an array of shape (num_samples,).
 
     Args:
-        values: whatever the user passed.
-        num_samples: how many there must be.
-        name: of the argument, for the error.
+        values: the values that the user passed.
+        num_samples: number of values there must be.
+        name: name of the argument, for the error.
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
@@ -299,7 +299,7 @@ def _require_length(name: str, column: Any, samples: int) -> None:
 
 
 def import_pandas() -> Any:
-    """Pandas, or an error that names the extra to install."""
+    """Import pandas, or raise an error that names the extra to install."""
     with needs_extra("pandas", "a data frame"):
         import pandas
         import pyarrow  # noqa: F401 - pandas writes Parquet with it

@@ -100,12 +100,12 @@ class RunDirectory:
         if not self.holds_run:
             if any(entry.name not in (LOCK, CONFIG + UNFINISHED) for entry in self.path.iterdir()):
                 raise DiscrimLossError(
-                    f"--out {self.path} holds other files: name a new or an empty directory"
+                    f"--out {self.path} holds other files: choose a new or an empty directory"
                 )
         elif self.is_finished and not (resume or overwrite):
             raise DiscrimLossError(
                 f"--out {self.path} holds a finished run: "
-                "pass --overwrite to replace it, or name another directory"
+                "pass --overwrite to replace it, or choose another directory"
             )
         elif not (resume or overwrite):
             raise DiscrimLossError(
@@ -151,7 +151,7 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs out of the directory until this one ends, however it ends."""
-        refusal = f"another run is using {self.path}: wait for it, or name another directory"
+        refusal = f"another run is using {self.path}: wait for it, or choose another directory"
         with exclusive_lock(self / LOCK, refusal):
             yield
 
@@ -210,7 +210,7 @@ def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None
     if differences := changed_settings(saved, wanted):
         raise OptionError(
             f"cannot resume with other settings ({differences}): "
-            "give the same ones, or name another directory"
+            "give the same ones, or choose another directory"
         )
 
 

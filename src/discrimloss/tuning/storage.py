@@ -122,7 +122,7 @@ def storage_errors(url: str) -> Iterator[None]:
             raise
         raise DiscrimLossError(
             f"--storage {shown(url)} was made by another version of Optuna: "
-            "use that version, or name another storage"
+            "use that version, or choose another storage"
         ) from error
 
 

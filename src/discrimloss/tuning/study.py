@@ -85,13 +85,13 @@ def _require_same_settings(study: Study, request: TuneRequest) -> None:
         if time.monotonic() > deadline:
             raise DiscrimLossError(
                 f"study {request.study!r} in {shown(request.storage)} is not one of "
-                "`discrimloss tune`, or was killed as it began: name another with --study"
+                "`discrimloss tune`, or was killed as it began: choose another with --study"
             )
         time.sleep(0.1)
     if differences := changed_settings(saved, wanted):
         raise DiscrimLossError(
             f"study {request.study!r} in {shown(request.storage)} searches something else "
-            f"({differences}): give the same settings, or name another with --study"
+            f"({differences}): give the same settings, or choose another with --study"
         )
 
 

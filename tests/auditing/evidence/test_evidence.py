@@ -104,9 +104,12 @@ def test_columns_with_values_of_the_other_class() -> None:
     found = column_clues(
         frame, target, ("ant", "bee"), np.arange(200) > 0, np.array([0]), np.array([0])
     )
-    names = {clue.split(" = ")[0] for clue in found[0].suggested}
+    names = {clue.split(" is ")[0] for clue in found[0].suggested}
     assert names == {"size", "colour"}
-    assert "colour = red (this value: 100 % of 'ant', 0 % of 'bee')" in found[0].suggested
+    assert (
+        "colour is red; this value occurs in 100 % of the samples labelled 'ant' and 0 % of those "
+        "labelled 'bee'"
+    ) in found[0].suggested
     assert found[0].given == ()
 
 
@@ -116,9 +119,9 @@ def test_columns_with_values_of_the_other_class() -> None:
         ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "early, in epoch 1 of 10"),
         ([1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "early, in epoch 2 of 10"),
         ([1, 1, 1, 1, 1, 1, 1, 0, 0, 0], "late, in epoch 8 of 10"),
-        ([1, 1, 2, 1, 1, 1, 1, 1, 1, 1], "never learned the label 'ant': in 5 of the last 5"),
-        ([0, 0, 0, 1, 1, 1, 1, 1, 1, 1], "did not keep the label 'ant'"),
-        ([1, 1, 1, 1, 1, 0, 1, 0, 0, 1], "did not keep the label 'ant': in 2 of the last 5"),
+        ([1, 1, 2, 1, 1, 1, 1, 1, 1, 1], "never learned the label 'ant': it predicted 'bee'"),
+        ([0, 0, 0, 1, 1, 1, 1, 1, 1, 1], "did not retain the label 'ant'"),
+        ([1, 1, 1, 1, 1, 0, 1, 0, 0, 1], "'ant': it predicted 'bee' in 2 of the last 5 epochs"),
         ([np.nan] * 7 + [0, 0, 0], None),
     ],
 )
@@ -154,8 +157,8 @@ def test_why_in_plain_words(result: AuditResult) -> None:
     assert sum(other.label == "sea" for other in why.similar) >= 4
     assert set(" ".join(why.speaks_for).split()) <= set(WORDS["sea"].split())
     assert "most similar samples are labelled 'sea'" in str(why)
-    assert f"Words for 'sea': {', '.join(why.speaks_for)}." in why.sentences
-    assert "Models that did not see this sample give 'sea'" in str(why)
+    assert f"Words that suggest 'sea': {', '.join(why.speaks_for)}." in why.sentences
+    assert "Models that were not trained on this sample assign" in str(why)
     assert why.sentences[-1].startswith("The label is wrong with a probability of")
 
 
@@ -216,4 +219,4 @@ def test_regression_targets() -> None:
     found = audit(frame, label="price", regression=True, progress=False)
     text = str(found.why(4))
     assert "most similar samples have targets from" in text
-    assert "times the usual error" in text
+    assert "times the median error" in text

@@ -14,8 +14,8 @@ from discrimloss.auditing.report.gallery import (
     SIDE,
     View,
     choose_gallery,
+    clue_columns_first,
     format_number,
-    telling_first,
     thumbnail,
 )
 from discrimloss.auditing.report.page import render, safe_json, write_report
@@ -94,10 +94,12 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_vega")
 def test_cards_of_rows_begin_with_the_columns_that_say_why() -> None:
     view = SampleView(fields=(("Name", "x"), ("Age", "3"), ("Ag", "4"), ("Size", "9")))
-    clues = ("Size = 9 (this value: 90 % of 'a', 10 % of 'b')", "Ag = 4 (1 to 5: ...)")
-    shown = telling_first(view, clues)
+    clues = ("Size is 9; this value occurs in 90 % ...", "Ag is 4; values from 1 to 5 occur ...")
+    shown = clue_columns_first(view, clues)
     assert [name for name, _ in shown.fields] == ["Size", "Ag", "Name", "Age"]
-    assert telling_first(SampleView(text="words"), clues).text == "words"
+    earlier = clue_columns_first(view, ("Age = 3 (1 to 5: ...)",))
+    assert earlier.fields[0][0] == "Age"
+    assert clue_columns_first(SampleView(text="words"), clues).text == "words"
 
 
 def test_texts_from_data_are_escaped_everywhere() -> None:

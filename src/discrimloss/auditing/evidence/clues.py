@@ -1,8 +1,7 @@
-"""Words and columns that speak for one class against another.
+"""Words and columns that suggest one class rather than another.
 
-Both are weights of a linear model that needs no fit: how much more frequent a word or a value is
-in the one class than in the other, on a log scale (naive Bayes). Samples called incorrect do not
-count.
+The score of a word or a value is the log ratio of its frequencies in the two classes, as in naive
+Bayes, so no model is trained. Samples called incorrect are left out.
 """
 
 from __future__ import annotations
@@ -20,21 +19,22 @@ Rows = npt.NDArray[np.int64]
 
 MOST_CLUES = 4
 LEAST_Z = 1.5
-"""A clue differs from 0 by at least this many standard errors."""
+"""The score of a clue is at least this many standard errors from 0."""
 LEAST_RATIO = 2.0
-"""A word is at least so many times as frequent in one class as in the other: otherwise words such
-as "is" and "its", which many texts have, are named."""
+"""A word must be this many times as frequent in one class as in the other. This leaves out words
+such as "is" and "its", which many texts contain."""
 SMOOTHING = 0.5
 CLASSES_KEPT = 64
-"""With up to this many classes, word counts are kept instead of computed again."""
+"""The word counts of this many classes are cached."""
 MOST_BINS = 8
 MOST_CATEGORIES = 64
 MOST_COLUMNS = 3
+MISSING = "missing values occur"
 
 
 @dataclass(frozen=True)
 class Clues:
-    """What speaks for the suggested class of a sample, and for the given one."""
+    """Words or columns of a sample that suggest its suggested class, and its given class."""
 
     suggested: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ def word_clues(
     rows: Rows,
     suggested: Rows,
 ) -> list[Clues]:
-    """The words of texts that speak for the suggested class, and for the given one.
+    """Return the words of texts that suggest the suggested class, and the given class.
 
     Args:
-        matrix: shape (texts, n-grams), sparse: TF-IDF.
-        names: the n-grams of a text, by their column.
+        matrix: TF-IDF, sparse, shape (texts, n-grams).
+        names: returns the n-grams of a text, by their column.
         target: shape (texts,): given classes.
         trusted: shape (texts,): which texts to learn from.
         rows: texts to explain.
@@ -105,9 +105,9 @@ def _standard_scores(
     of_other: Any,
     least_ratio: float = 1.0,
 ) -> npt.NDArray[np.float64]:
-    """How much more frequent each word or value is in one class, in standard errors.
+    """Return the log ratio of the frequencies in two classes, in standard errors.
 
-    It is 0 where neither is ``least_ratio`` times as frequent as the other.
+    It is 0 if neither frequency is ``least_ratio`` times the other.
     """
     one, other = one.astype(np.float64) + SMOOTHING, other.astype(np.float64) + SMOOTHING
     ratio = np.log(one / (of_one + 2 * SMOOTHING)) - np.log(other / (of_other + 2 * SMOOTHING))
@@ -142,10 +142,10 @@ def column_clues(
     rows: Rows,
     suggested: Rows,
 ) -> list[Clues]:
-    """The columns of a table that speak for the suggested class, and for the given one.
+    """Return the columns of a table that suggest the suggested class, and the given class.
 
     Args:
-        frame: a data frame of the columns that are learned from.
+        frame: a data frame with the columns that models learn from.
         target: shape (rows of the frame,): given classes.
         class_names: one per class.
         trusted: which rows to learn from.
@@ -159,26 +159,27 @@ def column_clues(
     for column in columns:
         counts = np.zeros((len(class_names), len(column.names)))
         np.add.at(counts, (target[trusted], column.codes[trusted]), 1.0)
-        share = counts / np.maximum(per_class, 1)[:, None]
+        fraction = counts / np.maximum(per_class, 1)[:, None]
         code = column.codes[rows]
         gains.append(
             _standard_scores(
                 counts[suggested, code], counts[own, code], per_class[suggested], per_class[own]
             )
         )
-        texts.append((column, share))
+        texts.append((column, fraction))
     if not gains:
         return [Clues()] * len(rows)
     gain = np.stack(gains, 1)
 
     def clue(place: int, number: int, first: int, second: int) -> str:
-        column, share = texts[number]
+        column, fraction = texts[number]
         code = int(column.codes[rows[place]])
-        shares = [
-            f"{100 * share[label, code]:.0f} % of {class_names[label]!r}"
-            for label in (first, second)
-        ]
-        return f"{column.shown(int(rows[place]))} ({column.names[code]}: {', '.join(shares)})"
+        percent = [f"{100 * fraction[label, code]:.0f} %" for label in (first, second)]
+        return (
+            f"{column.shown(int(rows[place]))}; {column.names[code]} in {percent[0]} of the "
+            f"samples labelled {class_names[first]!r} and {percent[1]} of those labelled "
+            f"{class_names[second]!r}"
+        )
 
     found = []
     for place in range(len(rows)):
@@ -197,21 +198,21 @@ def column_clues(
 
 @dataclass(frozen=True)
 class _Binned:
-    """A column as a few values or ranges."""
+    """A column with its values grouped into categories or ranges."""
 
     values: Any
     codes: npt.NDArray[np.int64]
     names: tuple[str, ...]
-    """What each code stands for: a range, or a value."""
+    """For each code, the subject and verb of a sentence about its values."""
 
     def shown(self, row: int) -> str:
         value = self.values.iloc[row]
         text = f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
-        return f"{self.values.name} = {text[:40]}"
+        return f"{self.values.name} is {text[:40]}"
 
 
 def _binned(series: Any) -> _Binned | None:
-    """A column in ranges of equal frequency or as categories; None if it is neither."""
+    """Group a column into ranges of equal frequency or categories. None if neither is possible."""
     import pandas
 
     types = pandas.api.types
@@ -224,8 +225,8 @@ def _binned(series: Any) -> _Binned | None:
         edges = np.unique(np.quantile(present, np.linspace(0, 1, MOST_BINS + 1)))
         codes = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
         codes = np.where(np.isfinite(values), codes, max(len(edges) - 1, 1)).astype(np.int64)
-        ranges = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
-        return _Binned(series, codes, (*(ranges or [f"{edges[0]:.4g}"]), "missing"))
+        ranges = [f"values from {low:.4g} to {high:.4g} occur" for low, high in pairwise(edges)]
+        return _Binned(series, codes, (*(ranges or ["this value occurs"]), MISSING))
     try:
         codes, distinct = pandas.factorize(series)
     except TypeError:  # lists
@@ -233,4 +234,4 @@ def _binned(series: Any) -> _Binned | None:
     if not 0 < len(distinct) <= MOST_CATEGORIES:
         return None
     codes = np.where(codes < 0, len(distinct), codes).astype(np.int64)
-    return _Binned(series, codes, (*["this value"] * len(distinct), "missing"))
+    return _Binned(series, codes, (*["this value occurs"] * len(distinct), MISSING))

@@ -1,4 +1,4 @@
-"""From what an audit computed to the evidence on each suspicious sample."""
+"""Turns the results of an audit into evidence on each suspicious sample."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from discrimloss.judging.verdicts import EASY, INCORRECT, UNSEEN, Verdicts
 
 Rows = npt.NDArray[np.int64]
 MakeClues = Callable[[Rows, Rows, npt.NDArray[np.bool_]], list[Clues]]
-"""Takes the samples to explain, their suggested classes, and which samples to learn from."""
+"""Finds clues. Arguments: the samples to explain, their suggested classes, the trusted samples."""
 Learned = Callable[[Rows], list[str | None]]
-"""Takes the samples to explain; how a network learned each."""
+"""Says how a network learned each sample. Argument: the samples to explain."""
 
 MOST_EXPLAINED = 20_000
-"""Largest number of suspicious samples that are explained, the worst first."""
+"""Maximum number of explained samples, the most suspicious first."""
 ALSO_EXPLAINED = 100
-"""The most suspicious samples are explained whatever their verdict."""
+"""This number of the most suspicious samples is explained, whatever their verdict."""
 SIMILAR = 5
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What evidence is made from."""
+    """The data from which evidence is computed."""
 
     verdicts: Verdicts
     """With ids and labels."""
@@ -39,15 +39,15 @@ class Basis:
     class_names: Sequence[str]
     compared: Comparison
     log_probabilities: npt.NDArray[np.float32] | None = None
-    """Shape (samples, classes): predictions by models that did not see the sample."""
+    """Shape (samples, classes): predictions by models that were not trained on the sample."""
     clues: MakeClues | None = None
     clue_word: str = "Words"
-    """What clues are."""
+    """The kind of clues: words or columns."""
     learned: Learned | None = None
 
 
 def find_evidence(basis: Basis) -> Evidence:
-    """The evidence on all suspicious samples: not easy, or among the most suspicious."""
+    """Return the evidence on all samples that are not easy, and on the most suspicious ones."""
     verdicts = basis.verdicts
     rows = _suspicious(verdicts)
     suggested: Rows = np.empty(0, np.int64)
@@ -57,7 +57,7 @@ def find_evidence(basis: Basis) -> Evidence:
         if basis.clues is not None and len(rows):
             clues = basis.clues(rows, suggested, verdicts.code != INCORRECT)
     learned = [None] * len(rows) if basis.learned is None else basis.learned(rows)
-    usual = None if basis.class_names else _usual_error(verdicts, basis.target)
+    median = None if basis.class_names else _median_error(verdicts, basis.target)
     found = {}
     for place, row in enumerate(rows.tolist()):
         similar = basis.compared.neighbours.index[row][:SIMILAR].tolist()
@@ -74,7 +74,7 @@ def find_evidence(basis: Basis) -> Evidence:
         else:
             sentences = [
                 *_similar_targets(basis, row, similar),
-                *_predicted_target(basis, row, usual),
+                *_predicted_target(basis, row, median),
                 f"The target is wrong with a probability of {_percent(verdicts.p_incorrect[row])}.",
             ]
         found[row] = Explained(
@@ -110,7 +110,7 @@ def _similar_classes(
     for other, is_copy in zip(similar, copies, strict=True):
         if is_copy and int(target[other]) != given:
             name = names[int(target[other])]
-            sentences.append(f"The same sample occurs again and is labelled {name!r} there.")
+            sentences.append(f"An identical sample is labelled {name!r}.")
             break
     counts = Counter(int(target[other]) for other in similar).most_common()
     first, number = counts[0]
@@ -127,13 +127,14 @@ def _similar_classes(
 
 def _clue_sentences(basis: Basis, clues: Clues, row: int, suggested: int) -> list[str]:
     names, given = basis.class_names, int(basis.target[row])
+    separator = ", " if basis.clue_word == "Words" else ". "  # a clue of a column is a sentence
     sentences = []
     if clues.suggested:
-        listed = ", ".join(clues.suggested)
-        sentences.append(f"{basis.clue_word} for {names[suggested]!r}: {listed}.")
+        listed = separator.join(clues.suggested)
+        sentences.append(f"{basis.clue_word} that suggest {names[suggested]!r}: {listed}.")
     if clues.given:
-        listed = ", ".join(clues.given)
-        sentences.append(f"{basis.clue_word} for {names[given]!r}: {listed}.")
+        listed = separator.join(clues.given)
+        sentences.append(f"{basis.clue_word} that suggest {names[given]!r}: {listed}.")
     return sentences
 
 
@@ -142,11 +143,11 @@ def _predicted(basis: Basis, row: int, suggested: int) -> list[str]:
         return []
     given = int(basis.target[row])
     of_given = np.exp(basis.log_probabilities[row, given])
-    text = f"the given label {basis.class_names[given]!r} {_percent(of_given)}"
+    text = f"{_percent(of_given)} to the given label {basis.class_names[given]!r}"
     if suggested != given:
         of_suggested = np.exp(basis.log_probabilities[row, suggested])
-        text = f"{basis.class_names[suggested]!r} {_percent(of_suggested)} and {text}"
-    return [f"Models that did not see this sample give {text}."]
+        text = f"{_percent(of_suggested)} to {basis.class_names[suggested]!r} and of {text}"
+    return [f"Models that were not trained on this sample assign a probability of {text}."]
 
 
 def _how_sure(basis: Basis, row: int, suggested: int) -> str:
@@ -157,8 +158,9 @@ def _how_sure(basis: Basis, row: int, suggested: int) -> str:
         return f"{text}."
     others = np.exp(basis.log_probabilities[row].astype(np.float64))
     others[given] = 0.0
-    share = float(others[suggested] / max(others.sum(), 1e-12))
-    return f"{text}, and {basis.class_names[suggested]!r} is right with {_percent(wrong * share)}."
+    right = wrong * float(others[suggested] / max(others.sum(), 1e-12))
+    name = basis.class_names[suggested]
+    return f"{text}, and {name!r} is right with a probability of {_percent(right)}."
 
 
 def _similar_targets(basis: Basis, row: int, similar: Sequence[int]) -> list[str]:
@@ -167,23 +169,24 @@ def _similar_targets(basis: Basis, row: int, similar: Sequence[int]) -> list[str
     targets = basis.target[list(similar)].astype(np.float64)
     low, high, own = targets.min(), targets.max(), float(basis.target[row])
     what = f"The {len(similar)} most similar samples have targets from {low:.4g} to {high:.4g}"
-    return [f"{what}; this one has {own:.4g}."]
+    return [f"{what}. The target of this sample is {own:.4g}."]
 
 
-def _usual_error(verdicts: Verdicts, target: npt.NDArray[Any]) -> float | None:
+def _median_error(verdicts: Verdicts, target: npt.NDArray[Any]) -> float | None:
     if verdicts.suggested_label is None:
         return None
     error = np.abs(target.astype(np.float64) - verdicts.suggested_label.astype(np.float64))
     return float(np.nanmedian(error))
 
 
-def _predicted_target(basis: Basis, row: int, usual: float | None) -> list[str]:
+def _predicted_target(basis: Basis, row: int, median: float | None) -> list[str]:
     suggested = basis.verdicts.suggested_label
-    if suggested is None or usual is None:
+    if suggested is None or median is None:
         return []
     off = abs(float(basis.target[row]) - float(suggested[row]))
-    times = f", {off / usual:.1f} times the usual error" if usual > 0.0 else ""
-    return [f"The prediction is {float(suggested[row]):.4g}: off by {off:.3g}{times}."]
+    times = f", {off / median:.1f} times the median error" if median > 0.0 else ""
+    predicted = f"The prediction is {float(suggested[row]):.4g}"
+    return [f"{predicted}. It differs from the target by {off:.3g}{times}."]
 
 
 def _percent(probability: Any) -> str:

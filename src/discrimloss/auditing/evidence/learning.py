@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 FEWEST_VISITS = 4
-LAST_PART = 0.25
-"""The last epochs, which decide whether a label is learned."""
+LAST_EPOCHS = 0.25
+"""Fraction of the epochs, at the end, that decides whether a label is learned."""
 STAYS_LEARNED = 0.7
-"""Fraction of the predictions that agree with a label from the epoch on in which it counts as
-learned."""
+"""A label counts as learned from the first correct epoch after which, counting that epoch, at least
+this fraction of the predictions agrees with it."""
 EARLY = 1.0 / 3.0
 
 
@@ -22,11 +22,11 @@ def learning_sentence(
     given: int,
     class_names: Sequence[str],
 ) -> str | None:
-    """How the predictions for one sample developed, as a sentence.
+    """Return a sentence on how the network learned the label of one sample.
 
     Args:
         predicted: shape (epochs,): the predicted class at each visit; NaN without a visit.
-        epochs: shape (epochs,): their numbers, from 1.
+        epochs: shape (epochs,): the numbers of the epochs, from 1.
         given: the label.
         class_names: one per class.
     """
@@ -36,7 +36,7 @@ def learning_sentence(
         return None
     classes, numbers = predicted[visited].astype(np.int64), epochs[visited]
     is_right = classes == given
-    tail = max(2, round(LAST_PART * len(classes)))
+    tail = max(2, round(LAST_EPOCHS * len(classes)))
     name = class_names[given]
     from_here = np.cumsum(is_right[::-1])[::-1] / np.arange(len(is_right), 0, -1)
     stays = np.flatnonzero(is_right & (from_here >= STAYS_LEARNED))
@@ -45,14 +45,14 @@ def learning_sentence(
         if epoch <= EARLY * last:
             return f"The network learned the label {name!r} early, in epoch {epoch} of {last}."
         return (
-            f"The network learned the label {name!r} late, in epoch {epoch} of {last}: it may have "
-            "memorised it."
+            f"The network learned the label {name!r} late, in epoch {epoch} of {last}, so it may "
+            "have memorised the label."
         )
     late = classes[len(classes) // 2 :]
     other, count = _most_frequent(late[late != given])
-    instead = f"in {count} of the last {len(late)} epochs it predicted {class_names[other]!r}"
+    instead = f"it predicted {class_names[other]!r} in {count} of the last {len(late)} epochs"
     if is_right.any():
-        return f"The network did not keep the label {name!r}: {instead}."
+        return f"The network did not retain the label {name!r}: {instead}."
     return f"The network never learned the label {name!r}: {instead}."
 
 

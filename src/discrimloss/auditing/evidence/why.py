@@ -15,28 +15,28 @@ COLUMNS = ("index", "sentences", "similar", "is_copy", "speaks_for", "speaks_aga
 
 @dataclass(frozen=True)
 class Similar:
-    """A sample that is much like another one."""
+    """A sample that is similar to the explained one."""
 
     index: int
     id: str
     label: Any
     is_copy: bool
-    """Whether the two are exactly the same."""
+    """Whether the two samples are identical."""
 
 
 @dataclass(frozen=True)
 class Why:
-    """Why a sample was flagged; as a string, all sentences."""
+    """Why a sample was flagged. `str` joins the sentences."""
 
     id: str
     sentences: tuple[str, ...]
-    """The evidence, the strongest first, and how sure the suggestion is."""
+    """The evidence, and the probabilities that the label is wrong and the suggestion is right."""
     similar: tuple[Similar, ...] = ()
-    """The samples most like it, the nearest first."""
+    """The most similar samples, nearest first."""
     speaks_for: tuple[str, ...] = ()
-    """Words or columns that speak for the suggested label."""
+    """Words or columns that suggest the suggested label."""
     speaks_against: tuple[str, ...] = ()
-    """Words or columns that speak for the given label."""
+    """Words or columns that suggest the given label."""
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
@@ -44,7 +44,7 @@ class Why:
 
 @dataclass(frozen=True)
 class Explained:
-    """The evidence on one sample, with other samples by their position."""
+    """The evidence on one sample. Other samples are given by their position."""
 
     sentences: tuple[str, ...]
     similar: tuple[int, ...] = ()
@@ -54,10 +54,10 @@ class Explained:
 
 
 class Evidence(Mapping[int, Explained]):
-    """The evidence on suspicious samples, by their position.
+    """The evidence on suspicious samples, by the position of the sample.
 
     Args:
-        explained: by position.
+        explained: the evidence, by position.
     """
 
     def __init__(self, explained: Mapping[int, Explained] | None = None) -> None:
@@ -73,19 +73,19 @@ class Evidence(Mapping[int, Explained]):
         return len(self._explained)
 
     def sentences(self, samples: int) -> list[str | None]:
-        """What the column ``why`` holds: one text per sample, None where there is none."""
+        """Return the column ``why``: one text per sample, or None without evidence."""
         found: list[str | None] = [None] * samples
         for index, explained in self._explained.items():
             found[index] = " ".join(explained.sentences)
         return found
 
     def why(self, index: int, ids: Sequence[Any], labels: Any) -> Why | None:
-        """The evidence on one sample, with the ids and labels of others; None without any.
+        """Return the evidence on one sample, with the ids and labels of others, or None.
 
         Args:
-            index: of the sample.
-            ids: of all samples.
-            labels: given to all samples.
+            index: position of the sample.
+            ids: ids of all samples.
+            labels: given labels of all samples.
         """
         if index not in self._explained:
             return None
@@ -97,7 +97,7 @@ class Evidence(Mapping[int, Explained]):
         return Why(str(ids[index]), one.sentences, similar, one.speaks_for, one.speaks_against)
 
     def to_parquet(self, path: Path) -> None:
-        """Write all of it, or nothing."""
+        """Write a Parquet file. The write is atomic."""
         import pandas
 
         rows = [
@@ -112,7 +112,7 @@ class Evidence(Mapping[int, Explained]):
 
     @classmethod
     def from_parquet(cls, path: Path) -> Evidence:
-        """Read what `to_parquet` wrote."""
+        """Read a file that `to_parquet` wrote."""
         import pandas
 
         frame = pandas.read_parquet(path)

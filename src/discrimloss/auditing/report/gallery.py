@@ -144,7 +144,7 @@ def _entry(
     explained = None if evidence is None else evidence.get(row)
     shown = SampleView() if view is None else view(row)
     if explained is not None:
-        shown = telling_first(shown, (*explained.speaks_for, *explained.speaks_against))
+        shown = clue_columns_first(shown, (*explained.speaks_for, *explained.speaks_against))
     return GalleryEntry(
         id=str(sample["id"]),
         given=label_text(sample["given"]),
@@ -160,14 +160,19 @@ def _entry(
     )
 
 
-def telling_first(view: SampleView, clues: Sequence[str]) -> SampleView:
-    """A view with the columns first that speak for a class: a card shows a few columns only.
+def clue_columns_first(view: SampleView, clues: Sequence[str]) -> SampleView:
+    """Return a view whose first columns are those of the clues: a card shows only a few columns.
 
     Args:
-        view: of a sample.
-        clues: the columns that speak for and against, such as ``colour = red (...)``.
+        view: the view of a sample.
+        clues: the clues for both labels, such as ``colour is red; ...``. Older audits have ``=``.
     """
-    names = [name for clue in clues for name, _ in view.fields if clue.startswith(f"{name} = ")]
+    names = [
+        name
+        for clue in clues
+        for name, _ in view.fields
+        if clue.startswith((f"{name} is ", f"{name} = "))
+    ]
     place = {name: number for number, name in enumerate(dict.fromkeys(names))}
     fields = sorted(view.fields, key=lambda field: place.get(field[0], len(place)))
     return replace(view, fields=tuple(fields))

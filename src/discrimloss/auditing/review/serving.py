@@ -98,7 +98,7 @@ def _listen(session: ReviewSession, port: int | None, host: str) -> ReviewServer
             raise DiscrimLossError(f"cannot write {error.filename} ({reason})") from error
         where = f"port {port}" if Listening(host).is_loopback else f"{host}, port {port or 'any'}"
         raise DiscrimLossError(
-            f"cannot listen at {where} ({reason}): name another with --port, or none"
+            f"cannot listen at {where} ({reason}): choose another with --port, or none"
             + ("" if Listening(host).is_loopback else ", or another address with --host")
         ) from error
 

@@ -216,7 +216,7 @@ class ExcelRows(FrameFile):
         workbook.close()
         if not read:
             raise SourceError(
-                f"the sheet {self._sheet!r} of {path} is empty: name another, --query"
+                f"the sheet {self._sheet!r} of {path} is empty: choose another, --query"
             )
         header = read[0][1]
         places = [place for place, name in enumerate(header) if name is not None]

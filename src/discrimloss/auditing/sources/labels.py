@@ -123,7 +123,7 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
     except (TypeError, ValueError) as error:
         refuse_lists(values)
         raise SourceError(
-            "a label is a list or an object: labels must be texts or numbers; name another column"
+            "a label is a list or an object: labels must be texts or numbers; choose another column"
         ) from error
     # Only distinct values from here on: there may be millions of samples.
     kinds: Values = [plain(value) for value in distinct]
