@@ -131,7 +131,7 @@ def test_the_state_dict_holds_tensors_only(variant: str) -> None:
         (
             {},
             {"num_classes": 3},
-            r"of a DiscrimLoss without num_classes and task, but this one .*=3: ",
+            r"from a DiscrimLoss without num_classes and task, but this one .*=3: ",
         ),
         ({"num_classes": 3}, {}, r"built without .*: build it with num_classes=3"),
         ({"num_classes": 3}, {"num_classes": 4}, "num_classes=4: build it with num_classes=3"),

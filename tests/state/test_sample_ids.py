@@ -242,7 +242,7 @@ def test_names_and_a_number_of_samples_exclude_each_other() -> None:
         DiscrimLoss(5, epochs=2, ids=SampleIds())
     with pytest.raises((TypeError, ValueError), match="num_samples"):
         DiscrimLoss(epochs=2)
-    with pytest.raises(TypeError, match=r"must be a SampleIds, not list: SampleIds\(ids\)"):
+    with pytest.raises(TypeError, match=r"must be a SampleIds, not list: pass SampleIds\(ids\)"):
         DiscrimLoss(epochs=2, ids=["a"])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sharded must be True or False"):
         DiscrimLoss(3, epochs=2, sharded="yes")  # type: ignore[arg-type]
@@ -255,7 +255,7 @@ def test_names_and_positions_do_not_mix() -> None:
     with pytest.raises(ValueError, match=r"by position, not by ids: .*num_samples=3"):
         by_name.load_state_dict(by_position.state_dict())
     assert by_name.num_samples == 1
-    with pytest.raises(ValueError, match=r"needs ids: .*ids=SampleIds\(\)"):
+    with pytest.raises(ValueError, match=r"by ids: .*ids=SampleIds\(\)"):
         by_position.load_state_dict(by_name.state_dict())
 
 
