@@ -267,8 +267,7 @@ def track_losses(
     """Update ``k1`` and the loss scales with a batch.
 
     ``k1`` is the mean of all losses seen (``threshold="mean"``), constant (a number), or a moving
-    average of the batch means. The split thresholds use the moving average until the loss scale is
-    fixed. After that, batches do not change them.
+    average of the batch means. The split thresholds are moving averages only in the first epoch.
 
     Args:
         tracked: the statistics so far.

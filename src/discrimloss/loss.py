@@ -53,11 +53,10 @@ class DiscrimLoss(CriterionState):
     - With the logits as well, labels are corrected by the network's predictions (`docs/loss.md`).
 
     On clean data and with rare classes, the second and third form are as good as the plain task
-    loss, or nearly so.
+    loss, or nearly so. In eval mode the module returns the task loss and updates no state.
 
     A step with targets under `torch.compile` is compiled again when a run enters another phase
-    (`label_correction`), at most three times. In eval mode the module returns the task loss
-    unchanged and updates no state.
+    (`label_correction`), at most three times.
 
     With `torch.distributed` initialised, each process passes its own rows of the batch. The state
     is then the same in all processes as in a single process that sees the whole batch
@@ -178,8 +177,7 @@ class DiscrimLoss(CriterionState):
     ) -> Tensor:
         """Compute the loss of a batch, and update the state of its samples.
 
-        The value may be negative, because losses are compared with a threshold. For logs, use
-        `task_loss`.
+        It may be negative, because losses are compared with a threshold. `task_loss` is for logs.
 
         Args:
             losses: Unreduced task loss of each sample, shape (batch,).

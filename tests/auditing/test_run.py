@@ -299,13 +299,13 @@ def test_the_columns_are_named_on_the_terminal_in_summary_and_report(
     assert main(["audit", str(tmp_path / "t.csv"), "--label", "kind", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "Learned from: size (numbers)" in printed
-    assert "WARNING: the column 'code' gives the label away" in printed
+    assert "WARNING: the column 'code' leaks the label" in printed
     summary = json.loads((out / "summary.json").read_text())
     assert summary["learned_from"] == [{"name": "size", "read_as": "numbers"}]
     assert "'code'" in summary["warnings"][0]
     page = (out / "report.html").read_text()
     assert "size (numbers)" in page
-    assert '<p class="note warning">the column &#39;code&#39; gives the label away' in page
+    assert '<p class="note warning">the column &#39;code&#39; leaks the label' in page
 
 
 # Small and odd data.

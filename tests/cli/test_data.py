@@ -174,7 +174,7 @@ def test_fetch_tells_of_a_wrong_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "toy/file.bin").write_bytes(BODY[::-1])
     aside = tmp_path / "toy/file.bin.bad"
     lines = printed(capsys, "fetch", "toy", "--data", tmp_path)
-    assert lines[1] == f"A file that was wrong is now {aside}: you may delete it."
+    assert lines[1] == f"The earlier, damaged file is now {aside}. You can delete it."
     assert aside.read_bytes() == BODY[::-1]
 
 
@@ -202,7 +202,7 @@ def test_what_is_not_ours_to_download_is_explained(
 
 def test_what_is_built_in_needs_no_directory(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "fetch", "toy-made") == [
-        "toy-made: nothing to fetch: it is made of nothing."
+        "toy-made: nothing to download: it is made of nothing."
     ]
     assert printed(capsys, "check", "toy-made") == [
         "toy-made can be loaded: train 5, validation 5, test 5; a regression"
@@ -278,7 +278,7 @@ def test_ctrl_c_keeps_what_was_downloaded(
     server.serve("file.bin", BODY, in_the_middle=press)
     sentence = refused(capsys, "fetch", "toy", "--data", tmp_path, code=130)
     stopped.set()
-    assert sentence == "stopped; what was downloaded is kept: run the command again to continue"
+    assert sentence == "stopped; downloaded files are kept: run the command again to continue"
     assert [path.name for path in (tmp_path / "toy").iterdir()] == ["file.bin.part"]
     kept = part.stat().st_size
     assert 0 < kept <= len(BODY) // 2
@@ -320,7 +320,7 @@ def test_check_finds_what_is_wrong(
     assert captured.out.splitlines()[0].endswith(says)
     assert "can be loaded" not in captured.out
     assert captured.err == (
-        f"discrimloss: toy is not as published: delete toy/file.bin below {tmp_path} "
+        f"discrimloss: toy differs from the published version: delete toy/file.bin in {tmp_path} "
         "and get it again\n"
     )
 

@@ -260,7 +260,7 @@ def test_a_directory_that_cannot_be_written_to_is_refused_at_once(
 
     monkeypatch.setattr("discrimloss.cli.output_directory.TemporaryDirectory", refuse)
     sentence = refused(capsys, "demo", "--out", str(tmp_path / "new"))
-    assert "(permission denied): name a directory you may write to" in sentence
+    assert "(permission denied): choose a directory that you can write to" in sentence
     assert snapshot(tmp_path) == {}
 
 

@@ -100,7 +100,7 @@ def test_pictures_come_with_data(
     capsys.readouterr()
     other = write_mnist(tmp_path / "other", train=20)
     sentence = refused(capsys, "report", run, "--data", str(other), "--out", "x.html")
-    assert "name the data it was trained on" in sentence or "train_size" in sentence
+    assert "pass its training data" in sentence or "train_size" in sentence
     assert "no" in refused(capsys, "report", run, "--data", str(tmp_path), "--out", "x.html")
     assert not Path("x.html").exists()
     # A directory from the environment was not asked for: the report is made without pictures.

@@ -148,5 +148,5 @@ def test_logits_are_found_in_any_form_of_outputs(outputs: object) -> None:
 
 
 def test_outputs_without_logits_are_refused() -> None:
-    with pytest.raises(ValueError, match="returns no logits, only start, end: give sample_losses"):
+    with pytest.raises(ValueError, match="returns no logits, only start, end: pass sample_losses"):
         logits_of({"start": torch.ones(2), "end": torch.ones(2)})

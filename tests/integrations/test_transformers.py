@@ -304,7 +304,7 @@ def test_losses_of_the_users_own(tmp_path: Path) -> None:
     for i, sample in enumerate(samples):
         loss = model(**trainer.data_collator([sample])).loss.detach()
         torch.testing.assert_close(trainer.criterion.average_losses[i], 2 * loss)
-    with pytest.raises(ValueError, match="labels are start_positions, end_positions: give sample_"):
+    with pytest.raises(ValueError, match="labels are start_positions, end_positions: pass sample_"):
         DiscrimTrainer(**common).train()
 
 

@@ -159,7 +159,7 @@ def test_a_file_that_does_not_fit(content: str, sentence: str, tmp_path: Path) -
         ({"images": IMAGES[:2]}, "2 images for 5 samples"),
         ({"images": ["/a.png", *IMAGES[1:]]}, "must be a path relative to the folder of images"),
         ({"images": ["../a.png", *IMAGES[1:]]}, "must be a path relative to the folder of images"),
-        ({"images": ["4.jpg", *IMAGES[1:]]}, "4.jpg and 4.png would be one image to FiftyOne"),
+        ({"images": ["4.jpg", *IMAGES[1:]]}, "4.jpg and 4.png"),
         (
             {"class_names": None, "given_label": [0.5] * 5, "predicted_label": None},
             "classes, not regression targets",

@@ -296,7 +296,7 @@ def test_a_sample_that_was_imported_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"source": IMAGES[:4]}, "source holds 4 things to look at for 5 samples"),
+        ({"source": IMAGES[:4]}, "source has 4 entries, but there are 5 samples"),
         ({"given_label": [0, 1]}, "given_label must have one value"),
         (
             {"predicted_label": [0, 1, 2, 3, 0]},

@@ -76,7 +76,7 @@ def test_the_loss_has_a_bound() -> None:
 
 def test_a_singular_matrix_is_refused() -> None:
     for singular in (((0.5, 0.5, 0.0), (0.5, 0.5, 0.0), (0.0, 0.0, 1.0)), ((1 / 3,) * 3,) * 3):
-        with pytest.raises(ValueError, match="can be inverted, this one has a condition number"):
+        with pytest.raises(ValueError, match="can be inverted, but this one has a condition"):
             backward(transition=singular)
     with pytest.raises(ValueError, match="can be inverted"):
         backward(noise_rate=2 / 3 - 1e-8)

@@ -182,10 +182,10 @@ def test_wrong_labels_are_distrusted_most() -> None:
     [
         ({"transition": ((1.0, 0.0), (0.0, 1.0))}, "3 rows of 3 numbers"),
         ({"transition": ((1.0, 0.0), (0, 1, 0), (0, 0, 1))}, "3 rows of 3 numbers"),
-        ({"transition": ((0.5, 0.4, 0.0), (0, 1, 0), (0, 0, 1))}, "each adding up to 1"),
-        ({"transition": ((1.5, -0.5, 0.0), (0, 1, 0), (0, 0, 1))}, "must be probabilities"),
+        ({"transition": ((0.5, 0.4, 0.0), (0, 1, 0), (0, 0, 1))}, "probabilities that sum to 1"),
+        ({"transition": ((1.5, -0.5, 0.0), (0, 1, 0), (0, 0, 1))}, "must contain probabilities"),
         ({"transition": ((1, 0, 0), (1, 0, 0), (0, 0, 1))}, "ever labelled 1|can be inverted"),
-        ({"transition": T, "noise_rate": 0.1}, "give one of them"),
+        ({"transition": T, "noise_rate": 0.1}, "pass only one of them"),
         ({"noise_rate": -0.1}, "noise_rate must be"),
         ({"noise_rate": 0.67}, "carry no information"),
         ({"anchor_percentile": 0.0}, "above 0 and at most 100"),

@@ -233,7 +233,7 @@ def test_the_percentile_follows_from_the_noise_rate() -> None:
     ("options", "message"),
     [
         ({"percentile": 0.0}, "percentile must be above 0"),
-        ({"percentile": 1.1}, "percentile must be above 0, at most 1, not 1.1"),
+        ({"percentile": 1.1}, "percentile must be above 0 and at most 1, not 1.1"),
         ({"percentile": 0.5, "noise_rate": 0.5}, "not both"),
         ({"noise_rate": 1.0}, "noise_rate must be"),
         ({"percentile_decay": 1.0}, "percentile_decay must be"),

@@ -1,1 +1,1 @@
-"""The demo: training with and without DiscrimLoss, and audits, where wrong labels are known."""
+"""The demo: training with and without DiscrimLoss, and audits, on data with known wrong labels."""

@@ -1,4 +1,4 @@
-"""Audits of images and of texts whose wrong labels are known, and how many of them are found."""
+"""Audits images and texts with known wrong labels, and counts how many are found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class AuditScore:
-    """What an audit found, compared with the labels that were made wrong."""
+    """The result of an audit, compared with the known wrong labels."""
 
     title: str
     directory: Path
@@ -64,7 +64,7 @@ def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> Audit
 def audit_docstrings(
     directory: Path, seed: int, overwrite: bool, samples: int = TEXTS
 ) -> AuditScore:
-    """Write docstrings of four libraries with wrong labels to a CSV file, and audit it."""
+    """Write docstrings of four libraries to a CSV file with some wrong labels, and audit it."""
     texts, true_labels = load_docstrings(samples, seed)
     labels, is_wrong = make_wrong(true_labels, TEXT_NOISE, np.random.default_rng(seed))
     source = directory / TEXT_FILE
@@ -83,10 +83,10 @@ def audit_docstrings(
 def make_wrong(
     labels: Sequence[str], fraction: float, generator: np.random.Generator
 ) -> tuple[list[str], npt.NDArray[np.bool_]]:
-    """Replace a fraction of the labels by others.
+    """Replace a fraction of the labels by other classes.
 
     Returns:
-        The labels, and a mask of those that are wrong now.
+        The new labels, and a mask of the wrong ones.
     """
     names = sorted(set(labels))
     given = list(labels)
@@ -114,7 +114,7 @@ def _score(
 
 
 def audit_rows(scores: Iterable[AuditScore]) -> list[tuple[str, ...]]:
-    """Rows of the table of all audits: a title and a cell for each of them."""
+    """Return the rows of the results table: a title, and a cell for each audit."""
     scores = list(scores)
     return [
         ("labels", *(f"{score.samples:,}" for score in scores)),

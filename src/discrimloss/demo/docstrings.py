@@ -1,4 +1,4 @@
-"""A small set of texts that needs no download: docstrings of installed libraries."""
+"""A small text dataset that needs no download: docstrings of installed libraries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHORTEST = 30
 
 
 def load_docstrings(samples: int, seed: int = 0) -> tuple[list[str], list[str]]:
-    """Texts and their labels: first paragraphs of docstrings, and the library each comes from.
+    """Return first paragraphs of docstrings, labelled with the library that each comes from.
 
     Every library has the same number of texts, and no text occurs in two libraries. The texts
     depend on the versions of the libraries.
 
     Args:
-        samples: number of texts; fewer are returned if a library has too few.
+        samples: number of texts. Fewer are returned if a library has too few.
         seed: seed of the selection and of the order.
 
     Returns:
@@ -44,7 +44,7 @@ def load_docstrings(samples: int, seed: int = 0) -> tuple[list[str], list[str]]:
 
 
 def _first_paragraphs(modules: list[str]) -> set[str]:
-    """First paragraphs of the docstrings of public functions, classes and methods."""
+    """Return first paragraphs of the docstrings of public functions, classes and methods."""
     texts = set()
     for module in map(importlib.import_module, modules):
         for name, member in list(vars(module).items()):

@@ -1,6 +1,6 @@
-"""Cross-entropy and DiscrimLoss on the recipe `digits`.
+"""Compares cross-entropy and DiscrimLoss on the recipe `digits`.
 
-Both methods get the same initial weights, wrong labels, batches and learning rates in a seed.
+For each seed, both methods get the same initial weights, wrong labels, batches and learning rates.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NoisyDigits:
 
     @cached_property
     def labels(self) -> NoisyLabels:
-        """Given and clean training labels; the clean ones are for evaluation only."""
+        """Given and clean training labels. Only the evaluation uses the clean ones."""
         generator = derived_generator(self.config.seed, "noise")
         return make_labels(self.config.noise, self.task, generator)
 
@@ -59,7 +59,7 @@ class NoisyDigits:
 
     @cached_property
     def images(self) -> npt.NDArray[np.float32]:
-        """Shape (train, 8, 8): the training images, from 0 (paper) to 1 (ink)."""
+        """Shape (train, 8, 8): the training images, from 0 (white) to 1 (black)."""
         pixels = self.task.train.inputs.rows(torch.arange(len(self.task.train)))
         images: npt.NDArray[np.float32] = pixels.reshape(-1, *SIDES).numpy()
         return images
@@ -67,12 +67,12 @@ class NoisyDigits:
 
 @dataclass(frozen=True)
 class Values:
-    """The measurements of one seed. Fractions from 0 to 1; None where there is nothing to count."""
+    """The metrics of one seed, as fractions from 0 to 1. None if undefined."""
 
     cross_entropy_accuracy: float
-    """On the test set, after the last epoch."""
+    """Test accuracy after the last epoch."""
     discrimloss_accuracy: float
-    """On the test set, after the last epoch."""
+    """Test accuracy after the last epoch."""
     recall: float | None
     """Fraction of the wrong labels that are flagged."""
     precision: float | None
@@ -89,17 +89,17 @@ VALUE_NAMES = tuple(field.name for field in fields(Values))
 
 @dataclass(frozen=True)
 class SeedRun:
-    """The verdicts of one seed beside its digits."""
+    """The digits of one seed, and their verdicts."""
 
     digits: NoisyDigits
     values: Values
     verdicts: Verdicts
-    """Verdicts of DiscrimLoss after the last epoch, with the labels that its network suggests."""
+    """Verdicts of DiscrimLoss after the last epoch, with the network's suggested labels."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The values of all seeds, and everything about the first."""
+    """The metrics of all seeds, and the digits and verdicts of the first."""
 
     noise: float
     epochs: int
@@ -108,7 +108,7 @@ class Experiment:
     first: SeedRun
 
     def per_seed(self, name: str) -> list[float | None]:
-        """One of the `Values`, for every seed."""
+        """Return one of the `Values` for every seed."""
         return [getattr(values, name) for values in self.values]
 
 
@@ -118,7 +118,7 @@ def run_experiment(
     seeds: Sequence[int],
     on_run: Callable[[], None] = lambda: None,
 ) -> Experiment:
-    """Train both methods in every seed; `on_run` is called after each training.
+    """Train both methods with every seed. Call `on_run` after each training.
 
     Raises:
         DiscrimLossError: a training failed.
@@ -145,14 +145,14 @@ def run_experiment(
 
 
 def demo_config(method: str, seed: int, noise: float, epochs: int) -> RunConfig:
-    """The recipe `digits`, with a split into training and test digits for each seed."""
+    """Return the recipe `digits`, split into training and test set by the seed."""
     settings = [f"method={method}", f"seed={seed}", f"data.split_seed={seed}", "threads=1"]
     settings += [f"noise.rate={noise}", f"epochs={epochs}", "tensorboard=false"]
     return load_recipe("digits", settings)
 
 
 def train_digits(config: RunConfig) -> tuple[float, Verdicts]:
-    """Train a run in memory; returns its test accuracy, from 0 to 1, and its verdicts."""
+    """Train a run in memory. Return its test accuracy, from 0 to 1, and its verdicts."""
     digits = NoisyDigits(config)
 
     def judge(method: Method) -> Verdicts:
@@ -178,7 +178,7 @@ def train_digits(config: RunConfig) -> tuple[float, Verdicts]:
 
 
 def _evaluate(digits: NoisyDigits, plain: float, ours: float, verdicts: Verdicts) -> Values:
-    """Compare with the clean labels, which training does not see."""
+    """Compare with the clean labels, which training does not use."""
     wrong = digits.labels.is_wrong.numpy()
     flagged = verdicts.verdict == "incorrect"
     num_wrong, num_flagged = int(wrong.sum()), int(flagged.sum())
@@ -197,7 +197,7 @@ def _evaluate(digits: NoisyDigits, plain: float, ours: float, verdicts: Verdicts
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and sample standard deviation of the values that exist; None where undefined."""
+    """Return mean and sample standard deviation of the values that are not None."""
     known = [value for value in values if value is not None]
     return (
         statistics.fmean(known) if known else None,

@@ -1,4 +1,4 @@
-"""An image of the labels that look most wrong."""
+"""Draws the most suspicious digits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = 6
 MOST_PANELS = 24
 DOTS_PER_INCH = 100
 
-# Inches. Every panel has a fixed place, so that margins are even for any number of panels.
+# In inches. Panels have a fixed size, so that margins are the same for any number of panels.
 WIDTH = 10.0
 MARGIN = 0.4
 HEADER = 0.75
@@ -24,7 +24,7 @@ PANEL = 1.38
 CAPTION = 0.3
 ROW_GAP = 0.15
 
-# Distinct for colour-blind readers, too.
+# Colour-blind readers can distinguish them.
 RIGHTLY_FLAGGED = "#009e73"
 WRONGLY_FLAGGED = "#d55e00"
 INK = "#222222"
@@ -32,7 +32,7 @@ QUIET = "#666666"
 
 
 def save_picture(run: SeedRun, path: Path) -> None:
-    """Draw the flagged digits with given and suggested label, worst first, into a PNG file."""
+    """Write a PNG of the flagged digits with given and suggested labels, most suspicious first."""
     worst = run.verdicts.order
     shown = worst[run.verdicts.verdict[worst] == "incorrect"][:MOST_PANELS]
     rows = math.ceil(len(shown) / COLUMNS)
@@ -55,7 +55,7 @@ def _write_headline(figure: Figure, height: float, run: SeedRun, num_shown: int)
     values = run.values
     facts = (
         f"Made wrong on purpose: {values.wrong_labels:,}. Flagged: {values.flagged_labels:,}, "
-        f"of them rightly: {values.flagged_and_wrong:,}. Seed {run.digits.config.seed}."
+        f"of these, wrong: {values.flagged_and_wrong:,}. Seed {run.digits.config.seed}."
     )
     for below_margin, line, size, weight, color in (
         (0.0, headline, 17, "bold", INK),
@@ -71,7 +71,7 @@ def _draw_panel(figure: Figure, height: float, position: int, run: SeedRun, samp
     top = MARGIN + HEADER + row * (CAPTION + PANEL + ROW_GAP) + CAPTION
     bottom = height - top - PANEL
     axes = figure.add_axes((left / WIDTH, bottom / height, PANEL / WIDTH, PANEL / height))
-    # A rim of paper, so that the frame hides no ink.
+    # A white margin, so that the frame covers no part of the digit.
     axes.imshow(
         np.pad(run.digits.images[sample], 1), cmap="gray_r", vmin=0, vmax=1, interpolation="bicubic"
     )
@@ -90,8 +90,8 @@ def _draw_legend(figure: Figure, height: float) -> None:
     handles = [
         Patch(facecolor="white", edgecolor=color, linewidth=3, label=label)
         for color, label in (
-            (RIGHTLY_FLAGGED, "rightly flagged: the given label is wrong"),
-            (WRONGLY_FLAGGED, "wrongly flagged: the given label is right"),
+            (RIGHTLY_FLAGGED, "correctly flagged: the given label is wrong"),
+            (WRONGLY_FLAGGED, "falsely flagged: the given label is right"),
         )
     ]
     figure.legend(

@@ -1,4 +1,4 @@
-"""The results of the demo as a table and as files."""
+"""Writes the results of the demo, as a table and as files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_results(experiment: Experiment, command: str, directory: Path) -> None
 
 
 def title(experiment: Experiment) -> str:
-    """The title of the table."""
+    """Return the title of the table."""
     return (
         f"Handwritten digits, {100 * experiment.noise:g} % wrong labels, "
         f"after {experiment.epochs} epochs"
@@ -34,14 +34,14 @@ def title(experiment: Experiment) -> str:
 
 
 def table_head(experiment: Experiment) -> tuple[str, str, str]:
-    """The head of the table, over the cells of `table_rows`."""
+    """Return the column headers of the table."""
     number = len(experiment.seeds)
     unit = f"in %, mean ± standard deviation, {number} seeds" if number > 1 else "in %, 1 seed"
     return unit, "cross-entropy", "DiscrimLoss"
 
 
 def table_rows(experiment: Experiment) -> list[tuple[str, str, str]]:
-    """Rows of the table, as wide as `table_head`."""
+    """Return the rows of the table, with the columns of `table_head`."""
 
     def cell(name: str) -> str:
         mean, std = mean_and_std(experiment.per_seed(name))
@@ -64,7 +64,7 @@ def table_rows(experiment: Experiment) -> list[tuple[str, str, str]]:
 
 
 def markdown_table(experiment: Experiment, command: str) -> str:
-    """The table as a page of its own, with what is needed to make it again."""
+    """Return a Markdown page with the table and the command that reproduces it."""
     lines = [f"{title(experiment)}.", ""]
     lines += [f"| {' | '.join(table_head(experiment))} |", "|---|---:|---:|"]
     lines += [f"| {' | '.join(row)} |" for row in table_rows(experiment)]
@@ -76,7 +76,7 @@ def markdown_table(experiment: Experiment, command: str) -> str:
 
 
 def summary(experiment: Experiment, command: str) -> dict[str, Any]:
-    """Every value, for each seed and over all, and what is needed to measure them again."""
+    """Return all values, per seed and over all seeds, and the command that reproduces them."""
     values = {}
     for name in VALUE_NAMES:
         per_seed = experiment.per_seed(name)

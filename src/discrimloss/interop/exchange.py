@@ -26,17 +26,17 @@ def with_readable_labels(
     class_names: Sequence[str] | None = None,
     ids: Sequence[Any] | None = None,
 ) -> Verdicts:
-    """The same verdicts with labels that are names of classes or regression targets.
+    """Return the verdicts with labels that are class names or regression targets.
 
     Args:
-        verdicts: of all samples.
-        given_label: labels in the data, one per sample, by default those of the verdicts. Floats
-            are regression targets; everything else is a class: its name, or its position in
+        verdicts: verdicts on all samples.
+        given_label: labels in the data, one per sample. By default those of the verdicts. Floats
+            are regression targets. Everything else is a class: its name, or its position in
             `class_names`.
-        predicted_label: a model's predictions, like `given_label`; by default the verdicts'
-            suggestions.
+        predicted_label: a model's predictions, like `given_label`. By default the suggested labels
+            of the verdicts.
         class_names: names of the classes, by position.
-        ids: names of the samples, by default those of the verdicts.
+        ids: ids of the samples. By default those of the verdicts.
     """
     given_label = verdicts.given_label if given_label is None else given_label
     if given_label is None:
@@ -72,13 +72,13 @@ def readable_labels(
     name: str,
     may_lack: bool = False,
 ) -> npt.NDArray[Any]:
-    """Names of classes as objects, or regression targets as float64.
+    """Return class names as objects, or regression targets as float64.
 
     Args:
         labels: one per sample.
-        num_samples: how many there must be.
-        class_names: names of the classes by position; without them a position is its own name.
-        name: of the argument, for errors.
+        num_samples: required number of labels.
+        class_names: names of the classes by position. By default, the positions as text.
+        name: name of the argument, for errors.
         may_lack: whether None is allowed among the labels.
     """
     array = one_per_sample(labels, num_samples, name)
@@ -108,14 +108,14 @@ def readable_labels(
 
 
 def worst_rows(verdicts: Verdicts, limit: int | None) -> list[int]:
-    """Sample indices, worst first and unseen samples last, at most `limit` of them."""
+    """Return at most `limit` sample indices, most suspicious first and unseen samples last."""
     if limit is not None and limit < 0:
         raise ValueError(f"limit must not be negative, but is {limit}")
     return [int(index) for index in verdicts.order[:limit]]
 
 
 def facts_of(verdicts: Verdicts, index: int) -> dict[str, Any]:
-    """The facts about one sample, under the names that every file uses; None if unknown."""
+    """Return the values of one sample, by the names that all files use. None if unknown."""
     facts: dict[str, Any] = {"sample_index": index}
     if verdicts.ids is not None:
         facts["sample_id"] = verdicts.ids[index]
@@ -126,13 +126,13 @@ def facts_of(verdicts: Verdicts, index: int) -> dict[str, Any]:
 
 
 def number_or_none(column: npt.NDArray[Any] | None, index: int) -> float | None:
-    """An entry of a column, None where it is missing or NaN: JSON has no NaN."""
+    """Return an entry of a column, or None if it is missing or NaN: JSON has no NaN."""
     value = math.nan if column is None else float(column[index])
     return value if math.isfinite(value) else None
 
 
 def label_at(labels: npt.NDArray[Any] | None, index: int) -> Label | None:
-    """A label, None where it is not known."""
+    """Return a label, or None if it is unknown."""
     label = None if labels is None else labels[index]
     if isinstance(label, float):
         return float(label) if math.isfinite(label) else None
@@ -142,7 +142,7 @@ def label_at(labels: npt.NDArray[Any] | None, index: int) -> Label | None:
 def names_of_classes(
     class_names: Sequence[str] | None, *columns: npt.NDArray[Any] | None
 ) -> list[str]:
-    """All classes: the given ones, or else those that occur in columns of labels, sorted."""
+    """Return the given class names, or by default the sorted names in the columns of labels."""
     if class_names is not None:
         names = [str(name) for name in class_names]
         repeated = next((name for name in names if names.count(name) > 1), None)
@@ -152,14 +152,14 @@ def names_of_classes(
     occurring = {
         str(label) for column in columns if column is not None for label in column.tolist()
     } - {"None"}
-    # Positions that are their own names are sorted as numbers: 2 comes before 10.
+    # Names that are numbers are sorted as numbers: 2 comes before 10.
     return sorted(
         occurring, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)
     )
 
 
 def label_of_choice(choice: str, class_names: Sequence[str] | None, where: str) -> str | int:
-    """A corrected class as it is in the labels: its position where classes have names."""
+    """Return a corrected class in the form of the labels: a position if `class_names` are given."""
     if class_names is None:
         return choice
     if choice not in class_names:
@@ -168,12 +168,12 @@ def label_of_choice(choice: str, class_names: Sequence[str] | None, where: str) 
 
 
 def write_json_files(directory: Path, files: Mapping[str, Any], overwrite: bool) -> None:
-    """Write files into a directory, none of them if one exists already.
+    """Write files to a directory. If one of them exists already, write none.
 
     Args:
-        directory: made if it does not exist.
-        files: content by file name: text, or a value to write as JSON.
-        overwrite: replace existing files.
+        directory: created if it does not exist.
+        files: contents by file name: a text, or a value to write as JSON.
+        overwrite: whether to replace existing files.
     """
     existing = [name for name in files if (directory / name).exists()]
     if existing and not overwrite:
@@ -194,7 +194,7 @@ def write_json_files(directory: Path, files: Mapping[str, Any], overwrite: bool)
 
 
 def read_json(path: str | Path, written_by: str) -> Any:
-    """The content of a JSON file, or an error that says what should have written it."""
+    """Return the content of a JSON file, or raise an error that names the expected format."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

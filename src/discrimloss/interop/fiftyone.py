@@ -1,4 +1,4 @@
-"""Labels for FiftyOne with verdicts as their attributes, and the corrected labels back.
+"""Exports labels to FiftyOne with verdicts as attributes, and imports corrected labels.
 
 The layout is ``FiftyOneImageClassificationDataset`` of FiftyOne's documentation, "Importing data
 into FiftyOne" (docs.voxel51.com/user_guide/import_datasets.html), the only layout with attributes
@@ -45,20 +45,20 @@ def write_labels(
 ) -> None:
     """Write ``labels.json``: the given labels, with verdicts as attributes.
 
-    FiftyOne looks for the images below ``data`` beside it, or below its argument ``data_path``.
+    FiftyOne looks for the images in a folder ``data`` next to it, or in its argument ``data_path``.
 
     Args:
-        directory: where the file goes.
-        verdicts: of all samples.
+        directory: directory for the file.
+        verdicts: verdicts on all samples.
         images: the path of each sample's image, relative to the folder of images.
-        given_label: labels in the data, one per sample, by default those of the verdicts: names of
-            classes or positions.
-        predicted_label: a model's predictions, by default the verdicts' suggestions.
-        predicted_score: how confident the model is.
+        given_label: labels in the data, one per sample: class names or positions. By default those
+            of the verdicts.
+        predicted_label: a model's predictions. By default the suggested labels of the verdicts.
+        predicted_score: the model's confidence.
         class_names: names of the classes, by position.
-        ids: names of the samples, by default those of the verdicts.
-        limit: how many images at most, worst first.
-        overwrite: replace an existing file.
+        ids: ids of the samples. By default those of the verdicts.
+        limit: maximum number of images, most suspicious first.
+        overwrite: whether to replace an existing file.
     """
     rows = worst_rows(verdicts, limit)
     verdicts = with_readable_labels(verdicts, given_label, predicted_label, class_names, ids)
@@ -86,13 +86,13 @@ def read_corrections(
     given_label: Any,
     class_names: Sequence[str] | None = None,
 ) -> dict[int, str | int]:
-    """Labels that were changed in FiftyOne, by sample index.
+    """Return the labels that were changed in FiftyOne, by sample index.
 
     Args:
         path: ``labels.json`` of an export as ``FiftyOneImageClassificationDataset``.
         images: as in `write_labels`.
         given_label: as in `write_labels`.
-        class_names: as in `write_labels`; then corrected labels are positions too.
+        class_names: as in `write_labels`. With it, corrected labels are positions too.
     """
     layout = read_json(path, "an export as FiftyOneImageClassificationDataset")
     if not isinstance(layout, dict) or not isinstance(layout.get("labels"), dict):
@@ -119,7 +119,7 @@ def _label(
     if suggested is not None:
         facts["predicted_label"] = suggested
         facts["predicted_score"] = number_or_none(scores, row)
-    # An attribute without a value is left out: null would have no type.
+    # Attributes without a value are left out, because null has no type.
     attributes = {name: value for name, value in facts.items() if value is not None}
     label: dict[str, Any] = {"label": target, "attributes": attributes}
     if facts["p_incorrect"] is not None:
@@ -128,7 +128,7 @@ def _label(
 
 
 def _keys(images: Sequence[str | PurePath], num_samples: int) -> list[str]:
-    """FiftyOne identifies an image by its relative path without the suffix."""
+    """Return FiftyOne's key of each image: its relative path without the suffix."""
     if len(images) != num_samples:
         raise ValueError(f"there are {len(images)} images for {num_samples} samples")
     key_of: dict[str, PurePath] = {}
@@ -138,15 +138,15 @@ def _keys(images: Sequence[str | PurePath], num_samples: int) -> list[str]:
         key = image.with_suffix("").as_posix()
         if key in key_of:
             raise ValueError(
-                f"{key_of[key]} and {image} would be one image to FiftyOne, which looks at paths "
-                "without their endings: rename one of them"
+                f"FiftyOne cannot distinguish {key_of[key]} and {image}, because it reads paths "
+                "without their suffix: rename one of them"
             )
         key_of[key] = image
     return list(key_of)
 
 
 def _name_of(target: Any, classes: Sequence[str] | None, key: str) -> str | None:
-    """The class of one exported label; None where an image has none."""
+    """Return the class of one exported label, or None if the image has none."""
     if isinstance(target, list):
         raise ValueError(f"image {key!r} has {len(target)} labels: choose one of them")
     if isinstance(target, dict):

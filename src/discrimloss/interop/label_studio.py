@@ -1,4 +1,4 @@
-"""Tasks for Label Studio, worst labels first, and the corrected labels back.
+"""Exports tasks to Label Studio, most suspicious first, and imports corrected labels.
 
 The layout is that of Label Studio's documentation: "Label Studio Task Format"
 (labelstud.io/guide/task_format), "Import pre-annotated data" (labelstud.io/guide/predictions) and
@@ -55,22 +55,22 @@ def write_project(
     """Write ``tasks.json`` to import and ``labeling_config.xml``, the labelling interface.
 
     Args:
-        directory: where the two files go.
-        verdicts: of all samples.
-        source: what to look at, one per sample: the address of an image as Label Studio can reach
-            it, or a text.
-        given_label: labels in the data, one per sample, by default those of the verdicts: floats
-            for regression, else names of classes or positions in `class_names`.
+        directory: directory for the two files.
+        verdicts: verdicts on all samples.
+        source: the content of each sample: the URL of an image that Label Studio can open, or a
+            text.
+        given_label: labels in the data, one per sample: floats for regression, otherwise class
+            names or positions in `class_names`. By default those of the verdicts.
         medium: ``"image"`` or ``"text"``.
-        predicted_label: labels that are offered as predictions, by default the verdicts'
-            suggestions.
-        predicted_score: how confident the model is; by default `p_incorrect`, so that sorting by
-            prediction score sorts by suspicion.
+        predicted_label: labels to show as predictions. By default the suggested labels of the
+            verdicts.
+        predicted_score: the model's confidence. By default `p_incorrect`: sorting by prediction
+            score then sorts by suspicion.
         class_names: names of the classes, by position.
-        ids: names of the samples, by default those of the verdicts.
-        limit: how many tasks at most, worst first.
-        model_version: the name under which predictions are shown.
-        overwrite: replace existing files.
+        ids: ids of the samples. By default those of the verdicts.
+        limit: maximum number of tasks, most suspicious first.
+        model_version: the name that is shown with predictions.
+        overwrite: whether to replace existing files.
     """
     _check_medium(medium)
     rows = worst_rows(verdicts, limit)
@@ -78,7 +78,7 @@ def write_project(
     sources = list(source)
     if len(sources) != len(verdicts):
         raise ValueError(
-            f"source holds {len(sources)} things to look at for {len(verdicts)} samples"
+            f"source has {len(sources)} entries, but there are {len(verdicts)} samples"
         )
     scores = verdicts.p_incorrect
     if predicted_score is not None:
@@ -91,7 +91,7 @@ def write_project(
     given = verdicts.given_label
     classes = None
     if given is not None and given.dtype.kind != "f":
-        # All classes are offered, also those that no task of a short list has.
+        # Offer all classes, even those that do not occur in a limited list of tasks.
         classes = names_of_classes(class_names, given, verdicts.suggested_label)
     files = {TASKS_FILE: tasks, CONFIG_FILE: labeling_config(medium, classes)}
     write_json_files(Path(directory), files, overwrite)
@@ -105,7 +105,7 @@ def _task(
     score: float | None,
     model_version: str,
 ) -> dict[str, Any]:
-    """One task: the given label as its annotation, the suggested one as its prediction."""
+    """Return one task, with the given label as annotation and the suggested one as prediction."""
     given = label_at(verdicts.given_label, row)
     data = {medium: source, **facts_of(verdicts, row), "given_label": given}
     annotation = _result(given, medium, f"given-{row}")
@@ -123,12 +123,12 @@ def _task(
 def labeling_config(
     medium: Medium, class_names: Sequence[str] | None, number_step: float = 0.01
 ) -> str:
-    """The labelling interface as XML.
+    """Return the labelling interface as XML.
 
     Args:
         medium: ``"image"`` or ``"text"``.
-        class_names: what to choose from; None for regression targets.
-        number_step: by how much a number changes at a click.
+        class_names: classes to choose from; None for regression targets.
+        number_step: change of a number per click.
     """
     _check_medium(medium)
     names = f'name="{CONTROL}" toName="{medium}"'
@@ -145,14 +145,14 @@ def labeling_config(
 def read_corrections(
     path: str | Path, class_names: Sequence[str] | None = None
 ) -> dict[int, str | int | float]:
-    """Labels that were changed in Label Studio, by sample index.
+    """Return the labels that were changed in Label Studio, by sample index.
 
     If a task has several annotations, the one that was changed last counts. Skipped tasks and
     unchanged labels are left out.
 
     Args:
         path: a project's export in the format JSON.
-        class_names: names of the classes by position, where labels are positions.
+        class_names: names of the classes by position, if labels are positions.
     """
     tasks = read_json(path, "Label Studio's export in the format JSON")
     if not isinstance(tasks, list):
@@ -203,7 +203,7 @@ def _result(label: Label | None, medium: Medium, identity: str) -> dict[str, Any
 
 
 def _last_label(annotations: Sequence[dict[str, Any]], where: str) -> Label | None:
-    """The label of the annotation that was changed last; None if it has none."""
+    """Return the label of the annotation that was changed last, or None if it has none."""
     valid = [one for one in annotations if not one.get("was_cancelled")]
     for annotation in sorted(valid, key=_changed_at, reverse=True)[:1]:
         for result in annotation.get("result", []):

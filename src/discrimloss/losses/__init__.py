@@ -1,6 +1,6 @@
-"""Losses for training on noisy labels: one `torch.nn.Module` for each method, for any loop.
+"""Losses for training on noisy labels. Each method is a `torch.nn.Module` for any training loop.
 
-All of them are called as ``criterion(logits, target, index)``. They are imported on first use.
+All losses are called as ``criterion(logits, target, index)``. They are imported on first use.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def _classes() -> dict[str, Any]:
-    """Every registered loss by the name of its class."""
+    """Return all registered losses by class name."""
     from discrimloss.losses.base import loss_classes
 
     return {loss.__name__: loss for loss in map(loss_classes.get, loss_classes.names())}
@@ -57,7 +57,7 @@ def _classes() -> dict[str, Any]:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted(_classes())
-    # Only classes begin with a capital: looking for a module must not import all of them.
+    # Only class names begin with a capital. Looking up a module must not import all losses.
     if not name[:1].isupper() or name not in (classes := _classes()):
         raise AttributeError(f"module 'discrimloss.losses' has no attribute {name!r}")
     return classes[name]

@@ -1,4 +1,4 @@
-"""Active-passive losses: a normalised cross-entropy and a loss that only pushes others down."""
+"""Active-passive losses: a normalised cross-entropy, plus a loss that lowers the other classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discrimloss.losses.symmetric_cross_entropy import reverse_cross_entropy
 
 
 def normalized_cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:
-    """``log p_y / sum_k log p_k``, shape (batch,): in [0, 1], and robust to symmetric noise.
+    """Return ``log p_y / sum_k log p_k``, in [0, 1], shape (batch,). Robust to symmetric noise.
 
     >>> normalized_cross_entropy(torch.tensor([[0.25, 0.25, 0.5]]).log(), torch.tensor([2]))
     tensor([0.2000])
@@ -28,16 +28,16 @@ def normalized_cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tenso
 class ActivePassiveLoss(LabelProbabilityLoss):
     """Active-passive loss: normalised cross-entropy plus RCE or MAE (Ma et al. 2020).
 
-    The active part, ``NCE``, raises the probability of the label; the passive part lowers those of
-    the other classes. ``RCE`` is the reverse cross-entropy with ``log 0 = log 1e-4``, and ``MAE``
-    is ``1 - p_y``, half of the mean absolute error, both as in the authors' code
-    (HanxunH/Active-Passive-Losses), where the defaults below were read.
+    The active part, ``NCE``, raises the probability of the label. The passive part lowers the
+    probabilities of the other classes. ``RCE`` is the reverse cross-entropy with
+    ``log 0 = log 1e-4``. ``MAE`` is ``1 - p_y``, half of the mean absolute error. Both, and the
+    defaults below, are those of the authors' code (HanxunH/Active-Passive-Losses).
 
     Args:
-        num_samples: size of the training set; needed for `sample_scores`.
-        passive: ``"rce"`` (NCE+RCE) or ``"mae"`` (NCE+MAE). The paper has about equal results.
+        num_samples: size of the training set. Needed for `sample_scores`.
+        passive: ``"rce"`` (NCE+RCE) or ``"mae"`` (NCE+MAE). In the paper, both work about equally.
         active_weight: ``alpha``, factor of NCE. 1 for MNIST and CIFAR-10, 10 for CIFAR-100.
-        passive_weight: ``beta``, factor of the passive part. 1 for CIFAR-10, 10 for MNIST; for
+        passive_weight: ``beta``, factor of the passive part. 1 for CIFAR-10 and 10 for MNIST. For
             CIFAR-100, 0.1 with RCE and 1 with MAE.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
@@ -65,7 +65,7 @@ class ActivePassiveLoss(LabelProbabilityLoss):
         self.active_weight, self.passive_weight = active_weight, passive_weight
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The active and the passive loss, weighted."""
+        """Return the weighted sum of the active and the passive loss."""
         log_probabilities = functional.log_softmax(at_least_float32(logits), 1)
         cross_entropies = -log_probabilities.gather(1, target[:, None]).squeeze(1)
         self.record(cross_entropies, index)
@@ -77,7 +77,7 @@ class ActivePassiveLoss(LabelProbabilityLoss):
         return self.active_weight * active + self.passive_weight * passive
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The passive part and both factors."""
+        """Return the passive part and both factors."""
         return {
             "passive": self.passive,
             "active_weight": self.active_weight,

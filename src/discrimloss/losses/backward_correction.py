@@ -1,4 +1,4 @@
-"""Backward correction: the losses of all classes, mixed so that the noise cancels on average."""
+"""Backward correction: combines the losses of all classes so that the noise cancels on average."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from discrimloss.losses.loss_correction import LossCorrection
 from discrimloss.losses.transition import SMALLEST_PROBABILITY
 
 SINGULAR_CONDITION = 1e6
-"""A given matrix with a condition number above it is refused."""
+"""A given matrix with a larger condition number is refused."""
 LARGEST_CONDITION = 100.0
-"""An estimated matrix is mixed with the identity until its condition number is no larger. That of
-symmetric noise is 1 / (1 - rate * C / (C - 1)): 9 for 80 % of 10 classes."""
+"""An estimated matrix is mixed with the identity until its condition number is at most this. For
+symmetric noise, the condition number is 1 / (1 - rate * C / (C - 1)): 9 for 80 % of 10 classes."""
 
 
 def backward_losses(
     log_probabilities: Tensor, target: Tensor, inverse: Tensor, smallest_probability: float
 ) -> Tensor:
-    """``(T^-1 l)_y``, shape (batch,), of ``l = -log p``.
+    """Return ``(T^-1 l)_y`` with ``l = -log p``, shape (batch,).
 
-    A probability below the smallest counts as the smallest, and has no gradient.
+    Probabilities are clipped from below. A clipped probability has no gradient.
     """
     losses = (-log_probabilities).clamp(max=-math.log(smallest_probability))
     return (inverse.to(losses.dtype)[target] * losses).sum(1)
 
 
 def invertible(estimate: Tensor, largest_condition: float = LARGEST_CONDITION) -> Tensor:
-    """The matrix, mixed with the least percentage of the identity that makes it invertible."""
+    """Mix a matrix with the smallest percentage of the identity that makes it invertible."""
     identity = torch.eye(len(estimate), dtype=estimate.dtype, device=estimate.device)
     for percent in range(101):
         mixed = torch.lerp(estimate, identity, percent / 100)
@@ -45,29 +45,28 @@ def invertible(estimate: Tensor, largest_condition: float = LARGEST_CONDITION) -
 class BackwardCorrection(LossCorrection):
     """Backward loss correction with a known or estimated transition matrix (Patrini et al. 2017).
 
-    The loss of the label y is ``(T^-1 l)_y``, where l has the losses of all classes: on average
-    over the noise it is the loss of the true class. Most entries off the diagonal of the inverse
-    are negative, so a network that fits wrong labels can lower it without a bound other than
-    `smallest_probability`; the paper, too, finds it the weaker of its two corrections.
+    The loss of the label y is ``(T^-1 l)_y``, where l has the losses of all classes. Averaged over
+    the noise, it is the loss of the true class. Most off-diagonal entries of the inverse are
+    negative. A network that fits wrong labels can therefore lower the loss without a bound, except
+    for `smallest_probability`. In the paper, too, this is the weaker of the two corrections.
 
-    Where an estimated T can hardly be inverted, it is mixed with the identity, as the authors
-    suggest; by how little is ours. A given one is refused instead.
+    If an estimated T is close to singular, it is mixed with the identity, as the authors suggest.
+    How much is our choice. A given T that is close to singular is refused.
 
     Args:
         num_samples: size of the training set.
-        num_classes: number of classes.
-        epochs: length of the run; needed where T is estimated.
-        transition: T, one row for each true class that sums to 1; None, as in the paper's
-            experiments with an estimated T, if it is not known.
-        noise_rate: instead of T, the fraction of wrong labels where each wrong class is as likely:
-            the paper's symmetric noise, 1 - rate on the diagonal, equal entries elsewhere.
-        anchor_percentile: as in `ForwardCorrection`: 97, the paper's; the likeliest
-            sample for a class of which more than half would be passed over.
-        warm_up_epochs: as in `ForwardCorrection`: epochs of cross-entropy before the estimate;
-            None for 15 % of the run, ours.
-        smallest_probability: probabilities are clipped to it; 1e-7 as in the authors' code
-            (giorgiop/loss-correction). It bounds the loss: a larger one limits what the network
-            gains from negative losses.
+        epochs: length of the run. Needed if T is estimated.
+        transition: T, with one row for each true class, which sums to 1. By default T is estimated,
+            as in the paper.
+        noise_rate: instead of T, the fraction of wrong labels, if all wrong classes are equally
+            likely. This is the paper's symmetric noise: 1 - rate on the diagonal, equal entries
+            elsewhere.
+        anchor_percentile: see `ForwardCorrection`. 97, as in the paper.
+        warm_up_epochs: epochs of cross-entropy before the estimate, as in `ForwardCorrection`. By
+            default 15 % of the run, which is our choice.
+        smallest_probability: probabilities are clipped to at least this. 1e-7, as in the authors'
+            code (giorgiop/loss-correction). It bounds the loss: the larger it is, the less the
+            network gains from negative losses.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -104,16 +103,16 @@ class BackwardCorrection(LossCorrection):
         self.register_buffer("inverse", torch.linalg.inv(self.transition), persistent=False)
 
     def check(self, transition: Tensor) -> None:
-        """Raise a `ValueError` for a matrix without an inverse, or nearly so."""
+        """Raise a `ValueError` for a matrix that is singular or close to it."""
         condition = float(torch.linalg.cond(transition))
         if not condition <= SINGULAR_CONDITION:
             raise ValueError(
-                "backward correction needs a transition matrix that can be inverted, this one has "
-                f"a condition number of {condition:.2g}; forward correction works with any"
+                "backward correction needs a transition matrix that can be inverted, but this one "
+                f"has a condition number of {condition:.2g}: use forward correction instead"
             )
 
     def usable(self, estimate: Tensor) -> Tensor:
-        """The estimate, mixed with the identity if necessary."""
+        """Return the estimate, mixed with the identity if necessary."""
         return invertible(estimate)
 
     def corrected_losses(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
@@ -121,10 +120,10 @@ class BackwardCorrection(LossCorrection):
         return backward_losses(log_probabilities, target, self.inverse, self.smallest_probability)
 
     def set_epoch(self, epoch: int) -> None:
-        """Invert T, which may be a new one."""
+        """Invert T, which may have changed."""
         super().set_epoch(epoch)
         self.inverse.copy_(torch.linalg.inv(self.transition))
 
     def hyperparameters(self) -> dict[str, Any]:
-        """T as it is inverted, once it is known, and its source."""
+        """Return T as used, once it is known, and its source."""
         return {**super().hyperparameters(), "smallest_probability": self.smallest_probability}

@@ -1,4 +1,4 @@
-"""The base class of all losses here, and the registry that finds them by name."""
+"""The base class of all losses in this package, and their registry."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from discrimloss.state.fixed_dtype import FixedDtypeModule
 from discrimloss.state.table import MAX_SAMPLES
 
 TaskLoss = Callable[[Tensor, Tensor], Tensor]
-"""``(predictions, target)`` to the task loss of each sample, shape (batch,)."""
+"""A function of ``(predictions, target)`` that returns losses of shape (batch,)."""
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """``-log p_y``, shape (batch,), of `logits` (batch, classes) and `target` (batch,)."""
+    """Return ``-log p_y``, shape (batch,), for logits (batch, classes) and target (batch,)."""
     return functional.cross_entropy(logits, target, reduction="none")
 
 
 class IndexedLoss(FixedDtypeModule, ABC):
     """A loss of ``(logits, target, index)`` that may keep state for each training sample.
 
-    The module works in any training loop: call `set_epoch` before the first batch of each epoch,
-    then the module itself with each batch. In eval mode it returns the task loss and changes
-    nothing. All state is in `state_dict`; it keeps its precision when the module is cast.
+    The module works in any training loop. Call `set_epoch` before the first batch of each epoch,
+    then call the module with each batch. In eval mode it returns the task loss and updates nothing.
+    All state is in `state_dict` and keeps its precision when the module is cast.
 
-    With `torch.distributed` initialised, each process calls the loss with its own rows, as many as
-    every other process. All processes then hold the same state, and the average of their gradients
-    is the gradient of the whole batch.
+    With `torch.distributed` initialised, each process calls the loss with its own rows, and all
+    processes with the same number of rows. All processes then hold the same state, and the average
+    of their gradients is the gradient of the whole batch.
 
     A subclass implements `sample_losses`. Its keyword-only arguments are the options of the method
     of the same name in `discrimloss train`.
@@ -55,15 +55,15 @@ class IndexedLoss(FixedDtypeModule, ABC):
     Args:
         num_samples: size of the training set. If None, no state is kept for the samples, and
             `index` is not needed.
-        num_classes: number of columns of the logits, where it must be known in advance.
+        num_classes: number of columns of the logits, if the loss needs it in advance.
         task_loss: the loss that is returned in eval mode, unreduced.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
     needs: ClassVar[str] = "nothing"
-    """Knowledge that the loss needs in advance, beyond the labels."""
+    """Information beyond the labels that the loss needs in advance."""
     needs_classes: ClassVar[str | None] = None
-    """Why the loss fits classification only: the end of a sentence that begins with "it"."""
+    """Why the loss works only for classification: the end of a sentence that starts with "it"."""
 
     epoch_count: Tensor
 
@@ -91,7 +91,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
 
     @abstractmethod
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The loss of each sample of a training batch, shape (batch,); updates the state.
+        """Return the loss of each sample of a training batch, shape (batch,). Update the state.
 
         Args:
             logits: shape (batch, classes); for regression, the predictions, shape (batch,).
@@ -100,7 +100,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
         """
 
     def forward(self, logits: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             logits: shape (batch, classes); for regression, the predictions, shape (batch,).
@@ -114,7 +114,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
         return reduce(self.unreduced(logits, target, index), self.reduction)
 
     def unreduced(self, logits: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
-        """The losses of the samples before `forward` reduces them, shape (batch,)."""
+        """Return the unreduced losses of the samples, shape (batch,)."""
         if self.needs_classes is not None:
             check_classification(logits, target, self.num_classes)
         if not self.training:
@@ -126,7 +126,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
         return self.sample_losses(logits, target, rows)
 
     def task_losses(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The task loss of each sample, shape (batch,)."""
+        """Return the task loss of each sample, shape (batch,)."""
         losses = self.task_loss(logits, target)
         if losses.shape != target.shape[:1]:
             raise ValueError(
@@ -138,14 +138,14 @@ class IndexedLoss(FixedDtypeModule, ABC):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, counted from 1, before its first batch.
 
-        Repeating the call for the current epoch, as after a resume, changes nothing. A subclass
-        that overrides this method calls it first.
+        A repeated call for the current epoch, as after a resume, changes nothing. A subclass that
+        overrides this method calls it first.
         """
         self.epoch = require_epoch(epoch)
         self.epoch_count.fill_(self.epoch)
 
     def set_targets(self, target: Tensor) -> None:
-        """Give the labels of all samples, shape (num_samples,), in advance. Optional.
+        """Pass the labels of all samples, shape (num_samples,), in advance. Optional.
 
         Raises:
             ValueError: if the loss cannot work with these labels.
@@ -153,32 +153,32 @@ class IndexedLoss(FixedDtypeModule, ABC):
 
     @property
     def history(self) -> DiscrimLoss | None:
-        """The average task loss of each sample, if the loss keeps it."""
+        """The average task loss of each sample, if the loss records it."""
         return None
 
     def sample_scores(self) -> Tensor | None:
-        """How much the loss distrusts each label, shape (num_samples,); higher is worse.
+        """Return how much the loss distrusts each label, shape (num_samples,). Higher is worse.
 
-        NaN for samples that were in no batch. None if the loss has no such score.
+        NaN for samples that were never in a batch. None if the loss has no such score.
         """
         return None
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The values in use, also those that follow from others."""
+        """Return the hyperparameters in use, including derived ones."""
         return {}
 
     def log_values(self) -> dict[str, float]:
-        """Values of the current epoch that are worth a curve."""
+        """Return values of the current epoch to log."""
         return {}
 
     @classmethod
     def options(cls) -> dict[str, Option]:
-        """The keyword-only arguments, without those that the training loop decides."""
+        """Return the keyword-only arguments, without those that the training loop sets."""
         given = ("task_loss", "reduction")
         return {name: o for name, o in keyword_options(cls).items() if name not in given}
 
     def extra_repr(self) -> str:
-        """The hyperparameters that fit a line."""
+        """Return the hyperparameters that `repr` shows."""
         values = {**self.hyperparameters(), "reduction": self.reduction}
         return ", ".join(f"{k}={v!r}" for k, v in values.items() if not isinstance(v, list))
 
@@ -187,12 +187,12 @@ loss_classes: Registry[type[IndexedLoss]] = Registry("loss", "discrimloss.losses
 
 
 def check_classification(logits: Tensor, target: Tensor, num_classes: int | None) -> None:
-    """Raise an error unless `logits` and `target` are a batch of a classification.
+    """Raise an error unless `logits` and `target` are a valid batch of a classification task.
 
     Raises:
-        TypeError: if logits are not real numbers, or labels not integers.
+        TypeError: if logits are not real numbers, or labels are not integers.
         ValueError: if the shapes do not fit.
-        IndexError: if a label is not one of the classes. On a GPU the device raises it later.
+        IndexError: if a label is not one of the classes. On a GPU, the device raises it later.
     """
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
         raise TypeError(f"logits must be a tensor of real numbers, not {kind_of(logits)}")
@@ -220,7 +220,7 @@ def check_classification(logits: Tensor, target: Tensor, num_classes: int | None
 
 
 def checked_rows(index: Tensor | None, target: Tensor, num_samples: int, loss: str) -> Tensor:
-    """`index` as int64 on the device of `target`, or an error that says what is wrong with it."""
+    """Return `index` as int64 on the device of `target`, or raise an error if it is invalid."""
     if index is None:
         raise TypeError(f"{loss} keeps state for each sample: pass the index of each row")
     index = integer_tensor(index)

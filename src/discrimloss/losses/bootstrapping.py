@@ -19,15 +19,15 @@ class Bootstrapping(LabelProbabilityLoss):
     """Bootstrapping: the target is beta y + (1 - beta) times the prediction (Reed et al. 2015).
 
     The loss is ``-sum(target * log p)``. The prediction in the target is ``p`` itself (soft), or
-    the one-hot class of its maximum (hard). The gradient passes through both ``p`` of the soft
-    form: it is cross-entropy plus a penalty on the entropy, as the paper says.
+    the one-hot class of its maximum (hard). In the soft form, the gradient passes through both
+    occurrences of ``p``. The paper shows that this is cross-entropy plus an entropy penalty.
 
     Args:
         num_samples: size of the training set; needed for `sample_scores`.
-        form: ``"hard"`` or ``"soft"``. The paper has the better results with the hard one.
-        label_weight: ``beta``, above 0 and up to 1. None is 0.8 for hard and 0.95 for soft, the
-            paper's. There is no code of these authors; the same values are in
-            YisenWang/symmetric_cross_entropy_for_noisy_labels.
+        form: ``"hard"`` or ``"soft"``. The hard form is better in the paper.
+        label_weight: ``beta``, above 0 and at most 1. By default 0.8 for hard and 0.95 for soft, as
+            in the paper. The authors did not release code. The code
+            YisenWang/symmetric_cross_entropy_for_noisy_labels has the same values.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -52,7 +52,7 @@ class Bootstrapping(LabelProbabilityLoss):
         self.label_weight = label_weight
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The cross-entropies with the mixed targets."""
+        """Return the cross-entropies with the mixed targets."""
         log_probabilities = functional.log_softmax(at_least_float32(logits), 1)
         of_label = -log_probabilities.gather(1, target[:, None]).squeeze(1)
         if self.form == "hard":
@@ -63,5 +63,5 @@ class Bootstrapping(LabelProbabilityLoss):
         return self.label_weight * of_label + (1.0 - self.label_weight) * of_prediction
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The form, and the weight of the label."""
+        """Return the form and the weight of the label."""
         return {"form": self.form, "label_weight": self.label_weight}

@@ -1,4 +1,4 @@
-"""CORES2: a confidence regulariser, and a sieve that leaves out samples it finds corrupted."""
+"""CORES2: a confidence regulariser, and a sieve that leaves out samples with suspicious labels."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from discrimloss.losses.sample_state import GivenLabels, SampleMean
 from discrimloss.state.gathering import gather_rows, own_rows, weights_of_mean
 
 SMALLEST = 1e-8
-"""Added to a probability before its logarithm, as in the authors' code."""
+"""Added to probabilities before taking the logarithm, as in the authors' code."""
 
 
 @loss_classes.register("cores")
 class CORES(IndexedLoss):
     """CORES2: cross-entropy minus the expected loss of a random label, and a sieve (Cheng 2021).
 
-    The regulariser ``-beta sum_k P(k) CE(f(x), k)``, with ``P(k)`` the frequency of label ``k``
-    among the samples that were not left out in the epoch before, pushes predictions to be
-    confident. Later in the run, the sieve leaves out samples whose cross-entropy exceeds the mean
-    of the cross-entropies of all classes. The loss is the mean over the others, as in the authors'
-    code (haochenglouis/cores). That code divides the learning rate by ``1 + beta``; here the loss
-    is divided, which for SGD differs in the weight decay only. The sieve is the authors' first
-    phase; their second trains on the samples that it left out, without labels.
+    The regulariser ``-beta sum_k P(k) CE(f(x), k)`` makes predictions confident. ``P(k)`` is the
+    frequency of label ``k`` among the samples that were not left out in the previous epoch. Later
+    in the run, the sieve leaves out samples whose cross-entropy exceeds the mean cross-entropy of
+    all classes. The loss is the mean over the remaining samples, as in the authors' code
+    (haochenglouis/cores). That code divides the learning rate by ``1 + beta``. Here the loss is
+    divided, which for SGD differs only in the weight decay. The sieve is the authors' first phase.
+    Their second phase trains on the left-out samples without labels; it is not included.
 
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
         epochs: length of the run.
-        beta: factor of the regulariser, at the end of its rise. 2, from that repository.
-        begin: fraction of the run without the regulariser; 10 of 100 epochs there.
-        end: fraction of the run after which it has risen; 40 of 100 epochs there.
-        sieve_from: fraction of the run after which samples are left out; 0.3: after the epochs
-            0 to 30 of 100 there.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``. Samples that are left out count as 0.
+        beta: factor of the regulariser after its rise. 2, from that repository.
+        begin: fraction of the run before the regulariser rises. There, 10 of 100 epochs.
+        end: fraction of the run after which the rise is complete. There, 40 of 100 epochs.
+        sieve_from: fraction of the run after which samples are left out. 0.3: there, after epochs
+            0 to 30 of 100.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. Left-out samples count as 0.
     """
 
     needs_classes: ClassVar[str | None] = "compares the loss of a label with those of all classes"
@@ -78,11 +78,11 @@ class CORES(IndexedLoss):
         self.register_buffer("counted_in", torch.tensor(0))
 
     def set_targets(self, target: Tensor) -> None:
-        """Know the labels from the first epoch on; otherwise all classes count alike in it."""
+        """Pass the labels. By default, all classes are equally frequent in the first epoch."""
         self.labels.set_all(target)
 
     def set_epoch(self, epoch: int) -> None:
-        """Count the labels that were not left out; not again in a resumed epoch."""
+        """Count the labels that were not left out, except in a resumed epoch."""
         super().set_epoch(epoch)
         counted = self.labels.label[(self.labels.label >= 0) & self.has_passed].long()
         if epoch > int(self.counted_in) and len(counted):
@@ -92,11 +92,11 @@ class CORES(IndexedLoss):
 
     @property
     def current_beta(self) -> float:
-        """The factor of the regulariser in the current epoch."""
+        """Return the factor of the regulariser in the current epoch."""
         return risen_weight(self.epoch, self.epochs, self.beta, self.begin, self.end)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The regularised cross-entropies of the samples that pass the sieve."""
+        """Return the regularised cross-entropies, 0 for samples that the sieve leaves out."""
         of_classes = -(functional.softmax(at_least_float32(logits), 1) + SMALLEST).log()
         losses = of_classes.gather(1, target[:, None]).squeeze(1)
         self.labels.record(target, index)
@@ -110,11 +110,11 @@ class CORES(IndexedLoss):
         return weights_of_mean(passed).to(regularized) * regularized
 
     def sample_scores(self) -> Tensor | None:
-        """The fraction of visits in which a sample did not pass the sieve, in use or not."""
+        """Return the fraction of visits in which the sieve rejects a sample, in use or not."""
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The regulariser, its rise, and the last epoch without the sieve."""
+        """Return the regulariser, its rise, and the last epoch without the sieve."""
         return {
             "beta": self.beta,
             "begin": self.begin,
@@ -123,5 +123,5 @@ class CORES(IndexedLoss):
         }
 
     def log_values(self) -> dict[str, float]:
-        """``beta`` of the epoch."""
+        """Return ``beta`` of the epoch."""
         return {"beta": self.current_beta}

@@ -1,4 +1,4 @@
-"""The task loss as it is."""
+"""The unchanged task loss."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from discrimloss.losses.base import IndexedLoss, TaskLoss, cross_entropy, loss_c
 
 @loss_classes.register("plain")
 class CrossEntropy(IndexedLoss):
-    """The task loss alone: cross-entropy, or the loss of a regression.
+    """The task loss: cross-entropy, or the loss of a regression.
 
     Args:
-        task_loss: ``(logits, target)`` to losses of shape (batch,).
+        task_loss: a function of ``(logits, target)`` that returns losses of shape (batch,).
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 

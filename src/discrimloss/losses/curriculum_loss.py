@@ -1,4 +1,4 @@
-"""Curriculum loss: the samples of a batch that give the tightest bound of the 0-1 loss."""
+"""Curriculum loss: selects the samples of a batch that give the tightest bound of the 0-1 loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from discrimloss.state.gathering import gather_rows, own_rows, weights_of_mean
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """``u``: the label's logit minus the greatest of the others, shape (batch,).
+    """Return ``u``, the label's logit minus the largest other logit, shape (batch,).
 
     >>> margins(torch.tensor([[2.0, 5.0, 1.0]]), torch.tensor([0]))
     tensor([-3.])
@@ -28,14 +28,15 @@ def margins(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def hard_hinge(margin: Tensor) -> Tensor:
-    """``max(0, 1 - u)``, which is nowhere below the 0-1 loss."""
+    """Return ``max(0, 1 - u)``, an upper bound of the 0-1 loss."""
     return (1.0 - margin).clamp(min=0.0)
 
 
 def soft_hinge(logits: Tensor, target: Tensor) -> Tensor:
-    """`hard_hinge`, but with a smooth maximum over all logits where the prediction is wrong.
+    """Return `hard_hinge`, with a smooth maximum over all logits if the prediction is wrong.
 
-    There it is 1 plus the cross-entropy: above the hard hinge, and with a gradient for all classes.
+    For wrong predictions it is 1 plus the cross-entropy. This is above the hard hinge and has a
+    gradient for all classes.
     """
     margin = margins(logits, target)
     wrong = 1.0 + cross_entropy(logits, target)
@@ -43,20 +44,21 @@ def soft_hinge(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def selection(margin: Tensor, noise_rate: float, *, one_more: bool = False) -> Tensor:
-    """``v``, 1 for samples that are learned from and 0 for the others, shape (batch,).
+    """Return ``v``, 1 for samples to learn from and 0 for the others, shape (batch,).
 
-    It minimises ``max(sum(v * loss), C - sum(v))`` with the hard hinge as the loss and
-    ``C = (1 - eps)^2 n + (1 - eps) sum(u < 0)``. The best ``k`` samples to take are those of the
-    smallest losses; one more of them helps as long as the sum up to it is at most ``C + 1 - k``.
+    It minimises ``max(sum(v * loss), C - sum(v))``, where the loss is the hard hinge and
+    ``C = (1 - eps)^2 n + (1 - eps) sum(u < 0)``. The best selection of ``k`` samples has the
+    smallest losses. A further sample helps as long as the sum including it is at most
+    ``C + 1 - k``.
 
-    With `one_more`, the next sample is selected too if the losses of the ``k`` add up to no more
-    than ``C - k``.
+    With `one_more`, the next sample is selected too if the sum of the ``k`` losses is at most
+    ``C - k``.
     """
     losses, order = hard_hinge(margin).sort()
     clean_fraction = 1.0 - noise_rate
     bound = clean_fraction**2 * len(margin) + clean_fraction * (margin < 0).sum()
     count = torch.arange(1, len(margin) + 1, device=margin.device)
-    # After the first sample that does not help, no other one does: sums grow, their limit falls.
+    # After the first sample that does not help, none does: the sum grows and its limit falls.
     sums = losses.cumsum(0)
     is_selected = sums <= bound + 1 - count
     if one_more:
@@ -72,30 +74,30 @@ def selection(margin: Tensor, noise_rate: float, *, one_more: bool = False) -> T
 class CurriculumLoss(IndexedLoss):
     """Curriculum loss, noise-pruned (NPCL): a selection that bounds the 0-1 loss (Lyu, Tsang 2020).
 
-    Only a selection of each batch is learned from: `selection` finds the samples for which the
-    bound is tightest, and the loss is the mean of their hinge losses. At a noise rate of 0 this is
-    the paper's CL, above it NPCL. The selection uses the hard hinge and the gradient is that of the
-    soft one, as in the authors' released code (YuemingLYU/Curriculum-Loss).
+    Only a selection of each batch is learned from: the samples for which the bound is tightest (see
+    `selection`). The loss is the mean of their hinge losses. At a noise rate of 0 this is the
+    paper's CL, otherwise NPCL. The selection uses the hard hinge and the gradient that of the soft
+    hinge, as in the authors' released code (YuemingLYU/Curriculum-Loss).
 
     Args:
         num_samples: size of the training set.
         epochs: length of the run.
-        noise_rate: ``eps``, which the paper takes as known. None (ours) to estimate it from the
-            hinge losses; it is 0, and the loss CL, until then.
-        warmup: fraction of the run in which all samples are learned from. The 10 of 200
-            epochs on CIFAR and 5 of 200 on MNIST that are quoted for it have no source that could
-            be opened. The same fraction of a short run is too little: a class that is not yet
-            learned is left out for good. Ours ends where `NoiseRate` makes its first estimate or,
-            if it makes any, its last.
-        average: what the mean divides by: ``"selected"``, the number of selected samples, as in the
-            authors' released code; or ``"batch"``, all samples, as in the bound of the paper. The
-            second makes shorter steps of batches with few selected samples.
-        hinge: ``"soft"`` or ``"hard"``: which loss of the selected samples is minimised. The
-            released code has the soft one; the hard one has a gradient for two classes only.
-        one_more: whether the next sample is selected too where the bound has room for it (a
-            footnote of the paper). The released code does so; False, ours, because with that sample
-            the bound is not at its minimum.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``. Samples that are left out count as 0.
+        noise_rate: ``eps``, which the paper assumes to be known. By default it is estimated from
+            the hinge losses, which is our addition. Until the first estimate, it is 0.
+        warmup: fraction of the run in which all samples are learned from. Others quote 10 of 200
+            epochs for CIFAR and 5 of 200 for MNIST, but we could not verify the source. The same
+            fraction of a short run is too small: a class that is not learned by then is left out
+            for good. By default the warm-up ends at the first estimate of `NoiseRate` or, if there
+            are several, at the last.
+        average: the divisor of the mean: ``"selected"`` for the number of selected samples, as in
+            the authors' released code, or ``"batch"`` for all samples, as in the paper's bound. The
+            second makes smaller steps in batches with few selected samples.
+        hinge: ``"soft"`` or ``"hard"``: the loss of the selected samples that is minimised. The
+            released code uses the soft hinge. The hard hinge has a gradient for only two classes.
+        one_more: whether to select the next sample too if the bound allows it (a footnote of the
+            paper). The released code does so. Our default is False, because the bound is not at its
+            minimum with that sample.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. Left-out samples count as 0.
     """
 
     needs: ClassVar[str] = "noise rate, given or estimated"
@@ -127,15 +129,15 @@ class CurriculumLoss(IndexedLoss):
         self.warmup_epochs = math.ceil(warmup * epochs)
         self.hinge_history: DiscrimLoss | None = None
         if not rate.is_given:
-            # Not before the last estimate: samples that are left out are not learned, so each
-            # further estimate would confirm the one before.
+            # Not before the last estimate: left-out samples are not learned, so further estimates
+            # would only confirm the first one.
             self.warmup_epochs = max(self.warmup_epochs, rate.last - 1)
             self.hinge_history = loss_history(num_samples, epochs)
         self.left_out = SampleMean(num_samples)
-        self._current_rate = float(rate)  # follows from the state: no step waits for the device
+        self._current_rate = float(rate)  # on the host: no step waits for the device
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The hinge losses of the selected samples, 0 for the others."""
+        """Return the hinge losses of the selected samples, and 0 for the others."""
         logits = at_least_float32(logits)
         margin = margins(logits, target)
         hinges = soft_hinge(logits, target) if self.hinge == "soft" else hard_hinge(margin)
@@ -151,7 +153,7 @@ class CurriculumLoss(IndexedLoss):
         return weights(everyones) * hinges
 
     def set_epoch(self, epoch: int) -> None:
-        """Estimate the noise rate, unless it is given, until the selection begins."""
+        """Estimate the noise rate until the selection begins, unless it is given."""
         super().set_epoch(epoch)
         if self.hinge_history is not None:
             self.hinge_history.set_epoch(epoch)
@@ -160,11 +162,11 @@ class CurriculumLoss(IndexedLoss):
         self._current_rate = float(self.noise_rate)
 
     def sample_scores(self) -> Tensor | None:
-        """The fraction of its visits in which a sample was not selected."""
+        """Return the fraction of its visits in which a sample was not selected."""
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The noise rate and its source, the hinge, and the length of the warm-up."""
+        """Return the noise rate and its source, the hinge, and the length of the warm-up."""
         return {
             **self.noise_rate.record(),
             "average": self.average,
@@ -174,5 +176,5 @@ class CurriculumLoss(IndexedLoss):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The noise rate in use."""
+        """Return the noise rate in use."""
         return {"noise_rate": float(self.noise_rate)}

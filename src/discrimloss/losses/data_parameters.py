@@ -1,4 +1,4 @@
-"""Data parameters: a temperature for every class and every sample, learned with the network."""
+"""Data parameters: a learned temperature for every class and every sample."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from discrimloss.losses.base import IndexedLoss, cross_entropy, loss_classes
 from discrimloss.state.gathering import gather_rows
 
 JOINT_INSTANCE_START = 0.001
-"""Start of the instance temperatures beside class temperatures of 1, so that the sum is near 1, in
-the authors' commands. Their code clips it to the lowest temperature, 0.05, before it is used."""
+"""Initial instance temperature in the authors' commands, if class temperatures are learned too and
+start at 1: their sum is near 1. Their code clips it to the lowest temperature, 0.05, before use."""
 INSTANCE_STEPS = {"instance": (0.2, 0.0), "both": (0.8, 1e-8)}
 """Learning rate and weight decay of the instance temperatures, in the authors' commands."""
 
 
 def temperature_gradients(logits: Tensor, target: Tensor, temperature: Tensor) -> Tensor:
-    """Derivative of each sample's cross-entropy in its temperature ``sigma``, shape (batch,).
+    """Return the derivative of each cross-entropy in its temperature ``sigma``, shape (batch,).
 
-    ``(z_y - sum_j p_j z_j) / sigma**2`` with ``p = softmax(z / sigma)`` and `logits` ``z``. A label
-    that the network doubts has a logit below the expected one, so descent raises its temperature.
+    It is ``(z_y - sum_j p_j z_j) / sigma**2`` with ``p = softmax(z / sigma)`` and logits ``z``. If
+    the network doubts a label, its logit is below the expected one, so gradient descent raises the
+    temperature.
     """
     expected = (functional.softmax(logits / temperature[:, None], 1) * logits).sum(1)
     own = logits.gather(1, target[:, None]).flatten()
@@ -33,18 +34,18 @@ def temperature_gradients(logits: Tensor, target: Tensor, temperature: Tensor) -
 
 
 class Temperatures(nn.Module):
-    """Positive temperatures, learned as logarithms; a step moves only those in the batch.
+    """Positive temperatures, learned as logarithms. A step changes only those in the batch.
 
-    They are buffers, moved by the closed form of the gradient: autograd's gradients are of one
-    process, and may be scaled.
+    They are buffers that follow the closed form of the gradient. Autograd's gradients would be
+    those of one process only, and could be scaled.
 
     Args:
-        number: how many temperatures there are.
-        start: their first value.
-        learning_rate: of the logarithms.
-        weight_decay: of the logarithms, so towards a temperature of 1.
-        momentum: of the logarithms. A velocity changes only while its temperature is in the batch.
-        bounds: the lowest and highest temperature.
+        number: number of temperatures.
+        start: their initial value.
+        learning_rate: learning rate of the logarithms.
+        weight_decay: weight decay of the logarithms, towards a temperature of 1.
+        momentum: momentum of the logarithms. It changes only while its temperature is in the batch.
+        bounds: lowest and highest temperature.
     """
 
     log_sigma: Tensor
@@ -68,15 +69,15 @@ class Temperatures(nn.Module):
         self.register_buffer("visited", torch.zeros(number, dtype=torch.bool))
 
     def forward(self, index: Tensor) -> Tensor:
-        """The temperatures of `index`, shape (batch,)."""
+        """Return the temperatures of the given rows, shape (batch,)."""
         return self.log_sigma[index].exp()
 
     def descend(self, index: Tensor, gradient: Tensor) -> None:
-        """Take a step with each row's part of the gradient of the mean loss, of all processes."""
+        """Take a step. The arguments are each row's part of the gradient of the mean loss."""
         rows = self.log_sigma[index]
-        # The decay is per row, as in the authors' code: a class with ten rows decays ten times.
+        # Decay is per row, as in the authors' code: with ten rows, a class decays ten times.
         slope = gradient.to(rows.dtype) * rows.exp() + self.weight_decay * rows
-        # Summed by comparing the rows of the batch, so that the cost does not grow with the data.
+        # Rows of the batch are compared pairwise, so that the cost does not grow with the data.
         total = (index[:, None] == index).to(slope.dtype) @ slope
         self.velocity[index] = velocity = self.momentum * self.velocity[index] + total
         lowest, highest = map(math.log, self.bounds)
@@ -84,7 +85,7 @@ class Temperatures(nn.Module):
         self.visited[index] = True
 
     def values(self) -> Tensor:
-        """All temperatures, shape (number,); NaN for those that were in no batch."""
+        """Return all temperatures, shape (number,). NaN for those that were never in a batch."""
         return self.log_sigma.exp().masked_fill(~self.visited, torch.nan)
 
 
@@ -92,32 +93,33 @@ class Temperatures(nn.Module):
 class DataParameters(IndexedLoss):
     """Learned temperatures of classes and samples on the logits (Saxena et al. 2019).
 
-    The loss is the cross-entropy of ``logits / sigma``: a high temperature flattens the softmax,
-    and with it the gradient that the sample sends into the network. ``sigma`` is that of the class,
-    that of the sample or, for both, their sum, and follows the gradient of the same mean loss.
-    The paper gives the gradient in ``sigma``; what is learned here is ``log sigma``, as in the
-    authors' released code, and as there at a constant rate. Evaluation uses no temperature. The
-    authors stop noisy runs at epoch 84 of 120, by cross-validation; ours run to the last epoch.
+    The loss is the cross-entropy of ``logits / sigma``. A high temperature flattens the softmax and
+    so reduces the sample's gradient. ``sigma`` is the temperature of the class, of the sample, or
+    the sum of both. It follows the gradient of the same mean loss. The paper gives the gradient in
+    ``sigma``. Here ``log sigma`` is learned at a constant rate, as in the authors' released code.
+    Evaluation uses no temperature. The authors stop noisy runs at epoch 84 of 120, chosen by
+    cross-validation; here a run continues to the last epoch.
 
     Args:
-        num_samples: size of the training set; needed for the temperatures of samples.
-        num_classes: number of classes; needed for the temperatures of classes.
-        parameters: whose temperatures are learned. "instance", as in the paper's experiment with
-            noisy labels (CIFAR-100), because the noise is one of samples.
-        instance_lr: learning rate of the samples' temperatures. None is 0.2, the one the authors
-            publish with their code (apple/ml-data-parameters) for that experiment, at every noise
-            rate, and 0.8 for "both". The gradient is that of the batch mean, so the step of a visit
-            goes with 1 / batch size; theirs was 128.
-        instance_weight_decay: None is 0, and 1e-8 for "both", from the same place.
-        class_lr: learning rate of the classes' temperatures. 0.1, the authors' published setting
-            for class parameters (clean ImageNet, 1000 classes). With few classes and noisy labels
-            it is far too high: a class may heat up to the bound and be given up (digits, 40 %).
-        class_weight_decay: 1e-4, from the same place.
-        momentum: 0.9, of the authors' released optimizer for temperatures, which like this one
-            moves only what is in the batch.
-        temperature_range: lowest and highest temperature of a class or a sample. 1/20 and 20, of
+        num_samples: size of the training set. Needed for temperatures of samples.
+        num_classes: number of classes. Needed for temperatures of classes.
+        parameters: which temperatures to learn: "instance", "class" or "both". "instance" is that
+            of the paper's experiment with noisy labels (CIFAR-100).
+        instance_lr: learning rate of the samples' temperatures. By default 0.2, which the authors
+            publish with their code (apple/ml-data-parameters) for that experiment and all noise
+            rates, and 0.8 for "both". The gradient is that of the batch mean, so the step is
+            proportional to 1 / batch size; the authors' batch size is 128.
+        instance_weight_decay: by default 0, and 1e-8 for "both", from the same code.
+        class_lr: learning rate of the classes' temperatures. 0.1, the authors' published value for
+            class parameters (clean ImageNet, 1000 classes). It is far too high for few classes with
+            noisy labels: the temperature of a class may reach the bound, and the class is no longer
+            learned (digits, 40 %).
+        class_weight_decay: 1e-4, from the same code.
+        momentum: 0.9, as in the authors' released optimizer for temperatures, which also updates
+            only temperatures in the batch.
+        temperature_range: lowest and highest temperature of a class or a sample. 1/20 and 20, as in
             the authors' released code.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``. The temperatures follow the mean with any.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. The temperatures always follow the mean.
     """
 
     needs_classes: ClassVar[str | None] = (
@@ -165,13 +167,13 @@ class DataParameters(IndexedLoss):
         self.temperatures = nn.ModuleDict()
         if parameters != "instance":
             if num_classes is None:
-                raise ValueError("temperatures of classes need num_classes")
+                raise ValueError("temperatures of classes need num_classes: pass it")
             self.temperatures["class"] = Temperatures(
                 num_classes, 1.0, class_lr, class_weight_decay, *shared
             )
         if parameters != "class":
             if num_samples is None:
-                raise ValueError("temperatures of samples need num_samples")
+                raise ValueError("temperatures of samples need num_samples: pass it")
             start = max(JOINT_INSTANCE_START, lowest) if parameters == "both" else 1.0
             self.temperatures["instance"] = Temperatures(
                 num_samples, start, instance_lr, instance_weight_decay, *shared
@@ -181,7 +183,7 @@ class DataParameters(IndexedLoss):
         return cast("Iterable[tuple[str, Temperatures]]", self.temperatures.items())
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The cross-entropies of the divided logits; then the temperatures move."""
+        """Return the cross-entropies of the divided logits, then update the temperatures."""
         logits = at_least_float32(logits)
         rows = {"class": target, "instance": index}
         summands = [temperatures(rows[name]) for name, temperatures in self._learned()]
@@ -194,12 +196,12 @@ class DataParameters(IndexedLoss):
         return losses
 
     def sample_scores(self) -> Tensor | None:
-        """The temperatures of the samples; None if only those of classes are learned."""
+        """Return the temperatures of the samples. None if only those of classes are learned."""
         instances = dict(self._learned()).get("instance")
         return None if instances is None else instances.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Which temperatures are learned (of samples, classes or both), and how."""
+        """Return which temperatures are learned (of samples, classes or both), and how."""
         values: dict[str, Any] = {"parameters": self.parameters_of}
         for name, temperatures in self._learned():
             values[f"{name}_lr"] = temperatures.learning_rate
@@ -209,7 +211,7 @@ class DataParameters(IndexedLoss):
         return values
 
     def log_values(self) -> dict[str, float]:
-        """Mean and highest temperatures."""
+        """Return the mean and the highest temperatures."""
         values = {}
         for name, temperatures in self._learned():
             sigma = temperatures.log_sigma.exp()

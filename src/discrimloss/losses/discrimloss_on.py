@@ -24,23 +24,26 @@ from discrimloss.registry import keyword_options
 
 @loss_classes.register("discrimloss")
 class DiscrimLossOn(IndexedLoss):
-    """DiscrimLoss: a learned weight and a moving threshold for every sample (Wu et al. 2022).
+    """DiscrimLoss: a learned weight for every sample, and a threshold that rises (Wu et al. 2022).
 
-    `discrimloss.DiscrimLoss`, which takes losses and an index, behind the call that all losses
-    here share. `task_loss` may be any unreduced loss, another one of `discrimloss.losses` among
-    them: ``DiscrimLossOn(N, E, task_loss=GeneralizedCrossEntropy())``.
+    This is `discrimloss.DiscrimLoss` with the arguments that all losses of this package take.
+    `task_loss` may be any unreduced loss, including another loss of `discrimloss.losses`:
+    ``DiscrimLossOn(N, E, task_loss=GeneralizedCrossEntropy())``.
 
     Args:
         num_samples: size of the training set.
-        epochs: length of the run, from which the defaults follow.
-        num_classes: number of classes; None for a regression. Used by the next two options.
-        class_aware: compare samples with their own class, or range of the target, and act only
-            once labels are memorised. Ours; off, because the paper's form is the default here.
-        predictions: correct labels by what the network predicts. Ours; implies `class_aware`.
-        task_loss: ``(logits, target)`` to losses of shape (batch,), or a loss of this package.
+        epochs: length of the run. The defaults depend on it.
+        num_classes: number of classes; None for regression. Used by the next two options.
+        class_aware: whether to compare samples with their own class, or range of the target, and
+            to act only once labels are memorised. This extends the paper. By default False, the
+            paper's form.
+        predictions: whether to correct labels by the network's predictions. This extends the paper
+            and implies `class_aware`.
+        task_loss: a function of ``(logits, target)`` that returns losses of shape (batch,), or a
+            loss of this package.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        discrimloss_options: all other keyword arguments of `discrimloss.DiscrimLoss`; what is not
-            given follows from `epochs`.
+        discrimloss_options: all other keyword arguments of `discrimloss.DiscrimLoss`. The defaults
+            depend on `epochs`.
     """
 
     def __init__(
@@ -65,16 +68,16 @@ class DiscrimLossOn(IndexedLoss):
         )
 
     def forward(self, logits: Tensor, target: Tensor, index: Any = None) -> Tensor:
-        """Like `IndexedLoss.forward`; with ``ids=...``, `index` holds the names of the samples."""
+        """Like `IndexedLoss.forward`. With ``ids=...``, `index` contains the ids of the samples."""
         if not self.training:
             return super().forward(logits, target)
         if self.num_samples is not None:
             index = checked_rows(index, target, self.num_samples, type(self).__name__)
-        # The criterion reduces, as it knows how many rows the other processes have.
+        # The criterion reduces, because it knows the number of rows of the other processes.
         return self._weighted(logits, target, index)
 
     def _weighted(self, logits: Tensor, target: Tensor, index: Any) -> Tensor:
-        """The criterion's loss of the inner losses, and of what else it is to know."""
+        """Return the criterion's loss, from inner losses and the arguments of its form."""
         known = {"target": target} if self.class_aware else {}
         if self.predictions:
             known["predictions" if self.num_classes is None else "logits"] = logits
@@ -91,13 +94,13 @@ class DiscrimLossOn(IndexedLoss):
         return losses
 
     def inner_losses(self, logits: Tensor, target: Tensor, index: Any) -> Tensor:
-        """The losses that DiscrimLoss weights, shape (batch,)."""
+        """Return the losses that DiscrimLoss weights, shape (batch,)."""
         if isinstance(self.task_loss, IndexedLoss):
             return self.task_loss.unreduced(logits, target, index)
         return self.task_losses(logits, target)
 
     def task_losses(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The task loss of each sample, shape (batch,)."""
+        """Return the task loss of each sample, shape (batch,)."""
         if isinstance(self.task_loss, IndexedLoss):
             return self.task_loss.task_losses(logits, target)
         return super().task_losses(logits, target)
@@ -110,20 +113,21 @@ class DiscrimLossOn(IndexedLoss):
             self.task_loss.set_epoch(epoch)
 
     def set_targets(self, target: Tensor) -> None:
-        """Give the labels of all samples to the inner loss."""
+        """Pass the labels of all samples to the inner loss."""
         if isinstance(self.task_loss, IndexedLoss):
             self.task_loss.set_targets(target)
 
     @property
     def history(self) -> DiscrimLoss:
-        """The criterion itself: ``history.verdicts()`` are its verdicts."""
+        """The criterion. ``history.verdicts()`` returns its verdicts."""
         return self.criterion
 
     def sample_scores(self) -> Tensor:
-        """The learned weights: 1 is neutral, large is distrusted.
+        """Return the learned weights. 1 is neutral, and larger weights mean less trust.
 
-        With predictions, what the averaged predictions leave to other classes than the label's; of
-        a regression, one minus the trust in the target.
+        With predictions, return the averaged probability that the label is not the true class. For
+        regression, return one minus the trust in the target.
+
         """
         if self.predictions and self.criterion.table.has_column("predicted_visits"):
             scores = self.criterion.labels_distrust()
@@ -132,14 +136,14 @@ class DiscrimLossOn(IndexedLoss):
         return weights.masked_fill(self.criterion.table.visits == 0, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The variant and the hyperparameters of the criterion."""
+        """Return the variant and the hyperparameters of the criterion."""
         forms = {"class_aware": self.class_aware, "predictions": self.predictions}
         forms = {name: True for name, is_on in forms.items() if is_on}
         values = asdict(self.criterion.hyperparameters)
         return {"variant": self.criterion.variant, **forms, **values}
 
     def log_values(self) -> dict[str, float]:
-        """The thresholds, and the mean weight."""
+        """Return the thresholds and the mean weight."""
         return {
             "k1": float(self.criterion.k1),
             "k_dyn": self.criterion.k_dyn,
@@ -149,7 +153,7 @@ class DiscrimLossOn(IndexedLoss):
 
     @classmethod
     def options(cls) -> dict[str, Option]:
-        """Own ones, and the hyperparameters of `discrimloss.DiscrimLoss`."""
+        """Return the options of this class and the hyperparameters of `discrimloss.DiscrimLoss`."""
         names = {"variant", *(field.name for field in fields(Hyperparameters))}
         names |= {"class_aware", "predictions"}
         inherited = keyword_options(DiscrimLoss) | keyword_options(DiscrimLossOn)

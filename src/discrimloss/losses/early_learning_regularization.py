@@ -1,4 +1,4 @@
-"""Early-learning regularization: hold the network to what it predicted early on."""
+"""Early-learning regularization: keeps predictions close to those of early training."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from discrimloss.state.gathering import gather_rows
 from discrimloss.visits import mean_of_same
 
 LOWEST = 1e-4
-"""Probabilities are clipped to [LOWEST, 1 - LOWEST], as in the authors' released code: the
-logarithm stays finite, and a prediction beyond has no gradient."""
+"""Probabilities are clipped to [LOWEST, 1 - LOWEST], as in the authors' released code. The
+logarithm then stays finite. A clipped prediction has no gradient."""
 
 
 def moved_targets(targets: Tensor, probabilities: Tensor, momentum: float) -> Tensor:
-    """``beta t + (1 - beta) p``, `probabilities` normalised; both of shape (batch, classes)."""
+    """Return ``beta t + (1 - beta) p`` with normalised ``p``, shape (batch, classes)."""
     normalized = probabilities / probabilities.sum(1, keepdim=True)
     return momentum * targets + (1.0 - momentum) * normalized
 
 
 def early_learning_penalty(probabilities: Tensor, targets: Tensor) -> Tensor:
-    """``log(1 - <p, t>)``, shape (batch,): lower where prediction and target agree."""
+    """Return ``log(1 - <p, t>)``, shape (batch,). Lower if prediction and target agree."""
     return torch.log1p(-(probabilities * targets).sum(1))
 
 
@@ -36,10 +36,10 @@ class EarlyLearningRegularization(IndexedLoss):
     """Early-learning regularization, cross-entropy + lambda log(1 - <p, t>) (Liu et al. 2020).
 
     ``t`` is a moving average of the network's own probabilities for the sample (temporal
-    ensembling). The gradient of the penalty grows with the agreement of ``p`` and ``t``: it keeps
-    what was learned early, where the gradient of cross-entropy vanishes, and cancels the pull of
-    wrong labels. This is the paper's ELR, with one network; ELR+ adds a second one, weight
-    averaging and mixup.
+    ensembling). The gradient of the penalty grows with the agreement of ``p`` and ``t``. For
+    samples learned early, whose cross-entropy gradient vanishes, it keeps what was learned. For
+    wrong labels, it cancels the gradient of cross-entropy. This is the paper's ELR with one
+    network. ELR+ adds a second network, weight averaging and mixup.
 
     Args:
         num_samples: size of the training set.
@@ -47,7 +47,7 @@ class EarlyLearningRegularization(IndexedLoss):
         regularization: ``lambda``. 3, the authors' for CIFAR-10 (hyperparameters in the paper's
             supplement, and the configuration in shengliu66/ELR); 7 for CIFAR-100, and 1 for
             CIFAR-10 with asymmetric noise.
-        target_momentum: ``beta`` of the targets, in [0, 1). 0.7, from the same places; 0.9 for
+        target_momentum: ``beta`` of the targets, in [0, 1). 0.7, from the same sources; 0.9 for
             CIFAR-100 and for asymmetric noise.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
@@ -78,7 +78,7 @@ class EarlyLearningRegularization(IndexedLoss):
         self.labels = GivenLabels(num_samples)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """Cross-entropy and penalty; the targets move first, as in the authors' code."""
+        """Return cross-entropy plus penalty. Update the targets first, as in the authors' code."""
         probabilities = functional.softmax(at_least_float32(logits), 1)
         probabilities = probabilities.clamp(LOWEST, 1.0 - LOWEST)
         self._move_targets(probabilities.detach(), index)
@@ -92,17 +92,17 @@ class EarlyLearningRegularization(IndexedLoss):
         self.targets[index] = moved_targets(self.targets[index], rows, self.target_momentum)
 
     def _targets_of_labels(self) -> Tensor:
-        """``t_y`` of every sample; NaN for samples without a visit.
+        """Return ``t_y`` of every sample. NaN for samples without a visit.
 
-        A target starts at 0, so after n visits it sums to ``1 - beta**n``; the division makes up
-        for that.
+        A target starts at 0, so after n visits it sums to ``1 - beta**n``. The division corrects
+        this.
         """
         labels = self.labels.label.long().clamp(min=0)
         own = self.targets.gather(1, labels[:, None]).flatten()
         return own / self.targets.sum(1)  # 0 / 0 is NaN
 
     def sample_scores(self) -> Tensor:
-        """1 - t_y: what the averaged predictions leave to other classes than the label's."""
+        """Return 1 - t_y, the averaged probability that the label is not the true class."""
         return 1.0 - self._targets_of_labels()
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -113,6 +113,6 @@ class EarlyLearningRegularization(IndexedLoss):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The mean agreement of the targets with the labels."""
+        """Return the mean of ``t_y``, the agreement of targets and labels."""
         agreement = self._targets_of_labels()
         return {"target_agreement": float(agreement.nan_to_num(0.0).mean())}

@@ -1,4 +1,4 @@
-"""Forward correction: predictions pass through the noise before they are compared with labels."""
+"""Forward correction: predictions are multiplied by the noise matrix before the comparison."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from discrimloss.losses.transition import log_label_probability
 class ForwardCorrection(LossCorrection):
     """Forward loss correction with a known or estimated transition matrix (Patrini et al. 2017).
 
-    The network predicts the probability p of each true class. The matrix T holds, for each true
-    class, the probabilities of the given labels. The loss of the label y is ``-log((T^T p)_y)``.
+    The network predicts the probability p of each true class. The matrix T contains, for each
+    true class, the probabilities of the given labels. The loss of the label y is ``-log((T^T
+    p)_y)``.
 
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
-        epochs: length of the run; needed where T is estimated.
-        transition: T, one row for each true class that sums to 1; None, as in the paper's
-            experiments with an estimated T, if it is not known.
-        noise_rate: instead of T, the fraction of wrong labels where each wrong class is as likely:
-            the paper's symmetric noise, 1 - rate on the diagonal, equal entries elsewhere.
-        anchor_percentile: row i of an estimated T is the prediction for the sample that has the
-            probability of class i at this percentile. 97 and not 100, the likeliest, is the choice
-            of the paper and of its code (giorgiop/loss-correction), against outliers; for CIFAR-100
-            the paper takes the likeliest, as we do for any class of which more than half would be
-            passed over.
-        warm_up_epochs: epochs of cross-entropy before the estimate; None for 15 % of the run, which
-            is ours: the authors estimate from the network of the lowest validation loss, before it
-            memorises, and we have no validation labels to find it by.
+        epochs: length of the run. Needed if T is estimated.
+        transition: T, with one row for each true class, which sums to 1. By default T is estimated,
+            as in the paper.
+        noise_rate: instead of T, the fraction of wrong labels, if all wrong classes are equally
+            likely. This is the paper's symmetric noise: 1 - rate on the diagonal, equal entries
+            elsewhere.
+        anchor_percentile: row i of an estimated T is the prediction for the sample whose
+            probability of class i is at this percentile. 97, as in the paper and its code
+            (giorgiop/loss-correction), ignores outliers. For CIFAR-100, the paper uses 100, the
+            most probable sample. We use it for any class that would lose more than half of its
+            samples.
+        warm_up_epochs: epochs of cross-entropy before the estimate. By default 15 % of the run,
+            which is our choice. The authors estimate T from the network with the lowest validation
+            loss, before it memorises, but here there are no validation labels.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 

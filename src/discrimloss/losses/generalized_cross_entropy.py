@@ -14,10 +14,10 @@ from discrimloss.state.gathering import gather_rows
 
 
 def generalized_cross_entropy(cross_entropies: Tensor, exponent: float) -> Tensor:
-    """``L_q = (1 - p_y**q) / q`` from ``-log p_y``, elementwise.
+    """Return ``L_q = (1 - p_y**q) / q`` from ``-log p_y``, elementwise.
 
-    ``p_y**q`` has an infinite slope at 0. In ``log p_y`` the slope is ``-p_y**q``, which is finite
-    everywhere, and `expm1` keeps the digits of a small loss.
+    The slope of ``p_y**q`` at 0 is infinite. As a function of ``log p_y`` the slope is ``-p_y**q``,
+    which is always finite. `expm1` keeps small losses precise.
 
     >>> generalized_cross_entropy(torch.tensor([0.25]).log().neg(), exponent=0.5)
     tensor([1.])
@@ -29,34 +29,35 @@ def generalized_cross_entropy(cross_entropies: Tensor, exponent: float) -> Tenso
 class GeneralizedCrossEntropy(IndexedLoss):
     """Generalized cross-entropy, (1 - p_y^q) / q, and its truncated form (Zhang & Sabuncu 2018).
 
-    The gradient is that of cross-entropy times ``p_y**q``: labels that the network finds unlikely
-    count little. So do correct labels that are not learned yet, a fifth at chance among ten
-    classes: with the same learning rate it needs more epochs than cross-entropy on clean labels
-    (digits: 2 points behind after 20 epochs, 1 after 40, none after 120).
+    The gradient is that of cross-entropy times ``p_y**q``, so labels that the network finds
+    unlikely have little effect. The same holds for correct labels that are not learned yet: at
+    chance level with ten classes, they have a fifth of the gradient. With the same learning rate,
+    the loss therefore needs more epochs than cross-entropy on clean labels (digits: 2 points behind
+    after 20 epochs, 1 after 40, none after 120).
 
-    The truncated form gives every label with ``p_y`` of at most ``k``
-    the constant loss of ``p_y = k``, hence no gradient. Which labels those are is decided again at
-    intervals, when some come back.
+    The truncated form gives all labels with ``p_y`` of at most ``k`` the constant loss of
+    ``p_y = k``, so they have no gradient. The set of these labels is updated at intervals, and
+    labels can return.
 
-    Where we depart from the paper: it decides by a pass over the training set, with the network
-    that did best on validation labels so far. We decide by the prediction at the last visit of each
-    sample, which costs no pass and needs no validation labels. Samples that are left out still pass
-    through the network, so their predictions stay up to date.
+    We depart from the paper in one point. The paper updates the set in a pass over the training
+    set, with the network that is best on validation labels so far. We use the prediction at the
+    last visit to each sample, which needs no extra pass and no validation labels. Left-out samples
+    still pass through the network, so their predictions stay up to date.
 
     Args:
-        num_samples: size of the training set; needed for the truncated form and for
+        num_samples: size of the training set. Needed for the truncated form and for
             `sample_scores`.
-        epochs: length of the run; needed for the truncated form.
-        exponent: ``q``, above 0 (near 0: cross-entropy) and up to 1 (the mean absolute error). 0.7,
-            which the paper uses in all of its experiments.
-        truncated: whether to use the truncated form. False: the paper has results for both, and
-            this one has fewer options.
-        truncation_threshold: ``k``, in (0, 1). 0.5, the paper's for all of its experiments.
-        first_truncation: the fraction of the run at which labels are first left out, before the
-            epoch at it. 1/3: epoch 40 of 120 for CIFAR-10, counted from 1, in the paper and in
-            AlanChou/Truncated-Loss (a public reimplementation), which we scale to the run.
-        truncation_interval: the fraction of the run after which it is decided again. 1/12: every
-            10 of those 120 epochs, scaled likewise, and at least one epoch.
+        epochs: length of the run. Needed for the truncated form.
+        exponent: ``q``, above 0 (close to 0: cross-entropy) and at most 1 (mean absolute error).
+            0.7, as in all experiments of the paper.
+        truncated: whether to use the truncated form. By default False: the paper has results for
+            both forms, and this one has fewer options.
+        truncation_threshold: ``k``, in (0, 1). 0.5, as in all experiments of the paper.
+        first_truncation: fraction of the run after which labels are first left out. 1/3: epoch 40
+            of 120 for CIFAR-10, counted from 1, in the paper and in AlanChou/Truncated-Loss (a
+            public reimplementation).
+        truncation_interval: fraction of the run between updates, at least one epoch. 1/12: every 10
+            of those 120 epochs.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -104,7 +105,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
             self.register_buffer("decided_in", torch.tensor(0))
 
     def set_epoch(self, epoch: int) -> None:
-        """Decide which labels are left out, if it is time; not again in a resumed epoch."""
+        """Update the left-out labels if an update is due, but not again in a resumed epoch."""
         super().set_epoch(epoch)
         if not self.truncated or epoch < self.first or epoch <= int(self.decided_in):
             return
@@ -113,7 +114,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
             self.decided_in.fill_(epoch)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The generalized cross-entropies, a constant for labels that are left out."""
+        """Return the generalized cross-entropies, with a constant for left-out labels."""
         cross_entropies = at_least_float32(cross_entropy(logits, target))
         losses = generalized_cross_entropy(cross_entropies, self.exponent)
         self.distrust.add(self.exponent * losses, index)
@@ -121,22 +122,22 @@ class GeneralizedCrossEntropy(IndexedLoss):
             return losses
         self._record(cross_entropies.detach(), index)
         constant = (1.0 - self.truncation_threshold**self.exponent) / self.exponent
-        # 0 * losses: every process needs every parameter in the graph.
+        # 0 * losses, because all parameters must be in the graph in every process.
         return losses.where(self.is_kept[index], constant + 0.0 * losses)
 
     def _record(self, cross_entropies: Tensor, index: Tensor) -> None:
-        """Keep ``p_y`` of each sample. If a sample is in the batch twice, keep the lower one."""
+        """Record ``p_y`` of each sample. If it is in the batch twice, record the lower one."""
         index = gather_rows(index)
         predictions = gather_rows(cross_entropies).neg().exp().to(self.predictions.dtype)
         self.predictions.index_fill_(0, index, 1.0)
         self.predictions.scatter_reduce_(0, index, predictions, "amin")
 
     def sample_scores(self) -> Tensor | None:
-        """1 - p_y^q, mean over the visits."""
+        """Return the mean of 1 - p_y^q over the visits."""
         return self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The exponent; for the truncated form also its threshold and its epochs."""
+        """Return the exponent and, for the truncated form, its threshold and its epochs."""
         values: dict[str, Any] = {"exponent": self.exponent, "truncated": self.truncated}
         if self.truncated:
             values["truncation_threshold"] = self.truncation_threshold
@@ -145,5 +146,5 @@ class GeneralizedCrossEntropy(IndexedLoss):
         return values
 
     def log_values(self) -> dict[str, float]:
-        """The fraction of labels that are left out."""
+        """Return the fraction of left-out labels."""
         return {"left_out": float((~self.is_kept).float().mean())} if self.truncated else {}

@@ -1,4 +1,4 @@
-"""The base class of losses whose score of a label is what the network leaves to other classes."""
+"""The base class of losses whose score is the probability that the label is not the true class."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from discrimloss.losses.sample_state import SampleMean
 
 
 class LabelProbabilityLoss(IndexedLoss):
-    """A loss for classes that records ``1 - p_y`` of each sample.
+    """A loss for classification that records ``1 - p_y`` of each sample.
 
     Args:
-        num_samples: size of the training set; needed for `sample_scores`.
-        num_classes: number of columns of the logits, where it must be known in advance.
+        num_samples: size of the training set. Needed for `sample_scores`.
+        num_classes: number of columns of the logits, if the loss needs it in advance.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -30,9 +30,9 @@ class LabelProbabilityLoss(IndexedLoss):
         self.distrust = SampleMean(num_samples)
 
     def record(self, cross_entropies: Tensor, index: Tensor) -> None:
-        """Add ``1 - p_y`` of a batch, from ``-log p_y``."""
+        """Record ``1 - p_y`` of a batch, from ``-log p_y``."""
         self.distrust.add(-torch.expm1(-cross_entropies.detach()), index)
 
     def sample_scores(self) -> Tensor | None:
-        """1 - p_y, mean over the visits."""
+        """Return the mean of 1 - p_y over the visits."""
         return self.distrust.values()

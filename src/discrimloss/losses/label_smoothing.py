@@ -1,4 +1,4 @@
-"""Label smoothing: targets that leave a little to every class."""
+"""Label smoothing: targets that give every class a small probability."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from discrimloss.losses.label_probability import LabelProbabilityLoss
 class LabelSmoothing(LabelProbabilityLoss):
     """Label smoothing: cross-entropy with targets (1 - r) y + r / C (Szegedy et al. 2016).
 
-    The network is never asked for certainty. Lukasik et al. (2020) show that this also helps
-    against wrong labels.
+    The targets are never fully certain. Lukasik et al. (2020) show that this also helps against
+    wrong labels.
 
     Args:
-        num_samples: size of the training set; needed for `sample_scores`.
-        smoothing: ``r``, from 0 to below 1. 0.1 as in both papers.
+        num_samples: size of the training set. Needed for `sample_scores`.
+        smoothing: ``r``, at least 0 and below 1. 0.1, as in both papers.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -40,7 +40,7 @@ class LabelSmoothing(LabelProbabilityLoss):
         self.smoothing = smoothing
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The cross-entropies with the smoothed targets."""
+        """Return the cross-entropies with the smoothed targets."""
         logits = at_least_float32(logits)
         self.record(cross_entropy(logits, target), index)
         return functional.cross_entropy(
@@ -48,5 +48,5 @@ class LabelSmoothing(LabelProbabilityLoss):
         )
 
     def hyperparameters(self) -> dict[str, Any]:
-        """How much is spread over the classes."""
+        """Return the weight that is spread over the classes."""
         return {"smoothing": self.smoothing}

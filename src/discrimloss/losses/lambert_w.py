@@ -10,9 +10,9 @@ from torch import Tensor
 from discrimloss.functional import at_least_float32
 
 BRANCH_POINT = -math.exp(-1.0)
-"""The start of the principal branch, where ``W = -1``."""
+"""The lower end of the principal branch, where ``W = -1``."""
 HALLEY_STEPS = 4
-"""Each step triples the number of correct digits; four are enough for a float64."""
+"""Number of Halley steps. Each triples the correct digits, so four are enough for a float64."""
 
 _BRANCH_POINT_REST = 1.2428753672788363e-17  # -1/e less its float64
 _NEAR_BRANCH_POINT = 0.03  # in p, below which the series is exact to the last digit
@@ -32,10 +32,10 @@ _SERIES = (
 
 @torch.no_grad()
 def lambert_w(x: Tensor) -> Tensor:
-    """The ``w >= -1`` with ``w exp(w) = x``, elementwise, for ``x >= -1/e``; NaN below.
+    """Return the ``w >= -1`` with ``w exp(w) = x``, elementwise. NaN for ``x < -1/e``.
 
-    At least float32. The operations do not depend on the values, so the host does not wait for the
-    device. There is no gradient: SuperLoss holds the result constant.
+    The result is at least float32. The operations do not depend on the values, so the host does not
+    wait for the device. There is no gradient, because SuperLoss treats the result as a constant.
 
     >>> lambert_w(torch.tensor([BRANCH_POINT, 0.0, 1.0, math.e]))
     tensor([-1.0000,  0.0000,  0.5671,  1.0000])
@@ -43,21 +43,21 @@ def lambert_w(x: Tensor) -> Tensor:
     x = at_least_float32(x)
     p = torch.sqrt(2.0 * math.e * _above_branch_point(x))
     series = _polynomial(p.clamp(max=1.5))
-    # Elsewhere a first guess and Halley steps: the series, or log x - log log x where x is large.
+    # Elsewhere Halley steps from a first guess: the series, or log x - log log x for large x.
     log = torch.log1p(x.clamp(min=0.0))
     w = torch.where(x < 0.5, series, log - torch.log1p(log))
     for _ in range(HALLEY_STEPS):
         w = w - _halley_step(w, x)
-    w = torch.where(p < _NEAR_BRANCH_POINT, series, w)  # where the steps divide by p
+    w = torch.where(p < _NEAR_BRANCH_POINT, series, w)  # here the steps would divide by p
     return torch.where(x == torch.inf, x, w)
 
 
 def _above_branch_point(x: Tensor) -> Tensor:
-    """``x + 1/e``, exact for x near -1/e, where rounding 1/e would cost half of W's digits."""
+    """Return ``x + 1/e``, exact near -1/e, where rounding 1/e would lose half of W's digits."""
     rounded = torch.tensor(BRANCH_POINT, dtype=x.dtype).item()
     rest = (BRANCH_POINT - rounded) + _BRANCH_POINT_REST
     above = (x - rounded) - rest
-    # The float next to -1/e may lie just below it, and stands for it.
+    # The float closest to -1/e may be slightly smaller, and is treated as -1/e.
     return torch.where(x == rounded, above.clamp(min=0.0), above)
 
 
@@ -69,7 +69,7 @@ def _polynomial(p: Tensor) -> Tensor:
 
 
 def _halley_step(w: Tensor, x: Tensor) -> Tensor:
-    """A step of Halley's method for ``w exp(w) = x``, divided by ``exp(w)`` to avoid overflow."""
+    """Take a Halley step for ``w exp(w) = x``, divided by ``exp(w)`` to avoid overflow."""
     residual = w - x * torch.exp(-w)
     slope = w + 1.0
     return residual / (slope - (w + 2.0) * residual / (2.0 * slope))

@@ -1,4 +1,4 @@
-"""The common base of forward and backward correction: a transition matrix, given or estimated."""
+"""The base class of forward and backward correction: a given or estimated transition matrix."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from discrimloss.losses.transition import (
 from discrimloss.state.gathering import gather_rows
 
 WARM_UP = FIRST_ESTIMATE
-"""Fraction of the run before the estimate: long enough to learn the classes, too short to
-memorise."""
+"""Fraction of the run before the estimate: long enough to learn the classes, and too short to
+memorise labels."""
 
 
 class LossCorrection(IndexedLoss):
     """The base of both corrections of Patrini et al. (2017): the transition matrix T.
 
-    The authors train a network to the end, estimate T from its predictions where its validation
-    loss was lowest, and train another network from the start. We record the predictions in the last
-    epoch of a warm-up, estimate T from them, and continue with the same network: a run is one
-    training, of the same length as with any other loss.
+    The authors train a network to the end, estimate T from the network with the lowest validation
+    loss, and train another network from the start. We record the predictions in the last epoch of a
+    warm-up, estimate T from them, and continue with the same network. A run is therefore as long as
+    with any other loss.
 
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
-        epochs: length of the run; needed where T is estimated.
-        transition: T, one row for each true class; None if it is not known.
-        noise_rate: the rate of symmetric noise, which determines T; None if it is not known.
-        anchor_percentile: which sample is an anchor, if T is estimated.
-        warm_up_epochs: epochs of cross-entropy, if T is estimated; None for 15 % of the run.
+        epochs: length of the run. Needed if T is estimated.
+        transition: T, with one row for each true class. None if unknown.
+        noise_rate: the rate of symmetric noise, which determines T. None if unknown.
+        anchor_percentile: which sample is the anchor of a class, if T is estimated.
+        warm_up_epochs: epochs of cross-entropy, if T is estimated. By default 15 % of the run.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -70,7 +70,7 @@ class LossCorrection(IndexedLoss):
     ) -> None:
         super().__init__(num_samples, num_classes, reduction=reduction)
         if transition is not None and noise_rate is not None:
-            raise ValueError("transition and noise_rate exclude each other: give one of them")
+            raise ValueError("transition and noise_rate exclude each other: pass only one of them")
         if not 0.0 < anchor_percentile <= 100.0:
             raise ValueError(
                 f"anchor_percentile must be above 0 and at most 100, not {anchor_percentile}"
@@ -94,23 +94,23 @@ class LossCorrection(IndexedLoss):
 
     @abstractmethod
     def corrected_losses(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
-        """The corrected loss of each sample, shape (batch,)."""
+        """Return the corrected loss of each sample, shape (batch,)."""
 
     def check(self, transition: Tensor) -> None:
-        """Raise a `ValueError` for a given matrix that the correction cannot work with."""
+        """Raise a `ValueError` for a given matrix that the correction cannot use."""
 
     def usable(self, estimate: Tensor) -> Tensor:
-        """An estimated matrix, changed so that the correction can work with it."""
+        """Return an estimated matrix, changed if necessary so that the correction can use it."""
         return estimate
 
     def set_targets(self, target: Tensor) -> None:
-        """Give the labels of all samples; without, the loss takes them from the batches."""
+        """Pass the labels of all samples. By default, the loss takes them from the batches."""
         if self.source == "given":
             require_possible_labels(self.transition.cpu(), target.cpu())
         self.labels.set_all(target)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """Cross-entropy in the warm-up, the corrected loss afterwards."""
+        """Return the cross-entropy in the warm-up, and the corrected loss afterwards."""
         self.labels.record(target, index)
         if self.epoch < self.warm_up_epochs:
             return cross_entropy(logits, target)
@@ -140,11 +140,11 @@ class LossCorrection(IndexedLoss):
         self.is_estimated.fill_(True)
 
     def sample_scores(self) -> Tensor | None:
-        """The probability that the true class is not the label, mean over visits with T known."""
+        """Return the mean probability that the label is wrong, over the visits with a known T."""
         return self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """T, once it is known, and its source."""
+        """Return T, once it is known, and its source."""
         is_known = self.source != "estimated" or bool(self.is_estimated)
         wrong = 1.0 - self.transition.diagonal()[self.labels.known]
         return {
@@ -162,7 +162,7 @@ class LossCorrection(IndexedLoss):
         return "estimated" if is_known else "not estimated yet"
 
     def log_values(self) -> dict[str, float]:
-        """The mean probability that a label is correct, by T: 1 until T is known."""
+        """Return the mean probability under T that a label is correct. 1 until T is known."""
         return {"mean_diagonal": float(self.transition.diagonal().mean())}
 
 

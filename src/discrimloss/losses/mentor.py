@@ -1,4 +1,4 @@
-"""The mentor of MentorNet: a predefined curriculum, and a small network that imitates it."""
+"""The mentor of MentorNet: a small network that imitates a predefined curriculum."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PERCENTAGES = 100
-"""The progress of the run, an input of the mentor, is a percentage from 0 to 99."""
+"""Number of percentages. The progress of the run is an input of the mentor, from 0 to 99."""
 LARGEST_LOSS = 30.0
-"""Losses are clipped to it: the largest synthetic cross-entropy of the authors' code."""
+"""Losses are clipped to this, the largest synthetic cross-entropy in the authors' code."""
 WIDEST_DIFFERENCE = 5.0
-"""Differences to the threshold are clipped to it, as there; the curriculum is constant beyond."""
+"""Differences to the threshold are clipped to this; beyond it, the curriculum is constant."""
 NARROWEST_DIFFERENCE = 0.01
-"""The scale below which differences to the threshold are hardly resolved."""
+"""Differences to the threshold below this scale are hardly distinguished."""
 LABEL_FEATURES, EPOCH_FEATURES, LSTM_UNITS, HIDDEN_UNITS = 2, 5, 4, 20
 TRAINING_SEED, TRAINING_STEPS, TRAINING_BATCH, LEARNING_RATE = 2018, 400, 512, 0.1
 
 
 def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Tensor:
-    """Weights in [0, 1] that minimise the weighted loss plus the regulariser G.
+    """Return the weights in [0, 1] that minimise the weighted loss plus the regulariser G.
 
-    ``1(l <= lambda1)`` where lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2``, clipped to
-    [0, 1].
+    They are ``1(l <= lambda1)`` if lambda2 is 0, otherwise ``1 - (l - lambda1) / lambda2``, clipped
+    to [0, 1].
 
     Args:
         losses: l, shape (batch,).
-        threshold: lambda1; broadcasts against `losses`.
-        ramp: lambda2, how far above the threshold the weight reaches 0; broadcasts as well.
+        threshold: lambda1. Broadcasts against `losses`.
+        ramp: lambda2, the distance above the threshold at which the weight is 0. Broadcasts too.
     """
     selected = (losses <= threshold).to(losses.dtype)
     is_ramp = ramp > 0
@@ -41,12 +41,12 @@ def predefined_curriculum(losses: Tensor, threshold: Tensor, ramp: Tensor) -> Te
 
 
 def ramp_at(percentage: Tensor, ramp: float, ramp_from: float) -> Tensor:
-    """lambda2 at a percentage of the run: 0 at first, `ramp` from the fraction `ramp_from` on."""
+    """Return lambda2 at a percentage of the run: `ramp` after the fraction `ramp_from`, else 0."""
     return ramp * (percentage >= ramp_from * PERCENTAGES).float()
 
 
 def compressed(values: Tensor) -> Tensor:
-    """Compress values logarithmically, with their sign, so that losses of any scale differ."""
+    """Compress values logarithmically and keep their sign. Losses of any scale then differ."""
     scaled = torch.log1p(values.abs() / NARROWEST_DIFFERENCE)
     return values.sign() * scaled / math.log1p(1.0 / NARROWEST_DIFFERENCE)
 
@@ -54,12 +54,13 @@ def compressed(values: Tensor) -> Tensor:
 class Mentor(nn.Module):
     """A bidirectional LSTM, embeddings of label and epoch, two fully connected layers, a sigmoid.
 
-    The sizes are those of the authors' code, except that the LSTM has four units in each
-    direction instead of one, because a few seconds of training then suffice with any number of
-    classes. As in that code its sequence has one step, the loss and its difference to the
-    threshold: the predefined curriculum does not use older losses. Differences of ours: both inputs
-    are clipped and compressed; labels are embedded, as in the paper (the code sets them all to 0);
-    and the embedding of the epochs is trained, where the code leaves its initial values.
+    The sizes are those of the authors' code, with one exception: the LSTM has four units in each
+    direction instead of one, so that a few seconds of training suffice for any number of classes.
+    As in that code, the sequence has one step (the loss and its difference to the threshold),
+    because the predefined curriculum does not use older losses. We depart from the code in three
+    points. Both inputs are clipped and compressed. Labels are embedded, as in the paper, while the
+    code sets them all to 0. The embedding of the epochs is trained, while the code leaves its
+    initial values.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -73,7 +74,7 @@ class Mentor(nn.Module):
     def logits(
         self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor
     ) -> Tensor:
-        """The argument of the sigmoid, shape (batch,)."""
+        """Return the argument of the sigmoid, shape (batch,)."""
         difference = (losses - threshold).clamp(-WIDEST_DIFFERENCE, WIDEST_DIFFERENCE)
         pair = torch.stack([losses.clamp(max=LARGEST_LOSS), difference], dim=1)
         _, (last, _) = self.lstm(compressed(pair).unsqueeze(1))
@@ -85,11 +86,11 @@ class Mentor(nn.Module):
     def forward(
         self, losses: Tensor, threshold: Tensor, label: Tensor, percentage: Tensor
     ) -> Tensor:
-        """The weights of some samples, in [0, 1].
+        """Return the weights of samples, in [0, 1].
 
         Args:
             losses: shape (batch,), float32.
-            threshold: the moving percentile; broadcasts against `losses`.
+            threshold: the moving percentile. Broadcasts against `losses`.
             label: shape (batch,).
             percentage: shape (batch,): the progress of the run, from 0 to 99.
         """
@@ -99,10 +100,10 @@ class Mentor(nn.Module):
 def synthetic_samples(
     count: int, num_classes: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Losses, thresholds, labels and percentages that cover what may occur in a run.
+    """Return losses, thresholds, labels and percentages that cover all cases in a run.
 
-    Losses and thresholds are uniform, or uniform in their logarithm from 1e-4 on. Half of the
-    losses are drawn independently, half by their distance from the threshold.
+    Losses and thresholds are uniform, or log-uniform from 1e-4 on. Half of the losses are drawn
+    independently, and half by their distance from the threshold.
     """
 
     def spread() -> Tensor:
@@ -122,10 +123,10 @@ def synthetic_samples(
 
 
 def trained_mentor(num_classes: int, ramp: float, ramp_from: float) -> Mentor:
-    """A new copy of a mentor that imitates the curriculum, without gradients.
+    """Return a new copy of a trained mentor, without gradients.
 
-    Trained once in a process, in about two seconds, always from the same seed: the mentor does not
-    depend on the seed of a run. The global generator is not used.
+    The mentor is trained once per process, in about two seconds and always from the same seed, so
+    it does not depend on the seed of a run. The global generator is not used.
     """
     return copy.deepcopy(_train(num_classes, ramp, ramp_from))
 

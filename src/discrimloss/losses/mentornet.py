@@ -22,10 +22,10 @@ _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 def moved_percentile(
     moving: Tensor, is_first: Tensor, losses: Tensor, percentile: float, decay: float
 ) -> Tensor:
-    """The moving average of a percentile of the batch losses: lambda1.
+    """Return lambda1, the moving average of a percentile of the batch losses.
 
-    The percentile is the nearest loss that occurred. The authors' code starts from 0, ours from the
-    first percentile, so that it is meaningful from the first step.
+    The percentile is the nearest loss in the batch. The authors' code starts from 0. Ours starts
+    from the first percentile, which is meaningful from the first step.
     """
     current = torch.quantile(losses, percentile, interpolation="nearest")
     return torch.where(is_first, current, decay * moving + (1.0 - decay) * current)
@@ -33,45 +33,46 @@ def moved_percentile(
 
 @loss_classes.register("mentornet")
 class MentorNet(IndexedLoss):
-    """MentorNet PD: a small network weighs each sample by its loss (Jiang et al. 2018).
+    """MentorNet PD: a small network weights each sample by its loss (Jiang et al. 2018).
 
     For classification only, because the mentor embeds the label. The mentor (`mentor.py`) is
     trained on synthetic losses to imitate a predefined curriculum, and does not change afterwards.
-    In each step its input is the loss of each sample, the difference to the moving percentile, the
-    label and the percentage of the run; its weights are constant in the gradient (Algorithm 1).
-    The loss is the mean of weight times loss, divided by the size of the batch as in the authors'
-    code, not by the sum of the weights: a batch with few trusted samples moves the network less.
+    In each step, its inputs are the loss of each sample, the difference to the moving percentile,
+    the label and the percentage of the run. Its weights are constants in the gradient (Algorithm
+    1). As in the authors' code, the loss is the sum of weight times loss, divided by the batch size
+    instead of the sum of the weights. A batch with few trusted samples therefore has less effect.
 
-    The curriculum itself has a burn-in, in which every sample weighs 1: the mentor is not called
-    there. Beside it samples are dropped at random, many of them at first and few later.
+    The curriculum starts with a burn-in in which all weights are 1 and the mentor is not used. In
+    addition, samples are dropped at random: many at first, and few later.
 
-    Where we depart from the authors' code (google/mentornet): it gives the percentage by the step,
-    ours by the epoch; it drops an exact fraction of each batch where ours draws for each sample, as
-    in the paper; and it scales the weight decay by the mean weight of the batch, which a loss
-    cannot: here the decay is the optimizer's.
+    We depart from the authors' code (google/mentornet) in three points. Its percentage depends on
+    the step, ours on the epoch. It drops an exact fraction of each batch; ours draws for each
+    sample, as in the paper. It scales the weight decay by the mean weight of the batch, which a
+    loss cannot do; here the decay is that of the optimizer.
 
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
         epochs: length of the run.
-        percentile: p, the fraction of the losses below the threshold. The authors' commands take
-            0.75 at 20 and 40 % noise and 0.5 at 80 %, and their program then uses 0.7 whatever they
-            say. That leaves out correct labels where few are wrong; None, our default, is 1 minus
-            the noise rate.
-        noise_rate: the fraction of wrong labels, for `percentile`; None estimates it from the
-            losses.
-        percentile_decay: of the moving average of the percentile; 0.5 as in the authors' program.
-        burn_in: the fraction of the run in which all weights are 1; 0.18, to which the curriculum
-            comes that the authors' mentors imitate (0.2 in the paper).
-        burn_in_drop_rate: the fraction of samples dropped at first; the 0.5 of the authors'
-            commands for MentorNet PD.
-        burn_in_drops: the fraction of the run in which `burn_in_drop_rate` holds; 0.17 in these
+        percentile: p, the fraction of the losses below the threshold. The authors' commands set
+            0.75 for 20 and 40 % noise and 0.5 for 80 %, but their program always uses 0.7. That
+            leaves out correct labels if few are wrong. By default it is 1 minus the noise rate.
+        noise_rate: the fraction of wrong labels, for `percentile`. By default it is estimated from
+            the losses.
+        percentile_decay: decay of the moving average of the percentile. 0.5, as in the authors'
+            program.
+        burn_in: fraction of the run in which all weights are 1. 0.18, as in the curriculum that the
+            authors' mentors imitate (0.2 in the paper).
+        burn_in_drop_rate: fraction of samples dropped at first. 0.5, as in the authors' commands
+            for MentorNet PD.
+        burn_in_drops: fraction of the run in which `burn_in_drop_rate` applies. 0.17, as in these
             commands.
-        drop_rate: the fraction of samples dropped later, whatever the mentor's weight; 0.05 in
+        drop_rate: fraction of samples dropped later, whatever the mentor's weight. 0.05, as in
             these commands.
-        ramp: lambda2, how far above the threshold the weight reaches 0; 1 as in the authors' code.
-        ramp_from: the fraction of the run from which `ramp` holds; before, lambda2 is 0. 0.9 as in
-            the authors' code, which thereby mixes two curricula.
+        ramp: lambda2, the distance above the threshold at which the weight is 0. 1, as in the
+            authors' code.
+        ramp_from: fraction of the run from which `ramp` applies. Before it, lambda2 is 0. 0.9, as
+            in the authors' code, which thereby mixes two curricula.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -101,10 +102,12 @@ class MentorNet(IndexedLoss):
     ) -> None:
         super().__init__(num_samples, num_classes, reduction=reduction)
         _require(
-            percentile is None or noise_rate is None, "give percentile or noise_rate, not both"
+            percentile is None or noise_rate is None, "pass percentile or noise_rate, not both"
         )
         if percentile is not None:
-            _require(0.0 < percentile <= 1.0, "percentile must be above 0, at most 1", percentile)
+            _require(
+                0.0 < percentile <= 1.0, "percentile must be above 0 and at most 1", percentile
+            )
         fractions = {
             "percentile_decay": percentile_decay,
             "burn_in": burn_in,
@@ -121,7 +124,7 @@ class MentorNet(IndexedLoss):
         self.epochs = epochs
         self.noise_rate = NoiseRate(noise_rate, epochs) if percentile is None else None
         self.percentile = 1.0 if percentile is None else percentile
-        """Not state: `set_epoch` derives it if it is not given."""
+        """Not part of the state: `set_epoch` derives it if it is not given."""
         self.burn_in_epochs = math.ceil(burn_in * epochs - _ROUNDING)
         self.burn_in_drop_epochs = math.ceil(burn_in_drops * epochs - _ROUNDING)
         self.fractions, self.ramp, self.ramp_from = fractions, ramp, ramp_from
@@ -139,16 +142,16 @@ class MentorNet(IndexedLoss):
 
     @property
     def history(self) -> DiscrimLoss | None:
-        """The average task losses, where the noise rate is estimated from them."""
+        """The average task losses, if the noise rate is estimated from them."""
         return self.task_history
 
     @property
     def is_burning_in(self) -> bool:
-        """Whether the mentor is not used yet."""
+        """Whether the burn-in continues, so that the mentor is not used yet."""
         return self.epoch <= self.burn_in_epochs
 
     def set_epoch(self, epoch: int) -> None:
-        """Estimate the noise rate, if it is time, and draw which samples are dropped."""
+        """Estimate the noise rate if an estimate is due, and draw the samples to drop."""
         super().set_epoch(epoch)
         if self.task_history is not None:
             self.task_history.set_epoch(epoch)
@@ -173,7 +176,7 @@ class MentorNet(IndexedLoss):
 
     @torch.no_grad()
     def _everyones_weights(self, losses: Tensor, target: Tensor) -> Tensor:
-        """The mentor's weights of the whole batch, after the percentile has moved."""
+        """Update the percentile, and return the mentor's weights of the whole batch."""
         losses, target = gather_rows(losses.float()), gather_rows(target)
         moved = moved_percentile(
             self.moving_percentile,
@@ -194,11 +197,11 @@ class MentorNet(IndexedLoss):
         return weights
 
     def sample_scores(self) -> Tensor | None:
-        """One minus the mean weight of the mentor, after the burn-in."""
+        """Return one minus the mean weight of the mentor after the burn-in."""
         return self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The options, the percentile in use, and its source."""
+        """Return the options, the percentile in use, and its source."""
         rate = {} if self.noise_rate is None else self.noise_rate.record()
         return {
             "percentile": self.percentile,
@@ -211,7 +214,7 @@ class MentorNet(IndexedLoss):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The threshold, and the percentile and noise rate that it follows from."""
+        """Return the threshold, and the percentile and noise rate behind it."""
         values = {"threshold": float(self.moving_percentile), "percentile": self.percentile}
         return (
             values if self.noise_rate is None else {**values, "noise_rate": float(self.noise_rate)}

@@ -1,4 +1,4 @@
-"""The noise rate that some methods need: given, or estimated."""
+"""The noise rate that some methods need, given or estimated."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from discrimloss.judging.calibration import calibrate
 from discrimloss.loss import DiscrimLoss
 
 FIRST_ESTIMATE, LAST_ESTIMATE = 0.15, 0.3
-"""Fractions of the run after which the rate is estimated first and last. Earlier the losses do not
-separate; later a method that acts on the rate would only see its own effect."""
+"""Fractions of the run after the first and after the last estimate. Earlier, the losses do not
+separate. Later, a method that uses the rate would only see its own effect."""
 HIGHEST_ESTIMATE = 0.9
 
 
 def rate_of_averages(history: DiscrimLoss) -> float | None:
-    """The noise rate by the average losses alone, for methods that need one in any case.
+    """Estimate the noise rate from the average losses alone, for methods that always need one.
 
-    Verdicts also ask whether the latest loss speaks against a label. Early in a run with many wrong
-    labels it hardly does yet, and they cannot tell; the averages already fall into two groups.
+    Verdicts also require that the latest loss contradicts a label. Early in a run with many wrong
+    labels this is rarely the case, so verdicts have no noise rate. The averages already form two
+    groups.
 
     Returns:
-        The rate; None if no sample has a loss.
+        The rate, or None if no sample has a loss.
     """
     calibration = calibrate(history.average_chunks, float(history.loss_scale), history.table.shards)
     rates = [calibration(chunk[chunk.isfinite()]) for chunk in history.average_chunks()]
@@ -36,16 +37,16 @@ def rate_of_averages(history: DiscrimLoss) -> float | None:
 class NoiseRate(nn.Module):
     """A noise rate that is given, or estimated from the loss history of the samples.
 
-    The estimate is 0 at first, so a method trusts every label. Then it is the one of the calibrated
-    verdicts (`docs/verdicts.md`) or, where these cannot tell, of `rate_of_averages`, renewed at the
-    beginning of each epoch for a while. Where the method acts on it meanwhile, the estimate may
-    only fall: samples that are left out have larger losses for that, so the next estimate would be
-    higher without more noise, until nothing is learned.
+    The estimate is 0 at first, so a method trusts every label. Then it is the noise rate of the
+    calibrated verdicts (`docs/verdicts.md`) or, if they have none, that of `rate_of_averages`. For
+    part of the run, it is updated at the beginning of each epoch. If the method already uses the
+    estimate, it can only fall. Otherwise it would rise without more noise until nothing is learned,
+    because left-out samples have larger losses.
 
     Args:
-        given: the fraction of wrong labels, in [0, 1); None to estimate it.
+        given: the fraction of wrong labels, in [0, 1). None to estimate it.
         epochs: length of the run.
-        waits_for_last: whether the method acts on the last estimate only.
+        waits_for_last: whether the method uses only the last estimate.
     """
 
     value: Tensor
@@ -67,7 +68,7 @@ class NoiseRate(nn.Module):
         self.register_buffer("estimated_in", torch.tensor(0))
 
     def begin_epoch(self, epoch: int, history: DiscrimLoss | None) -> None:
-        """Estimate the rate, if it is time; a resumed epoch keeps its estimate."""
+        """Estimate the rate if an estimate is due. A resumed epoch keeps its estimate."""
         is_due = self.first <= epoch <= self.last and epoch > int(self.estimated_in)
         if self.is_given or history is None or not is_due:
             return
@@ -85,7 +86,7 @@ class NoiseRate(nn.Module):
         return float(self.value)
 
     def record(self) -> dict[str, Any]:
-        """The rate and its source, for the summary; None before the first estimate."""
+        """Return the rate and its source, for the summary. None before the first estimate."""
         if self.is_given:
             return {"noise_rate": float(self), "noise_rate_source": "given"}
         if not bool(self.is_estimated):

@@ -1,4 +1,4 @@
-"""Peer loss: cross-entropy minus that of a prediction paired with a random label."""
+"""Peer loss: cross-entropy, minus the cross-entropy with a random label."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from discrimloss.losses.sample_state import EpochDraws
 from discrimloss.state.gathering import gather_rows, own_rows
 
 SMALLEST = 1e-5
-"""Added to a probability before its logarithm, as in the authors' code: it bounds the loss."""
+"""Added to probabilities before taking the logarithm, as in the authors' code. Bounds the loss."""
 
 
 def risen_weight(epoch: int, epochs: int, highest: float, begin: float, end: float) -> float:
-    """A weight that is 0 at first, then rises linearly; both papers write it as two `linspace`.
+    """Return a weight that is 0 at first and then rises linearly. Peer loss and CORES2 use it.
 
     Args:
-        epoch: from 1.
+        epoch: the epoch, from 1.
         epochs: length of the run.
-        highest: the weight from the end of the rise on.
+        highest: the weight after the rise.
         begin: fraction of the run before the rise.
-        end: fraction of the run at its end.
+        end: fraction of the run at the end of the rise.
     """
     steps = (end - begin) * epochs - 1.0
     risen = epoch - 1 - begin * epochs
@@ -40,23 +40,23 @@ def risen_weight(epoch: int, epochs: int, highest: float, begin: float, end: flo
 class PeerLoss(LabelProbabilityLoss):
     """Peer loss: CE(f(x), y) - alpha CE(f(x), y of a random sample) (Liu & Guo 2020).
 
-    The second term punishes a network that agrees with labels it cannot know from ``x``. For the
-    right ``alpha`` the minimum is that of clean labels, without the noise rate being known.
+    The second term penalises a network that predicts labels which it cannot know from ``x``. For
+    the right ``alpha``, the minimum is that of clean labels, and the noise rate is not needed.
 
     The probabilities are ``p + 1e-5``, as in the authors' code for several classes
     (weijiaheng/Multi-class-Peer-Loss-functions). That code divides the learning rate by ``1 +
-    alpha``; here the loss is divided, which for SGD differs in the weight decay only. It draws the
-    inputs of the second term, too, from other batches; here they are those of the batch, once
-    each, which has the same expectation and costs no second pass. The random label is that of
-    another row of the batch.
+    alpha``. Here the loss is divided, which for SGD differs only in the weight decay. That code
+    also draws the inputs of the second term from other batches. Here they are the inputs of the
+    batch, once each, which has the same expectation and needs no second forward pass. The random
+    label is that of another row of the batch.
 
     Args:
         num_samples: size of the training set.
         epochs: length of the run.
-        peer_weight: ``alpha`` from the end of the rise on. 1, the first stage of the repository's
-            schedule for CIFAR-10; it continues to 2 (epoch 50 of 300), 5, 10 and 20.
-        begin: fraction of the run without the second term; 20 of 300 epochs there.
-        end: fraction of the run after which ``alpha`` has risen; 40 of 300 epochs there.
+        peer_weight: ``alpha`` after its rise. 1, as in the first stage of the repository's schedule
+            for CIFAR-10, which later increases it to 2 (epoch 50 of 300), 5, 10 and 20.
+        begin: fraction of the run without the second term. There, 20 of 300 epochs.
+        end: fraction of the run after which the rise is complete. There, 40 of 300 epochs.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -89,17 +89,17 @@ class PeerLoss(LabelProbabilityLoss):
 
     @property
     def alpha(self) -> float:
-        """The weight of the second term in the current epoch."""
+        """Return the weight of the second term in the current epoch."""
         return risen_weight(self.epoch, self.epochs, self.peer_weight, self.begin, self.end)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw a number for each sample, which chooses its peer in the batch."""
+        """Draw a number for each sample, which selects its peer in the batch."""
         super().set_epoch(epoch)
         generator = self.draws.generator(epoch)
         self.draws_of_epoch.copy_(torch.rand(len(self.draws_of_epoch), generator=generator))
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The cross-entropies minus those of the peers' labels."""
+        """Return the cross-entropies minus those with the peers' labels."""
         logits = at_least_float32(logits)
         self.record(cross_entropy(logits, target), index)
         log_probabilities = (functional.softmax(logits, 1) + SMALLEST).log()
@@ -108,7 +108,7 @@ class PeerLoss(LabelProbabilityLoss):
         return (own - self.alpha * peer) / (1.0 + self.alpha)
 
     def _peer_labels(self, target: Tensor, index: Tensor) -> Tensor:
-        """The label of another row of the whole batch, whatever the order of the rows."""
+        """Return for each row the label of another row, independent of the order of the rows."""
         everyones, index = gather_rows(target), gather_rows(index)
         number = len(index)
         order = index.argsort(stable=True)
@@ -119,9 +119,9 @@ class PeerLoss(LabelProbabilityLoss):
         return own_rows(peers)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The weight of the second term, and when it rises."""
+        """Return the weight of the second term, and when it rises."""
         return {"peer_weight": self.peer_weight, "begin": self.begin, "end": self.end}
 
     def log_values(self) -> dict[str, float]:
-        """``alpha`` of the epoch."""
+        """Return ``alpha`` of the epoch."""
         return {"alpha": self.alpha}

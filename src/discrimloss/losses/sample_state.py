@@ -1,4 +1,4 @@
-"""Small pieces of state that losses and methods keep for each sample."""
+"""State that losses and methods keep for each sample."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from discrimloss.loss import DiscrimLoss
 from discrimloss.state.gathering import gather_rows
 
-_ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: neighbouring epochs, distant seeds
+_ODD = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: makes seeds of successive epochs distant
 
 
 def loss_history(num_samples: int, epochs: int) -> DiscrimLoss:
-    """A `DiscrimLoss` that only records the average loss of each sample: its weights stay at 1."""
+    """Return a `DiscrimLoss` that only records average losses. Its weights stay at 1."""
     return DiscrimLoss(num_samples, epochs, weight_range=(1.0, 1.0))
 
 
@@ -26,7 +26,7 @@ class SampleMean(nn.Module):
     tensor([0.5000,    nan, 0.0000])
 
     Args:
-        num_samples: how many samples there are. If None, nothing is kept.
+        num_samples: number of samples. If None, nothing is recorded.
     """
 
     total: Tensor
@@ -41,7 +41,7 @@ class SampleMean(nn.Module):
 
     @torch.no_grad()
     def add(self, values: Tensor, index: Tensor) -> None:
-        """Add one value for each row of the batch of this process."""
+        """Add one value for each row of this process's batch."""
         if not self.is_kept:
             return
         index = gather_rows(index)
@@ -50,17 +50,17 @@ class SampleMean(nn.Module):
         self.visits.index_add_(0, index, torch.ones_like(index, dtype=self.visits.dtype))
 
     def values(self) -> Tensor | None:
-        """The means, shape (num_samples,); NaN without a visit. None if nothing is kept."""
+        """Return the means, shape (num_samples,). NaN without a visit; None if not recorded."""
         if not self.is_kept:
             return None
         return self.total / torch.where(self.visits > 0, self.visits, torch.nan)
 
 
 class GivenLabels(nn.Module):
-    """The label of each sample, as the batches show it; -1 for a sample that was in none.
+    """The label of each sample, taken from the batches. -1 for samples that were in no batch.
 
     Args:
-        num_samples: how many samples there are.
+        num_samples: number of samples.
     """
 
     label: Tensor
@@ -70,25 +70,25 @@ class GivenLabels(nn.Module):
         self.register_buffer("label", torch.full((num_samples,), -1, dtype=torch.int32))
 
     def record(self, target: Tensor, index: Tensor) -> None:
-        """Take the labels of a batch of this process."""
+        """Record the labels of this process's batch."""
         self.label[gather_rows(index)] = gather_rows(target).to(self.label.dtype)
 
     def set_all(self, target: Tensor) -> None:
-        """Take the labels of all samples."""
+        """Record the labels of all samples."""
         self.label.copy_(target)
 
     @property
     def known(self) -> Tensor:
-        """The labels that are known, int64."""
+        """Return the known labels, int64."""
         return self.label[self.label >= 0].long()
 
 
 class EpochDraws(nn.Module):
-    """Random generators that follow from a seed in `state_dict` and the epoch.
+    """Random generators, seeded by the epoch and a seed in `state_dict`.
 
-    A loss that draws a row for every sample at the beginning of an epoch gets the same rows after a
-    resume, in every process, and in any order of the batches. The seed itself is drawn from the
-    global generator when the loss is built, so it follows from the seed of the run.
+    A loss that draws a value for every sample at the beginning of an epoch gets the same values
+    after a resume, in every process, and for any order of the batches. The seed itself is drawn
+    from the global generator when the loss is built, so it depends on the seed of the run.
     """
 
     seed: Tensor
@@ -103,6 +103,6 @@ class EpochDraws(nn.Module):
         self.seed.fill_(int(torch.randint(2**62, ())))
 
     def generator(self, epoch: int) -> torch.Generator:
-        """A generator on the CPU, so that every device sees the same numbers."""
+        """Return a generator on the CPU, so that the numbers do not depend on the device."""
         mixed = (int(self.seed) ^ (epoch * _ODD)) % 2**63
         return torch.Generator().manual_seed(mixed)

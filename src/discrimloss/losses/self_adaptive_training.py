@@ -1,4 +1,4 @@
-"""Self-adaptive training: targets that move from the labels to the predictions."""
+"""Self-adaptive training: targets that change from the labels to the predictions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from discrimloss.visits import mean_of_same
 class SelfAdaptiveTraining(IndexedLoss):
     """Self-adaptive training: soft targets that follow the predictions (Huang et al. 2020).
 
-    After some epochs of cross-entropy the target of each sample, at first its one-hot label, is a
-    moving average of the network's predictions. The loss is the cross-entropy with the target; a
-    sample weighs as much as the largest entry of its target, and the weights of a batch have a mean
-    of 1.
+    The target of each sample starts as its one-hot label. After some epochs of cross-entropy, it
+    becomes a moving average of the network's predictions. The loss is the cross-entropy with the
+    target. The weight of a sample is the largest entry of its target, normalised to a mean of 1 in
+    the batch.
 
     Args:
         num_samples: size of the training set.
@@ -62,7 +62,7 @@ class SelfAdaptiveTraining(IndexedLoss):
         self.labels = GivenLabels(num_samples)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """Cross-entropy with the labels; then with the targets, which move first."""
+        """Return the cross-entropy with the labels, or later with the targets, which move first."""
         self.labels.record(target, index)
         if self.epoch <= self.plain_epochs:
             return cross_entropy(logits, target)
@@ -79,16 +79,16 @@ class SelfAdaptiveTraining(IndexedLoss):
         self.targets[index] = self.target_momentum * old + (1.0 - self.target_momentum) * rows
 
     def sample_scores(self) -> Tensor:
-        """1 - t_y: what the target leaves to other classes; NaN before it has moved."""
+        """Return 1 - t_y, the target's weight of other classes. NaN until targets change."""
         labels = self.labels.label.long().clamp(min=0)
         own = self.targets.gather(1, labels[:, None]).flatten()
         return (1.0 - own).masked_fill(self.targets.sum(1) == 0, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The momentum, and the epochs with the labels as targets."""
+        """Return the momentum, and the number of epochs with the labels as targets."""
         return {"target_momentum": self.target_momentum, "plain_epochs": self.plain_epochs}
 
     def log_values(self) -> dict[str, float]:
-        """The mean of the targets' entries for the labels."""
+        """Return the mean target entry of the labels."""
         scores = self.sample_scores()
         return {"target_agreement": float(1.0 - scores.nan_to_num(0.0).mean())}

@@ -1,4 +1,4 @@
-"""Self-paced learning: samples with a small loss first, the others as the threshold grows."""
+"""Self-paced learning: samples with small losses first, and others as a threshold grows."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ from discrimloss.losses.sample_state import SampleMean
 from discrimloss.state.gathering import gather_rows
 
 UNKNOWN = -math.inf
-"""The recorded loss of a sample that was in no batch."""
+"""The recorded loss of a sample that was never in a batch."""
 
 
 @loss_classes.register("self_paced")
 class SelfPacedLearning(IndexedLoss):
     """Self-paced learning: only losses below a growing threshold count (Kumar et al. 2010).
 
-    Fits any task loss. A sample with a loss of at least the threshold has a weight of 0, which
-    minimises the paper's objective: the sum of the weighted losses minus the threshold times the
-    sum of the weights. So the mean divides by the size of the batch. The threshold starts where it
-    lets half of the samples in, and grows by a factor in each epoch, until all samples count.
+    It works with any task loss. A sample whose loss is at least the threshold has the weight 0.
+    This minimises the paper's objective: the sum of the weighted losses minus the threshold times
+    the sum of the weights. The mean therefore divides by the batch size. At the
+    first threshold, the fraction `first_fraction` of the samples counts. The threshold grows by a
+    factor in each epoch until all samples count.
 
-    Where we depart: the paper solves for the parameters between two thresholds, for as long as that
-    takes; here an epoch is a step of the threshold. The losses that choose the first one are those
-    of the last visits. There is no code of these authors.
+    We depart from the paper, which optimises the parameters to convergence between two thresholds.
+    Here the threshold changes with each epoch. The first threshold depends on the losses at the
+    last visits. The authors did not release code.
 
     Args:
         num_samples: size of the training set.
         epochs: length of the run.
-        warmup: fraction of the run in which all samples count, so that losses mean something. 0.1
-            is ours; the paper starts from an estimate with all samples as well.
+        warmup: fraction of the run in which all samples count, so that losses become meaningful.
+            0.1 is our choice. The paper also starts from an estimate with all samples.
         first_fraction: fraction of the samples below the first threshold. 0.5, as in the paper's
             experiments.
-        growth: the factor of the threshold in each epoch, above 1. 1.3, from the same place.
-        largest_fraction: fraction of the samples that may count at most, by the losses of the last
-            visits. 1 as in the paper; with wrong labels, 1 minus the noise rate leaves out as many.
-        task_loss: ``(logits, target)`` to losses of shape (batch,).
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``. Samples that are left out count as 0.
+        growth: factor of the threshold in each epoch, above 1. 1.3, as in the paper's experiments.
+        largest_fraction: largest fraction of the samples that may count, by the losses at the last
+            visits. 1, as in the paper. With wrong labels, 1 minus the noise rate leaves out as many
+            samples as there are wrong labels.
+        task_loss: a function of ``(logits, target)`` that returns losses of shape (batch,).
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. Left-out samples count as 0.
     """
 
     threshold: Tensor
@@ -79,7 +81,7 @@ class SelfPacedLearning(IndexedLoss):
         self.register_buffer("decided_in", torch.tensor(0))
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the threshold of the epoch; a resumed epoch keeps its own."""
+        """Set the threshold of the epoch. A resumed epoch keeps its threshold."""
         super().set_epoch(epoch)
         if epoch <= self.warmup_epochs or epoch <= int(self.decided_in):
             return
@@ -95,7 +97,7 @@ class SelfPacedLearning(IndexedLoss):
         self.decided_in.fill_(epoch)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The task losses below the threshold, 0 for the others."""
+        """Return the task losses below the threshold, and 0 for the others."""
         losses = self.task_losses(logits, target)
         counts = (losses.detach() < self.threshold).to(losses.dtype)
         self._record(losses.detach(), index)
@@ -103,18 +105,18 @@ class SelfPacedLearning(IndexedLoss):
         return counts * losses
 
     def _record(self, losses: Tensor, index: Tensor) -> None:
-        """Keep the loss of each sample. If a sample is in the batch twice, keep the higher one."""
+        """Record the loss of each sample. If it is in the batch twice, record the higher one."""
         index = gather_rows(index)
         self.last_loss.index_fill_(0, index, UNKNOWN)
         values = gather_rows(losses.to(self.last_loss.dtype))
         self.last_loss.scatter_reduce_(0, index, values, "amax")
 
     def sample_scores(self) -> Tensor | None:
-        """The fraction of its visits in which a sample did not count."""
+        """Return the fraction of its visits in which a sample did not count."""
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The length of the warm-up and the growth of the threshold."""
+        """Return the length of the warm-up and the growth of the threshold."""
         return {
             "warmup_epochs": self.warmup_epochs,
             "first_fraction": self.first_fraction,
@@ -123,14 +125,14 @@ class SelfPacedLearning(IndexedLoss):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The fraction of samples below the threshold at their last visit."""
+        """Return the fraction of samples below the threshold at their last visit."""
         known = self.last_loss[self.last_loss.isfinite()]
         counting = (known < self.threshold).float().mean() if len(known) else torch.ones(())
         return {"counting_fraction": float(counting)}
 
 
 def _just_above(losses: Tensor, fraction: float) -> Tensor:
-    """The smallest threshold with the given fraction of losses, rounded up, below it."""
+    """Return the smallest threshold with at least the given fraction of losses below it."""
     rank = min(max(math.ceil(fraction * len(losses) - 1e-9), 1), len(losses))
     limit = losses.kthvalue(rank).values.float()
     return torch.nextafter(limit, torch.full_like(limit, math.inf)).double()

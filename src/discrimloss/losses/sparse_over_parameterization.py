@@ -14,14 +14,14 @@ from discrimloss.losses.base import IndexedLoss, loss_classes
 from discrimloss.state.gathering import gather_rows
 
 START = 1e-8
-"""Start of all entries of ``u`` and ``v``. The authors draw them with this standard deviation. Only
-their squares matter, so equal values serve as well."""
+"""Initial value of all entries of ``u`` and ``v``. The authors draw them with this standard
+deviation. Only their squares matter, so equal values have the same effect."""
 LOWEST = 1e-4
 """Lower bound of a corrected probability, before and after normalisation (the authors' code)."""
 
 
 def noise_terms(u: Tensor, v: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-    """``u^2 y`` and ``v^2 (1 - y)``, shape (batch, classes), clipped to [0, 1].
+    """Return ``u^2 y`` and ``v^2 (1 - y)``, clipped to [0, 1], shape (batch, classes).
 
     Args:
         u: shape (batch,).
@@ -36,14 +36,14 @@ def noise_terms(u: Tensor, v: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
 def corrected_cross_entropy(
     probabilities: Tensor, added: Tensor, removed: Tensor, label: Tensor
 ) -> Tensor:
-    """``-log`` of the label's probability after the noise terms, normalised; shape (batch,)."""
+    """Return ``-log`` of the label's normalised probability with noise terms, shape (batch,)."""
     corrected = (probabilities + added - removed.detach()).clamp(min=LOWEST)
     corrected = functional.normalize(corrected, p=1.0, dim=1, eps=LOWEST).clamp(LOWEST, 1.0)
     return -(label * corrected.log()).sum(1)
 
 
 def squared_error(predicted: Tensor, added: Tensor, removed: Tensor, label: Tensor) -> Tensor:
-    """Squared distance of the label from the one-hot prediction with the noise terms, (batch,)."""
+    """Return the squared distance of the label and the one-hot prediction with noise terms."""
     return (predicted + added - removed - label).square().sum(1)
 
 
@@ -51,24 +51,25 @@ def squared_error(predicted: Tensor, added: Tensor, removed: Tensor, label: Tens
 class SparseOverParameterization(IndexedLoss):
     """SOP: the prediction plus a learned sparse term u^2 - v^2 fits the label (Liu et al. 2022).
 
-    The cross-entropy is that of ``p + u^2 y - v^2 (1 - y)``, clipped and normalised. ``u`` is a
-    number for each sample and ``v`` one for each sample and class. Both start near 0 and grow only
-    where the network keeps contradicting the label, so that the network itself need not fit it.
-    They follow the gradient of the cross-entropy (``u``) and of the squared error between the label
-    and the one-hot prediction with both terms (``u`` and ``v``), as in the authors' code
-    (shengliu66/SOP). This is the paper's SOP; SOP+ adds a consistency and a balance term.
+    The loss is the cross-entropy of ``p + u^2 y - v^2 (1 - y)``, clipped and normalised. ``u`` has
+    one value for each sample, and ``v`` one for each sample and class. Both start near 0 and grow
+    only if the network keeps contradicting the label, so that the network itself need not fit the
+    label. ``u`` follows the gradients of the cross-entropy and of the squared error between the
+    label and the one-hot prediction with both terms; ``v`` follows only the second. This is as in
+    the authors' code (shengliu66/SOP). The class is the paper's SOP. SOP+ adds a consistency term
+    and a balance term.
 
-    Where we depart: ``u`` and ``v`` start at 1e-8, where the code draws them with that standard
-    deviation.
+    We depart in one point: ``u`` and ``v`` start at 1e-8, while the code draws them with this
+    standard deviation.
 
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
-        u_lr: learning rate of ``u``, 1 in the configuration of that repository (CIFAR-100), without
-            momentum. The gradient is that of the batch mean, so the step of a visit goes with
-            1 / batch size; theirs was 128.
-        v_lr: learning rate of ``v``; 10 there, and 100 for asymmetric noise.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``. The terms follow the mean with any.
+        u_lr: learning rate of ``u``, without momentum. 1, as in the configuration of that
+            repository (CIFAR-100). The gradient is that of the batch mean, so the step is
+            proportional to 1 / batch size; the authors' batch size is 128.
+        v_lr: learning rate of ``v``. 10 there, and 100 for asymmetric noise.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. The terms always follow the mean.
     """
 
     needs_classes: ClassVar[str | None] = "adds a noise term to class probabilities"
@@ -95,7 +96,7 @@ class SparseOverParameterization(IndexedLoss):
         self.register_buffer("visited", torch.zeros(num_samples, dtype=torch.bool))
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The corrected cross-entropies and the squared errors; then the noise terms move."""
+        """Return the corrected cross-entropies plus squared errors, then update the noise terms."""
         probabilities = functional.softmax(at_least_float32(logits), 1)
         label = functional.one_hot(target, logits.shape[1]).to(probabilities.dtype)
         losses = self._losses(probabilities, label, self.u[index], self.v[index])
@@ -110,7 +111,7 @@ class SparseOverParameterization(IndexedLoss):
         return corrected_cross_entropy(probabilities, *terms, label) + errors
 
     def _descend(self, probabilities: Tensor, label: Tensor, index: Tensor) -> None:
-        """A step of ``u`` and ``v`` along the gradient of the mean loss of all processes."""
+        """Update ``u`` and ``v`` with the gradient of the mean loss of all processes."""
         with torch.enable_grad():
             u, v = self.u[index].requires_grad_(), self.v[index].requires_grad_()
             loss = self._losses(probabilities, label, u, v).mean()
@@ -120,7 +121,7 @@ class SparseOverParameterization(IndexedLoss):
         self.visited[index] = True
 
     def sample_scores(self) -> Tensor:
-        """``u^2``, at most 1: how much of the label the noise term explains."""
+        """Return ``u^2``, at most 1: how much of the label the noise term explains."""
         return self.u.square().clamp(max=1.0).masked_fill(~self.visited, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -128,5 +129,5 @@ class SparseOverParameterization(IndexedLoss):
         return {"u_lr": self.u_lr, "v_lr": self.v_lr}
 
     def log_values(self) -> dict[str, float]:
-        """The mean of ``u^2``, at most 1: an estimate of the noise rate from below."""
+        """Return the mean of ``u^2``, at most 1: an underestimate of the noise rate."""
         return {"mean_noise_term": float(self.u.square().clamp(max=1.0).mean())}

@@ -1,4 +1,4 @@
-"""Stochastic label noise: fresh Gaussian noise on the targets, against noise that stays."""
+"""Stochastic label noise: new Gaussian noise on the targets in every epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from discrimloss.losses.sample_state import EpochDraws
 
 
 def soft_cross_entropy(logits: Tensor, soft_target: Tensor) -> Tensor:
-    """``-sum(t log p)``, shape (batch,), of targets (batch, classes) that may be any numbers."""
+    """Return ``-sum(t log p)``, shape (batch,), for any real targets, shape (batch, classes)."""
     return -(soft_target * functional.log_softmax(at_least_float32(logits), dim=1)).sum(1)
 
 
@@ -23,11 +23,11 @@ def soft_cross_entropy(logits: Tensor, soft_target: Tensor) -> Tensor:
 class StochasticLabelNoise(IndexedLoss):
     """Stochastic label noise (SLN): Gaussian noise on the one-hot targets (Chen et al. 2021).
 
-    The target of a sample is its one-hot label plus Gaussian noise, drawn again in each epoch, and
-    the loss is the cross-entropy with it. The noise has a mean of 0; as the paper shows, its effect
-    on the gradients grows with the confidence of the network and the sharpness of its outputs, and
-    keeps the network from both. Targets may be negative and the loss has no bound: with too much
-    noise for its learning rate, a network learns nothing.
+    The target of a sample is its one-hot label plus Gaussian noise, which is drawn again in each
+    epoch. The loss is the cross-entropy with this target. The noise has a mean of 0. The paper
+    shows that its effect on the gradients grows with the network's confidence and with the
+    sharpness of its outputs, and so limits both. Targets may be negative, and the loss has no
+    bound: a network learns nothing if the noise is too large for its learning rate.
 
     This is the paper's SLN. `discrimloss train` adds the momentum model and the label correction,
     which need the network (``options.momentum_model``).
@@ -35,11 +35,11 @@ class StochasticLabelNoise(IndexedLoss):
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
-        sigma: standard deviation of the noise. The authors tune it: 1 and 0.5 for CIFAR-10
-            (symmetric and other noise), 0.2 for CIFAR-100 and Clothing1M, 0.1 for CIFAR-100 with
-            instance-dependent noise, with a learning rate of 0.001 for CIFAR; 0.5 is the default of
-            their code (chenpf1025/SLN). Ours is the smallest
-            of them: with the learning rates of our recipes, up to 0.1, more harms on clean labels.
+        sigma: standard deviation of the noise. The authors tune it, with a learning rate of 0.001
+            for CIFAR: 1 and 0.5 for CIFAR-10 (symmetric and other noise), 0.2 for CIFAR-100 and
+            Clothing1M, and 0.1 for CIFAR-100 with instance-dependent noise. The default of their
+            code (chenpf1025/SLN) is 0.5. Ours is the smallest of these values: with the learning
+            rates of our recipes, up to 0.1, larger ones harm training on clean labels.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -61,7 +61,7 @@ class StochasticLabelNoise(IndexedLoss):
         self.sigma = sigma
         self.draws = EpochDraws()
         noise = torch.zeros(num_samples, num_classes)
-        self.register_buffer("noise", noise, persistent=False)  # follows from the seed of the draws
+        self.register_buffer("noise", noise, persistent=False)  # derived from the seed
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
@@ -71,10 +71,10 @@ class StochasticLabelNoise(IndexedLoss):
         self.noise.copy_(self.sigma * noise)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The cross-entropies with the noisy targets."""
+        """Return the cross-entropies with the noisy targets."""
         label = functional.one_hot(target, self.noise.shape[1])
         return soft_cross_entropy(logits, label + self.noise[index])
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The standard deviation of the noise."""
+        """Return the standard deviation of the noise."""
         return {"sigma": self.sigma}

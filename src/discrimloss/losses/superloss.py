@@ -1,7 +1,7 @@
-"""SuperLoss: each task loss weighted by a confidence that follows from the loss itself.
+"""SuperLoss: each task loss is weighted by a confidence that depends on the loss itself.
 
-``SL(l, sigma) = (l - tau) sigma + lambda (log sigma)^2`` (Castells et al. 2020), with the
-confidence ``sigma`` that minimises it.
+The loss is ``SL(l, sigma) = (l - tau) sigma + lambda (log sigma)^2`` (Castells et al. 2020). The
+confidence ``sigma`` minimises it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from discrimloss.state.gathering import gather_rows
 Threshold = Literal["log_classes", "ema", "mean"] | float
 
 THRESHOLDS = ("log_classes", "ema", "mean")
-THRESHOLD_DECAY = 0.9  # alpha of their paper: the moving average behind threshold="ema"
+THRESHOLD_DECAY = 0.9  # alpha in their paper: decay of the moving average
 CLASSES_REGULARIZATION = 1.0
 RELATIVE_REGULARIZATION = 1.0 / math.log(10.0)
 SMALLEST_REGULARIZATION = 1e-15  # keeps it above 0 where all losses are 0
@@ -30,7 +30,7 @@ SMALLEST_REGULARIZATION = 1e-15  # keeps it above 0 where all losses are 0
 def log_confidences(
     losses: Tensor, threshold: float | Tensor, regularization: float | Tensor
 ) -> Tensor:
-    """``log sigma* = -W(max(-2/e, beta) / 2)`` with ``beta = (l - tau) / lambda``; no gradient.
+    """Return ``log sigma* = -W(max(-2/e, beta) / 2)``, ``beta = (l - tau) / lambda``. No gradient.
 
     >>> log_confidences(torch.tensor([0.0, 1.0, 9.0]), threshold=1.0, regularization=1.0)
     tensor([ 1.0000, -0.0000, -1.2022])
@@ -45,7 +45,7 @@ def super_losses(
     threshold: float | Tensor,
     regularization: float | Tensor,
 ) -> Tensor:
-    """``SL``, elementwise.
+    """Return ``SL``, elementwise.
 
     >>> super_losses(torch.tensor([3.0]), torch.tensor([0.5]).log(), 1.0, regularization=0.0)
     tensor([1.])
@@ -58,8 +58,8 @@ class SuperLossTerms(NamedTuple):
     """SuperLoss of a batch."""
 
     values: Tensor
-    """Shape (batch,). Their derivative in the task loss is the confidence: it minimises the value,
-    so it counts as a constant, and where it is clamped, it is one."""
+    """Shape (batch,). Their derivative in the task loss is the confidence, which counts as a
+    constant: it minimises the loss, or it is clamped."""
     log_confidence: Tensor
     """Shape (batch,), at most 1, without gradient."""
 
@@ -68,25 +68,25 @@ class SuperLossTerms(NamedTuple):
 class SuperLoss(IndexedLoss):
     """SuperLoss: a confidence for every loss, in closed form by Lambert W (Castells et al. 2020).
 
-    The confidence is above 1, at most e, for losses below a threshold, and falls towards 0 for
-    losses far above it. It fits any task loss. The state is ``tau``, where that moves.
+    The confidence is above 1, and at most e, for losses below a threshold. It falls towards 0 for
+    losses far above the threshold. It works with any task loss. The state is ``tau``, if it moves.
 
     Args:
-        num_samples: size of the training set; needed for `sample_scores`.
-        num_classes: number of classes; None for a regression.
-        confidence_threshold: ``tau``, which divides easy from hard. ``"log_classes"``: log C, the
-            loss of a uniform prediction; ``"ema"``: moving average of the batch mean with their
-            decay 0.9; ``"mean"``: mean of all losses seen; or a number. None is ``"log_classes"``,
-            as in the classification experiments of their paper, and for a regression,
-            where there is no such constant, ``"ema"``, one of the two averages it offers. In
-            tangminji/DiscrimLoss, whose tables have SuperLoss, it is 0.5 on MNIST and ``"mean"`` on
+        num_samples: size of the training set. Needed for `sample_scores`.
+        num_classes: number of classes; None for regression.
+        confidence_threshold: ``tau``, which separates easy from hard samples. ``"log_classes"`` is
+            log C, the loss of a uniform prediction. ``"ema"`` is a moving average of the batch mean
+            with the paper's decay 0.9. ``"mean"`` is the mean of all losses seen. A number is a
+            constant. By default ``"log_classes"`` for classification, as in the paper, and
+            ``"ema"`` for regression, one of the paper's two averages. tangminji/DiscrimLoss, the
+            source of the published SuperLoss results, uses 0.5 for MNIST and ``"mean"`` for
             Clothing1M.
-        confidence_regularization: ``lambda``: the larger, the nearer all confidences are to 1. None
-            is 1, what their paper takes for CIFAR-10 (0.25 for CIFAR-100), and
-            that repository for MNIST; it has 0.75 for Clothing1M. For a regression None is ``tau /
-            log 10``, ours: lambda has the unit of the loss, so that no constant fits every task;
-            this is its ratio to tau on CIFAR-10.
-        task_loss: ``(logits, target)`` to losses of shape (batch,).
+        confidence_regularization: ``lambda``. The larger it is, the closer all confidences are to
+            1. For classification, the default is 1, as in the paper for CIFAR-10 (0.25 for
+            CIFAR-100) and in that repository for MNIST (0.75 for Clothing1M). For regression, the
+            default is ``tau / log 10``, our choice: lambda has the unit of the loss, so no constant
+            suits every task, and this is its ratio to tau for CIFAR-10.
+        task_loss: a function of ``(logits, target)`` that returns losses of shape (batch,).
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -118,7 +118,7 @@ class SuperLoss(IndexedLoss):
         self.distrust = SampleMean(num_samples)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """SuperLoss, after ``tau`` has followed the task losses of all processes."""
+        """Update ``tau`` with the task losses of all processes, and return SuperLoss."""
         losses = self.task_losses(logits, target)
         if self.threshold in ("ema", "mean"):
             self._follow(gather_rows(losses.detach()).float())
@@ -127,7 +127,7 @@ class SuperLoss(IndexedLoss):
         return terms.values
 
     def terms(self, losses: Tensor) -> SuperLossTerms:
-        """SuperLoss of some task losses with the current ``tau``; float32 at least."""
+        """Return SuperLoss of task losses with the current ``tau``, at least float32."""
         losses = at_least_float32(losses)
         tau, regularization = self.tau.to(losses), self.regularization_now.to(losses)
         log_confidence = log_confidences(losses, tau, regularization)
@@ -136,25 +136,25 @@ class SuperLoss(IndexedLoss):
 
     @property
     def regularization_now(self) -> Tensor:
-        """``lambda``, a scalar on the device: constant, or following ``tau``."""
+        """Return ``lambda``, a scalar on the device: a constant, or a multiple of ``tau``."""
         if self.regularization is not None:
             return torch.full_like(self.tau, self.regularization)
         return (RELATIVE_REGULARIZATION * self.tau.abs()).clamp(min=SMALLEST_REGULARIZATION)
 
     @torch.no_grad()
     def _follow(self, losses: Tensor) -> None:
-        finite = losses.isfinite()  # one bad loss must not spoil all later ones
+        finite = losses.isfinite()  # a non-finite loss must not affect later ones
         number = finite.sum()
         mean = torch.where(finite, losses, 0.0).sum() / number.clamp(min=1)
         weight = number / (self.seen + number).clamp(min=1)
-        if self.threshold == "ema":  # which starts at the mean of the first batch
+        if self.threshold == "ema":  # starts at the mean of the first batch
             weight = torch.where(self.seen == 0, 1.0, 1.0 - THRESHOLD_DECAY)
         tau = torch.lerp(self.tau, mean, weight.to(self.tau))
         self.tau.copy_(torch.where(number == 0, self.tau, tau))
         self.seen += number
 
     def sample_scores(self) -> Tensor | None:
-        """The mean of ``-log sigma`` over the visits: -1 is trusted most."""
+        """Return the mean of ``-log sigma`` over the visits. -1 means the most trust."""
         return self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -186,8 +186,8 @@ def _threshold_at_start(threshold: Threshold, num_classes: int | None) -> float:
         return 0.0
     if num_classes is None:
         raise ValueError(
-            "confidence_threshold 'log_classes' does not fit a regression, which has no classes: "
-            "take ema, mean or a number"
+            "confidence_threshold 'log_classes' needs classes, which a regression does not have: "
+            "use ema, mean or a number"
         )
     return math.log(num_classes)
 
@@ -199,6 +199,6 @@ def _check_regularization(regularization: float | None, threshold: Threshold) ->
         )
     if regularization is None and not isinstance(threshold, str) and not threshold > 0.0:
         raise ValueError(
-            f"with confidence_threshold {threshold} a regression needs confidence_regularization "
-            "too: it follows from a threshold above 0 only"
+            f"with confidence_threshold {threshold}, a regression also needs "
+            "confidence_regularization: its default needs a threshold above 0"
         )

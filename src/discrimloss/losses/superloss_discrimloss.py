@@ -18,23 +18,23 @@ class SuperLossDiscrimLoss(DiscrimLossOn):
     """DiscrimLoss on top of SuperLoss, a robust loss as the inner loss (Wu et al. 2022).
 
     The inner loss of DiscrimLoss is SuperLoss minus the value of SuperLoss for a task loss of 0.
-    SuperLoss alone is negative where the task loss is below tau, and all of its values shift when
-    tau changes. But DiscrimLoss needs losses that start at 0: its threshold rises by a fraction of
-    ``|k1|``, and the default ``k1``, the step size of the weights and the verdicts follow the size
-    of the losses in the first epoch. The subtraction does not change the gradient, because the
-    subtracted value does not depend on the network.
+    The reason is that DiscrimLoss needs losses that start at 0. Its threshold rises by a fraction
+    of ``|k1|``. The default ``k1``, the step size of the weights and the verdicts depend on the
+    size of the losses in the first epoch. SuperLoss itself is negative for task losses below tau,
+    and all of its values shift when tau changes. The subtraction does not change the gradient,
+    because the subtracted value does not depend on the network.
 
     Args:
         num_samples: size of the training set.
-        epochs: length of the run, from which the defaults of DiscrimLoss follow.
-        num_classes: number of classes; None for a regression.
+        epochs: length of the run. The defaults of DiscrimLoss depend on it.
+        num_classes: number of classes; None for regression.
         confidence_threshold, confidence_regularization: ``tau`` and ``lambda`` of `SuperLoss`, with
-            its defaults; the paper of DiscrimLoss does not give the values it used.
-        task_loss: ``(logits, target)`` to losses of shape (batch,).
+            its defaults. The paper of DiscrimLoss does not give its values.
+        task_loss: a function of ``(logits, target)`` that returns losses of shape (batch,).
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        discrimloss_options: all other keyword arguments of `discrimloss.DiscrimLoss`, with its
-            defaults, which are ours (`docs/defaults.md`); ``hyperparameters=paper`` in
-            `discrimloss train` takes the appendix's row for Clothing1M instead.
+        discrimloss_options: all other keyword arguments of `discrimloss.DiscrimLoss`, with our
+            defaults (`docs/defaults.md`). ``hyperparameters=paper`` in `discrimloss train` uses the
+            appendix's row for Clothing1M instead.
     """
 
     task_loss: SuperLoss
@@ -67,14 +67,14 @@ class SuperLossDiscrimLoss(DiscrimLossOn):
         )
 
     def inner_losses(self, logits: Tensor, target: Tensor, index: Any) -> Tensor:
-        """SuperLoss, measured from its value for a task loss of 0."""
+        """Return SuperLoss minus its value for a task loss of 0."""
         values = super().inner_losses(logits, target, index)
         return values - self.task_loss.terms(torch.zeros_like(values[:1])).values
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The hyperparameters of DiscrimLoss and of SuperLoss."""
+        """Return the hyperparameters of DiscrimLoss and of SuperLoss."""
         return {**super().hyperparameters(), **self.task_loss.hyperparameters()}
 
     def log_values(self) -> dict[str, float]:
-        """The logged values of DiscrimLoss and of SuperLoss."""
+        """Return the logged values of DiscrimLoss and of SuperLoss."""
         return {**super().log_values(), **self.task_loss.log_values()}

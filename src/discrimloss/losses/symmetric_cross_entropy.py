@@ -1,4 +1,4 @@
-"""Symmetric cross-entropy: cross-entropy and its reverse."""
+"""Symmetric cross-entropy: cross-entropy plus reverse cross-entropy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG_ZERO = math.log(1e-4)
 
 
 def reverse_cross_entropy(cross_entropies: Tensor, log_zero: float = LOG_ZERO) -> Tensor:
-    """``-sum(p log y)`` with ``log 0 = A``, which is ``-A (1 - p_y)``, from ``-log p_y``.
+    """Return ``-sum(p log y)`` with ``log 0 = A``, that is ``-A (1 - p_y)``, from ``-log p_y``.
 
     >>> reverse_cross_entropy(torch.tensor([0.25]).log().neg(), log_zero=-4.0)
     tensor([3.])
@@ -29,17 +29,17 @@ def reverse_cross_entropy(cross_entropies: Tensor, log_zero: float = LOG_ZERO) -
 class SymmetricCrossEntropy(LabelProbabilityLoss):
     """Symmetric cross-entropy, alpha CE + beta RCE (Wang et al. 2019).
 
-    The reverse cross-entropy RCE swaps the prediction and the label; it is the mean absolute error
-    up to a factor, robust but slow to learn. Cross-entropy adds the speed.
+    The reverse cross-entropy RCE swaps the prediction and the label. Up to a factor, it is the mean
+    absolute error, which is robust but learns slowly. Cross-entropy makes learning faster.
 
     Args:
-        num_samples: size of the training set; needed for `sample_scores`.
+        num_samples: size of the training set. Needed for `sample_scores`.
         alpha: factor of cross-entropy. 0.1, the value for CIFAR-10 in the code of
             YisenWang/symmetric_cross_entropy_for_noisy_labels; 0.01 for MNIST, 6 for CIFAR-100.
-        beta: factor of the reverse. 1 for MNIST and CIFAR-10, 0.1 for CIFAR-100, from the same
-            place.
-        log_zero: ``A``, below 0. log(1e-4), from the same code and from
-            HanxunH/Active-Passive-Losses; the paper's text has -4.
+        beta: factor of the reverse cross-entropy. 1 for MNIST and CIFAR-10 and 0.1 for CIFAR-100 in
+            the same code.
+        log_zero: ``A``, below 0. log(1e-4), as in the same code and in
+            HanxunH/Active-Passive-Losses. The paper's text has -4.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -62,7 +62,7 @@ class SymmetricCrossEntropy(LabelProbabilityLoss):
         self.alpha, self.beta, self.log_zero = alpha, beta, log_zero
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """Both cross-entropies, weighted."""
+        """Return the weighted sum of both cross-entropies."""
         losses = cross_entropy(at_least_float32(logits), target)
         self.record(losses, index)
         return self.alpha * losses + self.beta * reverse_cross_entropy(losses, self.log_zero)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 SMALLEST_PROBABILITY = 1e-7
-"""The authors' code raises lower probabilities to this, the epsilon of their framework."""
+"""The authors' code raises smaller probabilities to this value, the epsilon of its framework."""
 
 
 def symmetric_transition(num_classes: int, noise_rate: float) -> Tensor:
-    """The matrix of noise that takes every wrong class equally often, shape (classes, classes).
+    """Return the matrix of noise with equally frequent wrong classes, shape (classes, classes).
 
     >>> symmetric_transition(3, 0.2)
     tensor([[0.8000, 0.1000, 0.1000],
@@ -29,36 +29,37 @@ def symmetric_transition(num_classes: int, noise_rate: float) -> Tensor:
 
 
 def checked_transition(rows: tuple[tuple[float, ...], ...], size: int) -> Tensor:
-    """A given matrix, shape (classes, classes), or a `ValueError` that says what it must be.
+    """Return a given matrix as a tensor, shape (classes, classes), or raise a `ValueError`.
 
     Args:
         rows: for each true class, the probability that it is labelled as each class.
-        size: the number of classes.
+        size: number of classes.
     """
     if len(rows) != size or any(len(row) != size for row in rows):
         raise ValueError(f"transition must have {size} rows of {size} numbers, one for each class")
     matrix = torch.as_tensor(rows, dtype=torch.float64)
     sums = matrix.sum(1, keepdim=True)
     if not (matrix >= 0).all() or not torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-        raise ValueError("the rows of transition must be probabilities, each adding up to 1")
+        raise ValueError("each row of transition must contain probabilities that sum to 1")
     return matrix / sums
 
 
 def require_possible_labels(transition: Tensor, target: Tensor) -> None:
-    """Raise a `ValueError` if a label occurs that no class is ever labelled as."""
+    """Raise a `ValueError` if a label occurs whose probability is 0 for every class."""
     impossible = (transition.sum(0) == 0) & (target.bincount(minlength=len(transition)) > 0)
     if impossible.any():
         label = int(impossible.nonzero()[0])
-        raise ValueError(f"by transition no class is ever labelled {label}, but some samples are")
+        raise ValueError(
+            f"transition gives label {label} a probability of 0, but some samples have this label"
+        )
 
 
 def anchor_transition(probabilities: Tensor, label_counts: Tensor, percentile: float) -> Tensor:
-    """The matrix estimated from an anchor of each class (Patrini et al. 2017).
+    """Estimate the matrix from an anchor of each class (Patrini et al. 2017).
 
-    The anchor of class i is the sample that most likely belongs to it: the prediction for it is
-    row i. A `percentile` below 100 passes over the likeliest of all samples, which may be
-    outliers. Where these would be more than half of the samples of a class, its anchor is the
-    likeliest one.
+    The anchor of class i is the sample that most likely belongs to it, and its prediction is row i.
+    A `percentile` below 100 skips the most likely samples, which may be outliers. If it would skip
+    more than half of the samples of a class, the anchor of that class is the most likely sample.
 
     Args:
         probabilities: shape (samples, classes): predictions; a row of zeros is skipped.
@@ -75,10 +76,10 @@ def anchor_transition(probabilities: Tensor, label_counts: Tensor, percentile: f
 
 
 def log_label_probability(log_probabilities: Tensor, target: Tensor, transition: Tensor) -> Tensor:
-    """``log((T^T p)_y)`` for the label y and the probabilities p of the classes, shape (batch,).
+    """Return ``log((T^T p)_y)`` for the label y and the class probabilities p, shape (batch,).
 
-    Computed in logarithms, so that a label with ``p_y = 0`` has a finite loss and a gradient
-    without the authors' clipping of p.
+    It is computed in logarithms. So a label with ``p_y = 0`` has a finite loss and a gradient
+    without clipping p as the authors do.
     """
     log_columns = transition.log().T.to(log_probabilities.dtype)[target]
     return torch.logsumexp(log_probabilities + log_columns, dim=1)

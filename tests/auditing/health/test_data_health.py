@@ -151,7 +151,7 @@ def test_a_column_of_splits_is_not_learned_from(
     named = frame.assign(source=source)[["index", "text", "topic", "split", *others]]
     found = audit(named, label="topic", id="index", encoder="none", progress=False)
     assert [column["name"] for column in found.summary["learned_from"]] == ["text", *others]
-    assert any("'split' is not used: it says which split" in note for note in found.notes)
+    assert any("'split' is not used: it contains the split" in note for note in found.notes)
     assert set(found.health["duplicates_across_splits"].ids) == {"2", "110"}
     assert set(found.health["conflicting_duplicates"].ids) == {"0", "1"}
     assert "no letters or digits" in found.health["broken_samples"].remarks

@@ -51,9 +51,9 @@ def test_nothing_has_to_be_changed_where_nothing_is_incorrect() -> None:
     clean = samples.assign(verdict="easy", p_incorrect=0.0001)
     summary = {"noise_estimated": 0.0001, "noise_interval": [0.0, 0.01]}
     found = answer_of(samples=clean, summary=summary)
-    assert found.sentence.startswith("Hardly any label is wrong (0")
+    assert found.sentence.startswith("Almost no label is wrong (0")
     assert "No label is called incorrect." in found.details
-    assert found.steps[0].words.startswith("Nothing has to be changed.")
+    assert found.steps[0].words.startswith("No change is necessary.")
     assert not any("apply" in step.command for step in found.steps)
 
 
@@ -71,7 +71,7 @@ def test_undecided_labels_come_next_where_wrong_ones_hide_among_them() -> None:
     assert samples is not None
     verdicts = ["incorrect"] * 10 + ["undecided"] * 20 + ["easy"] * 90
     hidden = answer_of(samples=samples.assign(verdict=verdicts), summary={"noise_estimated": 0.2})
-    assert "Then go on with the 20 undecided ones." in hidden.steps[0].words
+    assert "Continue with the 20 undecided ones." in hidden.steps[0].words
     found = answer_of(samples=samples.assign(verdict=verdicts), summary={"noise_estimated": 0.08})
     assert "undecided" not in found.steps[0].words
 
@@ -81,8 +81,8 @@ def test_many_labels_take_hours_and_come_in_groups() -> None:
     assert samples is not None
     many = pandas.concat([samples] * 50, ignore_index=True).assign(verdict="incorrect")
     words = answer_of(samples=many, summary={"noise_estimated": 0.9}).steps[0].words
-    assert "6,000 incorrect labels, worst first: about 7 hours at 4 seconds each" in words
-    assert "You can decide on groups of similar ones at once." in words
+    assert "6,000 incorrect labels, most suspicious first. This takes about 7 hours" in words
+    assert "You can decide on groups of similar samples at once." in words
 
 
 def test_an_unfinished_run_has_no_answer() -> None:

@@ -178,9 +178,9 @@ def test_what_cannot_be_drawn_says_why() -> None:
     bare = replace(made_run(), traces=None, samples=None, history=[])
     charts = charts_of(bare)
     assert not any(chart.views for chart in charts.values())
-    assert "kept no traces" in charts["losses"].left_out
-    assert "no verdicts yet" in charts["confusion"].left_out
-    assert "no epoch has ended" in charts["curves"].left_out
+    assert "has no traces" in charts["losses"].left_out
+    assert "no verdicts until" in charts["confusion"].left_out
+    assert "no epoch is finished" in charts["curves"].left_out
     one_epoch = charts_of(made_run(epochs=1))
     assert "two epochs" in one_epoch["data_map"].left_out
     run = made_run()

@@ -137,13 +137,13 @@ def test_headlines_and_reasons_are_on_the_page() -> None:
     texts = " ".join(Elements(page_of(run)).texts)
     incorrect = int((run.samples["verdict"] == "incorrect").sum())
     assert re.search(rf"incorrect\s+{incorrect}\s", texts)
-    assert "Left out: it takes at least two epochs." in texts
+    assert "Left out: this chart needs at least two epochs." in texts
     assert "not finished" not in texts
     unfinished = replace(run, samples=None, gallery=None, is_finished=False)
     texts = " ".join(Elements(page_of(unfinished)).texts)
     assert "This run is not finished" in texts
     assert "1 of 1" in texts
-    assert "no verdicts yet" in texts
+    assert "no verdicts until" in texts
 
 
 @pytest.mark.usefixtures("no_vega")
@@ -157,7 +157,7 @@ def test_an_audit_says_what_it_learned_from() -> None:
     # Where no network was trained, there is nothing to open.
     texts = " ".join(Elements(page_of(replace(run, traces=None, history=[]))).texts)
     assert "How the model learned" not in texts
-    assert "kept no traces" not in texts
+    assert "has no traces" not in texts
 
 
 @pytest.mark.usefixtures("no_vega")
@@ -226,7 +226,7 @@ def test_hard_samples_are_shown_with_how_many_are_wrong() -> None:
     assert samples is not None
     doubtful = samples.assign(verdict="undecided", p_incorrect=0.4)
     gallery = choose_gallery(doubtful, None, 10)
-    assert gallery.expected_wrong == "By their probabilities, about 4 of these 10 are wrong."
+    assert gallery.expected_wrong == "About 4 of these 10 labels are probably wrong."
     assert not {one.id for one in gallery.worst} & {one.id for one in gallery.hardest}
     words = " ".join(Elements(page_of(with_gallery(replace(made_run(), samples=doubtful)))).texts)
     assert "do not drop" not in words

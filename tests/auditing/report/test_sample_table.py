@@ -42,7 +42,7 @@ def test_beyond_its_room_it_takes_the_worst(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sample_table, "MOST_ROWS", 30)
     table = make_table(samples_of(), None)
     assert table.rows == 30
-    assert f"Of {table.suspicious} suspicious samples these are the 30 worst." in table.note
+    assert f"The table has the 30 most suspicious of {table.suspicious} samples." in table.note
 
 
 @pytest.mark.parametrize("letter", ["x", "ж", "漢"])

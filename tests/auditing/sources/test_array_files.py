@@ -217,11 +217,11 @@ BAD: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
     ({"x": FEATURES, "y": LABELS}, {"encoder": "z"}, "--encoder does not fit"),
     ({"x": FEATURES, "y": LABELS[:5]}, {}, "12 samples, but 5 labels"),
     ({"x": FEATURES, "y": FEATURES}, {}, "one label per sample, but 'y' in .* shape [(]12, 4[)]"),
-    ({"x": FEATURES}, {}, "say which array of .* holds the labels"),
+    ({"x": FEATURES}, {}, "pass the array of .* with the labels"),
     ({"x": FEATURES, "y": np.zeros(12)}, {}, "all labels are '0'"),
     ({"x": FEATURES, "y": np.full(12, np.nan)}, {}, "all 12 labels are missing"),
     ({"x": np.zeros((0, 3)), "y": np.zeros(0)}, {}, "nothing to audit"),
-    ({"x": np.array(["a"] * 12), "y": LABELS}, {}, "cannot be features: give numbers"),
+    ({"x": np.array(["a"] * 12), "y": LABELS}, {}, "not numbers: pass numbers"),
     ({"a": FEATURES, "b": FEATURES, "y": LABELS}, {}, "cannot tell which array"),
     ({"x": FEATURES, "y": LABELS.astype(object)}, {}, "never unpickled"),
     ({"x": FEATURES, "y": LABELS, "n": LABELS}, {"id": "n"}, "two samples have the id '0'"),
@@ -253,8 +253,8 @@ def test_pickled_features_are_refused(tmp_path: Path) -> None:
 def test_files_of_labels_that_do_not_fit(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", FEATURES)
     for given, sentence in (
-        (None, "say which file holds the labels"),
-        ("missing.txt", "no file of labels missing.txt"),
+        (None, "needs a file with its labels"),
+        ("missing.txt", "no file missing.txt"),
         ("x.npy", "one label per sample"),
     ):
         with pytest.raises(SourceError, match=sentence):

@@ -147,7 +147,7 @@ def test_small_images_use_one_only_on_request() -> None:
     contents = images.Pictures(lambda index: shown[index], facts, ids, None, None)
     (note,) = contents.find_encoder()
     assert contents.encoder is None
-    assert note.startswith("Images of 32 pixels were judged by a network")
+    assert note.startswith("Images of 32 pixels were audited by a network")
 
 
 @pytest.mark.usefixtures("small_encoder")

@@ -141,8 +141,8 @@ def test_datasets_that_cannot_be_audited(tmp_path: Path) -> None:
     path = images(tmp_path / "set")
     for options, sentence in (
         ({"label": "lable"}, "no column 'lable'"),
-        ({"image": "n"}, "'n' of set holds no images"),
-        ({"text": "n", "image": "image"}, "cannot both be given"),
+        ({"image": "n"}, "'n' of set contains no images"),
+        ({"text": "n", "image": "image"}, "exclude each other"),
     ):
         with pytest.raises(SourceError, match=sentence):
             opened(path, **options)

@@ -57,9 +57,9 @@ def test_what_is_no_sample_is_told(tmp_path: Path) -> None:
     assert "the file is empty" in reasons["red/empty.png"]
     assert reasons["red/page.jpg"] == "cannot be decoded (cannot identify image file)"
     assert "No such file" in reasons["red/nowhere.png"]
-    assert reasons["stray.png"] == "in no class folder"
+    assert reasons["stray.png"] == "not in a class folder"
     assert source.notes == (
-        "files that are not named as images are: 1 .txt",
+        "files without the suffix of an image: 1 .txt",
         "folders without an image: 'yellow'",
     )
     assert len(source) == 9
@@ -70,14 +70,14 @@ def test_a_class_of_one_image_is_noted(tmp_path: Path) -> None:
     folder = write_colours(tmp_path / "colours")
     (folder / "lone").mkdir()
     picture(100).save(folder / "lone" / "0.png")
-    assert opened(folder).notes[0].startswith("'lone' has one sample only")
+    assert opened(folder).notes[0].startswith("'lone' has only one sample")
 
 
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
         ([], "there are no images in .*subfolder with the name of the class"),
-        (["a.png", "b.png"], "are in no folders of classes: put the images"),
+        (["a.png", "b.png"], "are not in class folders: put the images"),
         (["cat/a.png", "cat/b.png"], "are in one folder, 'cat'"),
         (
             ["train/cat/a.png", "test/cat/b.png"],
@@ -193,9 +193,9 @@ def test_views_are_upright_small_pictures(tmp_path: Path) -> None:
 def test_an_image_that_went_away_is_a_sentence(tmp_path: Path) -> None:
     source = opened(write_colours(tmp_path / "colours"))
     (tmp_path / "colours" / "blue" / "1.png").unlink()
-    with pytest.raises(SourceError, match=r"blue/1.png could be read before"):
+    with pytest.raises(SourceError, match=r"blue/1.png was readable before"):
         source.view(1)
-    with pytest.raises(SourceError, match=r"blue/1.png could be read before"):
+    with pytest.raises(SourceError, match=r"blue/1.png was readable before"):
         source.task(tmp_path / "cache")
 
 

@@ -185,14 +185,14 @@ def test_a_frame_goes_to_the_file_that_is_named(tmp_path: Path, suffix: str) -> 
         (frame(), {"label": "kin"}, r"the DataFrame has no column 'kin' \(label=\): did you mean"),
         (frame(), {"label": "kind", "text": "txt"}, r"'txt' \(text=\): did you mean 'text'"),
         (frame(), {"label": "kind", "id": "colour"}, "same id 'red'"),
-        (frame().iloc[:0], {"label": "kind"}, "the DataFrame holds no rows"),
+        (frame().iloc[:0], {"label": "kind"}, "the DataFrame has no rows"),
         (frame().assign(kind=None), {"label": "kind"}, "all 12 labels are missing"),
         (frame().assign(kind="x"), {"label": "kind"}, "all labels are 'x'"),
         (frame().assign(kind=[[1]] * 12), {"label": "kind"}, "a label is a list or an object"),
         (frame().drop(columns="text"), {"label": "kind", "encoder": "x"}, "encoder= does not fit"),
-        (frame(), {"label": "kind", "text": "text", "image": "text"}, "cannot both be given"),
+        (frame(), {"label": "kind", "text": "text", "image": "text"}, "exclude each other"),
         (frame().assign(i=[datetime.date(2020, 1, 1)] * 12), {"label": "kind", "image": "i"},
-         "holds a date: it must hold an image"),
+         "contains a date: it must be an image"),
         (pandas.concat([frame(), frame()[["kind"]]], axis=1), {"label": "kind"},
          "two columns named 'kind'"),
     ],
@@ -274,7 +274,7 @@ def test_names_and_regression_targets() -> None:
     targets = FEATURES[:, 0].tolist()
     source = opened((FEATURES, targets))
     assert source.is_regression
-    assert "regression=False makes them classes" in source.notes[0]
+    assert "regression=False reads them as classes" in source.notes[0]
     assert source.corrected(Corrections({1: 9.5}))[1] == [targets[0], 9.5, *targets[2:]]
 
 
@@ -332,7 +332,7 @@ def test_a_list_of_images() -> None:
     kept, corrected = source.corrected(Corrections({0: "blue"}, frozenset({1})))
     assert kept == [images[0], *images[2:]]
     assert corrected == ["blue", *labels[2:]]
-    with pytest.raises(SourceError, match="take the corrected data itself"):
+    with pytest.raises(SourceError, match="use the returned data instead"):
         source.write_corrected(Corrections(), Path("out"))
     with_gap = opened(([None, *images[1:]], labels))
     assert with_gap.left_out[0].reason == "no image"
@@ -388,7 +388,7 @@ RAGGED = [[1.0, 2.0], [1.0]] * 6
         ((RAGGED, LABELS), {}, "neither numbers of one shape, texts nor images"),
         (([{}] * 12, LABELS), {}, "neither numbers of one shape"),
         ((FEATURES.astype(complex), LABELS), {}, "holds complex.*give numbers"),
-        ((np.array(["2020-01-01"] * 12, dtype="M8[D]"), LABELS), {}, "cannot be features"),
+        ((np.array(["2020-01-01"] * 12, dtype="M8[D]"), LABELS), {}, "pass numbers"),
         (([*TEXTS[:-1], 3], LABELS), {}, "texts and also a int"),
         (([picture(3), 3] * 6, LABELS), {}, "images and also a int"),
         ((FEATURES, FEATURES), {}, r"one label per sample.* shape \(12, 4\)"),
@@ -397,14 +397,14 @@ RAGGED = [[1.0, 2.0], [1.0]] * 6
         ((FEATURES, [[1]] * 12), {}, "a label is a list or an object"),
         ((FEATURES, "labels"), {}, "the labels are a str"),
         ((np.full((12, 4), np.nan), LABELS), {}, "'a feature is NaN or infinite' in all"),
-        ((FEATURES, frame()), {}, "DataFrame of 4 columns: give one"),
+        ((FEATURES, frame()), {}, "DataFrame of 4 columns: pass one"),
         ((FEATURES, LABELS), {"label": "y"}, "label= does not fit this data"),
-        ((FEATURES, LABELS), {"encoder": "x"}, "encoded already"),
-        ((FEATURES, LABELS, TEXTS), {}, "a tuple of 3: give a pair"),
+        ((FEATURES, LABELS), {"encoder": "x"}, "already encoded"),
+        ((FEATURES, LABELS, TEXTS), {}, "a tuple of 3: pass a pair"),
         (FEATURES, {}, "cannot audit a ndarray: give a pandas DataFrame, a pair"),
         ({"x": FEATURES}, {}, "cannot audit a dict"),
         (TEXTS, {}, "cannot audit a list"),
-        (pyarrow.table({"x": [1]}), {}, r"give its DataFrame, \.to_pandas\(\)"),
+        (pyarrow.table({"x": [1]}), {}, r"pass its DataFrame, \.to_pandas\(\)"),
         (3, {}, "cannot audit a int"),
         ("nowhere.csv", {}, "there is no file or folder .*nowhere.csv"),
     ],
@@ -620,7 +620,7 @@ def test_sentences_name_arguments_of_python() -> None:
         ("pass --text 'a--b' or --image", "pass text='a--b' or image="),
         ("the labels, --label COLUMN: a", "the labels, label=: a"),
         ("no column 'x--label' (--id)", "no column 'x--label' (id=)"),
-        ("--no-regression makes", "regression=False makes"),
+        ("--no-regression reads", "regression=False makes"),
     ):
         assert in_python(sentence) == expected
 

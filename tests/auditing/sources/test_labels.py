@@ -52,7 +52,7 @@ def test_few_whole_numbers_are_classes_and_many_are_for_a_regression() -> None:
     labels = read_labels(many, None)
     assert labels.class_names == ()
     assert labels.target.tolist() == many.tolist()
-    assert "101 different ones, from 0 to 100" in labels.notes[0]
+    assert "101 distinct values, from 0 to 100" in labels.notes[0]
     assert read_labels(few[:299], None).class_names == ()  # below three samples each
 
 
@@ -77,7 +77,7 @@ def test_what_a_person_says_comes_first() -> None:
 def test_odd_classes_are_noted() -> None:
     notes = read_labels(["cat", "cat ", "cat", "Cat", "Cat", "cat "], None).notes
     assert notes == ("'Cat', 'cat', 'cat ' count as different classes, though they look alike",)
-    assert "'dog' has one sample only" in read_labels(["cat", "dog", "cat"], None).notes[0]
+    assert "'dog' has only one sample" in read_labels(["cat", "dog", "cat"], None).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_ages_are_regression_targets_and_codes_of_as_many_classes_are_not() -> N
     assert 60 <= len(np.unique(ages)) <= 71
     labels = read_labels(ages, None)
     assert labels.class_names == ()
-    assert "--no-regression makes them classes" in labels.notes[0]
+    assert "--no-regression reads them as classes" in labels.notes[0]
     assert len(read_labels(ages, False).class_names) == len(np.unique(ages))
     uneven = rng.dirichlet(np.full(71, 2.0))
     codes = rng.choice(71, 3000, p=uneven)

@@ -148,7 +148,7 @@ def test_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) 
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("postgresql://me:secret@host/db", "holds a password"),
+        ("postgresql://me:secret@host/db", "contains a password"),
         ("sqlite:///nowhere.db", "there is no file"),
         ("nosuch://host/db", "check the URL"),
     ],

@@ -65,7 +65,11 @@ class TestEveryLoss:
     [
         ("elr", {"regularization": -1.0}, "regularization must be finite"),
         ("forward", {"noise_rate": 0.67}, "noise_rate must be"),
-        ("forward", {"transition": ((1, 0, 0), (1, 0, 0), (0, 0, 1))}, "no class is ever labelled"),
+        (
+            "forward",
+            {"transition": ((1, 0, 0), (1, 0, 0), (0, 0, 1))},
+            "a probability of 0, but some samples",
+        ),
         ("discrimloss", {"switch_gain": -1.0}, "switch_gain must be"),
         ("discrimloss", {"held_out": 1.0}, "held_out must be"),
         ("sln", {"sigma": -1.0}, "sigma must be"),

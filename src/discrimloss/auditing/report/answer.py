@@ -1,4 +1,4 @@
-"""The first screen of a report: how many labels are wrong, in which classes, what to do."""
+"""The first screen of a report: how many labels are wrong, in which classes, and what to do."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from discrimloss.auditing.report.wording import about_minutes, counted, percent,
 MOST_GROUPS = 6
 MOST_PAIRS = 3
 SECONDS_EACH = 4
-"""What a decision on a sample takes."""
+"""Estimated time for a decision on a sample."""
 MANY = 300
-"""So many incorrect labels are better decided on in groups."""
+"""From this number of incorrect labels on, the report recommends decisions in groups."""
 SURE = 0.95
-"""Suggestions with at least this probability may be accepted without a look."""
+"""Suggestions with at least this probability can be accepted without a review."""
 
 
 @dataclass(frozen=True)
 class GroupBar:
-    """A class, or a range of the target, with the labels in it that are estimated to be wrong."""
+    """A class, or a range of the target, with its estimated number of wrong labels."""
 
     name: str
     wrong: str
@@ -38,7 +38,7 @@ class GroupBar:
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do, and the command that does it."""
+    """A recommended step, and its command."""
 
     words: str
     command: str = ""
@@ -46,19 +46,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reader of the report wants to know first."""
+    """The content of the first screen."""
 
     sentence: str
     details: list[str]
     groups: list[GroupBar]
     groups_note: str
     pairs: list[tuple[str, str, int]]
-    """Given class, suggested class, labels called incorrect: the most frequent ones."""
+    """The most frequent pairs: given class, suggested class, number of incorrect labels."""
     steps: list[Step]
 
 
 def find_answer(run: ReportRun, contents: ReportContents) -> Answer | None:
-    """The answer, or None where there are no verdicts yet."""
+    """Return the content of the first screen, or None if there are no verdicts yet."""
     if run.samples is None or not len(run.samples):
         return None
     verdict = run.samples["verdict"].to_numpy().astype(str)
@@ -78,11 +78,11 @@ def find_answer(run: ReportRun, contents: ReportContents) -> Answer | None:
     )
 
 
-_UNKNOWN = "How they are distributed over the classes is not known either."
+_UNKNOWN = "The distribution of wrong labels over the classes is unknown too."
 
 
 def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
-    """The noise rate of the summary with its interval, or else the mean probability."""
+    """Return the summary's noise rate with its interval, or by default the mean probability."""
     assert run.samples is not None
     if "noise_estimated" in run.summary:
         rate = run.summary["noise_estimated"]
@@ -94,12 +94,12 @@ def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
 
 def _sentence(rate: float | None, interval: Sequence[float] | None, is_given: bool) -> str:
     if rate is None:
-        return "How many labels are wrong cannot be estimated."
+        return "The number of wrong labels cannot be estimated."
     about = f"About {percent(rate)} of the labels are wrong"
     if is_given:
         return f"{about}, the noise rate that you gave."
     if rate < 0.0005:
-        about = "Hardly any label is wrong"
+        about = "Almost no label is wrong"
     if not interval:
         return f"{about}."
     unbroken = percent_range(interval).replace(" ", "\N{NO-BREAK SPACE}")
@@ -134,14 +134,14 @@ def _details(
 
 
 def _hidden(rate: float | None, verdict: npt.NDArray[np.str_]) -> int:
-    """How many wrong labels are not called incorrect; 0 if they are few or it is not known."""
+    """Return the number of wrong labels not called incorrect. 0 if there are few, or if unknown."""
     incorrect = int((verdict == "incorrect").sum())
     rest = 0 if rate is None else round(rate * int((verdict != "unseen").sum())) - incorrect
     return rest if rest > max(5, 0.1 * incorrect) else 0
 
 
 def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
-    """Classes with the most wrong labels, worst first; ranges of a target in their order."""
+    """Return the classes with the most wrong labels first, or ranges of a target in order."""
     assert run.samples is not None
     found = statistics.class_noise(run.samples, run.is_regression, MOST_GROUPS, *noise_of(run))
     expected = [group.count * group.estimated for group in found]
@@ -154,7 +154,7 @@ def _groups(run: ReportRun) -> tuple[list[GroupBar], str]:
             group.name,
             f"about {number:,.0f} of {group.count:,}{_between(group)}"
             if number >= 0.5
-            else f"hardly any of {group.count:,}",
+            else f"almost none of {group.count:,}",
             group.estimated,
             100 * number / most if number >= 0.5 else 0.0,
         )
@@ -187,12 +187,12 @@ def _pairs(run: ReportRun) -> list[tuple[str, str, int]]:
 def _step_without_incorrect(undecided: int, review: str) -> Step:
     if not undecided:
         return Step(
-            "Nothing has to be changed. To look at the samples whose labels are most likely wrong:",
+            "No change is necessary. To see the samples whose labels are most likely wrong:",
             review,
         )
     return Step(
         f"Predictions contradict {counted(undecided, 'label')}: either the label or the prediction "
-        "is wrong. Look at the first of them before you trust the labels:",
+        "is wrong. Review the first of them before you trust the labels:",
         review,
     )
 
@@ -206,8 +206,8 @@ def _steps(
 ) -> list[Step]:
     assert run.samples is not None
     if not contents.is_audit:
-        look = "Look at the samples below, worst first, and correct the labels in your data."
-        return [Step(look)] if incorrect else [Step(f"Nothing has to be changed. {look}")]
+        look = "Review the samples below, most suspicious first, and correct labels in your data."
+        return [Step(look)] if incorrect else [Step(f"No change is necessary. {look}")]
     place = shlex.quote(contents.directory) if contents.directory else ""
     review = f"discrimloss review {place}" if place else "result.review()"
     steps = []
@@ -219,13 +219,13 @@ def _steps(
     if not incorrect:
         return [*steps, _step_without_incorrect(undecided, review)]
     words = (
-        f"Look at the {counted(incorrect, 'incorrect label')}, worst first: about "
-        f"{about_minutes(incorrect * SECONDS_EACH / 60)} at {SECONDS_EACH} seconds each."
+        f"Review the {counted(incorrect, 'incorrect label')}, most suspicious first. This takes "
+        f"about {about_minutes(incorrect * SECONDS_EACH / 60)} at {SECONDS_EACH} seconds each."
     )
     if incorrect >= MANY:
-        words += " You can decide on groups of similar ones at once."
+        words += " You can decide on groups of similar samples at once."
     if undecided and has_hidden_ones:
-        words += f" Then go on with the {undecided:,} undecided ones."
+        words += f" Continue with the {undecided:,} undecided ones."
     steps.append(Step(words, review))
     sure = int((run.samples["p_incorrect"].to_numpy(dtype=np.float64) >= SURE).sum())
     if sure:
@@ -238,7 +238,7 @@ def _steps(
         steps.append(
             Step(
                 f"Or accept the {what} of {counted(sure, 'label')} with P(wrong) of at least "
-                f"{percent(SURE)}. Look at a few of them first.",
+                f"{percent(SURE)}. Check a few of them first.",
                 apply,
             )
         )

@@ -1,8 +1,8 @@
-"""A chart: Vega-Lite specifications and a caption. It is drawn by the page and into figure files.
+"""A chart: Vega-Lite specifications and a caption, for the page and for figure files.
 
-A specification is a plain dictionary. The page gives it to Vega's JavaScript, `figures.py` to the
-same JavaScript within `vl_convert`: each chart is described once. Nothing in a specification grows
-with the number of samples.
+A specification is a plain dictionary. The page passes it to Vega's JavaScript, and `figures.py`
+passes it to the same JavaScript in `vl_convert`. The size of a specification does not grow with the
+number of samples.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from discrimloss.auditing.report.contents import ReportRun
 Spec = dict[str, Any]
 
 MOST_POINTS = 800
-"""Points of each verdict in a scatter plot."""
+"""Maximum number of points of each verdict in a scatter plot."""
 LABEL_LENGTH = 40
 HEIGHT = 270
 """Height of a plot without axes and legend, in pixels."""
 
 NO_TRACES = (
-    "Left out: the run kept no traces of its samples (there are more than `traced_samples` allows, "
-    "or no epoch has ended)."
+    "Left out: the run has no traces of its samples (there are more than `traced_samples`, "
+    "or no epoch is finished)."
 )
-NO_VERDICTS = "Left out: there are no verdicts yet; they come when the run ends."
-NEEDS_EPOCHS = "Left out: it takes at least two epochs."
+NO_VERDICTS = "Left out: there are no verdicts until the run ends."
+NEEDS_EPOCHS = "Left out: this chart needs at least two epochs."
 
 
 @dataclass(frozen=True)
 class ChartView:
-    """One way to look at a chart.
+    """One view of a chart.
 
     Args:
-        name: of the button that shows it.
-        spec: in Vega-Lite.
+        name: name of the button that shows it.
+        spec: the specification in Vega-Lite.
         positions: labels of a slider, such as "Epoch 3". Each row then has a list ``series`` with a
-            value for each position, and the parameter ``position`` says which one is shown.
+            value for each position. The parameter ``position`` selects the value.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ChartView:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its title and caption. One that cannot be drawn has no views, and says why.
+    """A chart with its title and caption. If it cannot be drawn, it has no views but a reason.
 
     `part` is ``"data"`` or ``"training"``: what the chart explains.
     """
@@ -79,12 +79,12 @@ class Group:
 
 
 def group_of(name: str, label: str = "") -> Group:
-    """A group with the style that its name always has."""
+    """Return a group. Its name determines its style."""
     return Group(label or name, colour_of(name), dash_of(name), mark_of(name))
 
 
 def counted_groups(groups: Any) -> dict[str, Group]:
-    """The groups that samples belong to, with the number of samples in the legend."""
+    """Return the groups of samples, with the number of samples in the legend."""
     return {
         name: group_of(name, f"{name} ({int((groups == name).sum()):,})")
         for name in order_of(groups)
@@ -124,7 +124,7 @@ def epoch_axis() -> Spec:
 
 
 def tooltip(*columns: tuple[str, str, str]) -> list[Spec]:
-    """What hovering shows: columns, their titles, and the format of numbers or nothing."""
+    """Encode a tooltip with columns, their titles, and the format of numbers."""
     return [
         {"field": field, "title": title}
         | ({"type": "quantitative", "format": form} if form else {"type": "nominal"})
@@ -140,15 +140,15 @@ def view_of(
     height: int | None = None,
     positions: tuple[str, ...] = (),
 ) -> ChartView:
-    """A view of some rows, as wide as its place on the page.
+    """Return a view of rows, with the width of its container.
 
     Args:
-        name: of the view.
+        name: name of the view.
         rows: the data.
         spec: marks and encodings, or layers of them.
-        groups: of the legend, which gets as many columns as fit.
-        height: in pixels, where rows or cells need it; None for the usual height.
-        positions: of a slider, which begins at the last one.
+        groups: groups of the legend, which has as many columns as fit.
+        height: height in pixels; None for the default.
+        positions: positions of a slider, which starts at the last one.
     """
     longest = max((len(group.label) for group in groups), default=0)
     frame: Spec = {
@@ -163,7 +163,7 @@ def view_of(
 
 
 def lines_view(name: str, rows: list[Spec], groups: Sequence[Group], y: str) -> ChartView:
-    """Curves over the epochs: rows with ``epoch``, ``value``, ``group`` and ``line``."""
+    """Return curves over the epochs; rows have ``epoch``, ``value``, ``group`` and ``line``."""
     longest = max(row["epoch"] for row in rows) - min(row["epoch"] for row in rows)
     spec = {
         "mark": {"type": "line", "strokeWidth": 2.2, "point": "transparent"}
@@ -181,7 +181,7 @@ def lines_view(name: str, rows: list[Spec], groups: Sequence[Group], y: str) -> 
 
 
 def column_rows(history: list[dict[str, Any]], column: str, label: str) -> list[Spec]:
-    """The rows of a curve: a column of the history, without missing values."""
+    """Return the rows of a curve: a column of the history, without missing values."""
     return [
         {"epoch": row["epoch"], "value": value, "group": label}
         for row, value in zip(history, rounded(r.get(column) for r in history), strict=True)
@@ -192,12 +192,12 @@ def column_rows(history: list[dict[str, Any]], column: str, label: str) -> list[
 def bars_view(
     rows: list[Spec], names: Sequence[str], x: str, marks: bool = False, lines: bool = False
 ) -> ChartView:
-    """Horizontal bars, the first on top.
+    """Return horizontal bars, the first on top.
 
     Args:
-        rows: ``value`` and ``count``, ``true`` where there are marks, and ``low`` and ``high``
-            where there are lines.
-        names: of the bars; a name may occur twice.
+        rows: rows with ``value`` and ``count``, with ``true`` if there are marks, and with ``low``
+            and ``high`` if there are lines.
+        names: names of the bars, which need not be unique.
         x: title of the axis.
         marks: whether a diamond shows a true value.
         lines: whether a line shows an interval.
@@ -245,15 +245,15 @@ def bars_view(
 def scatter_view(
     x: Any, y: Any, groups: Any, names: Any, titles: tuple[str, str], diagonal: bool = False
 ) -> tuple[ChartView, str]:
-    """Points, at most `MOST_POINTS` of each group, and a sentence if some are left out.
+    """Return points, at most `MOST_POINTS` of each group, and a sentence if some are left out.
 
     Args:
         x: shape (samples,).
         y: shape (samples,).
         groups: verdict of each sample.
-        names: of the samples.
-        titles: of the axes.
-        diagonal: whether a line shows where both values are equal.
+        names: names of the samples.
+        titles: titles of the axes.
+        diagonal: whether to draw a line at equal values.
     """
     generator = np.random.default_rng(0)
     known = np.isfinite(x) & np.isfinite(y)
@@ -298,13 +298,13 @@ def scatter_view(
 
 
 def short(text: Any, length: int = LABEL_LENGTH) -> str:
-    """The beginning of a text from data, on one line."""
+    """Return the beginning of a text from data, on one line."""
     words = " ".join(str(text).split())
     return words if len(words) <= length else f"{words[: length - 1]}…"
 
 
 def short_names(names: Sequence[Any], length: int) -> list[str]:
-    """The beginnings of names; of names that begin alike, the beginning and the end."""
+    """Return the beginnings of names. For names that begin alike, return beginning and end."""
     words = [" ".join(str(name).split()) for name in names]
     cut = [short(text, length) for text in words]
     number = Counter(name for name, _ in set(zip(cut, words, strict=True)))
@@ -316,7 +316,7 @@ def short_names(names: Sequence[Any], length: int) -> list[str]:
 
 
 def rounded(values: Iterable[Any]) -> list[float | None]:
-    """Four significant digits, which is more than a screen can show; None where there is none."""
+    """Round to four significant digits, enough for a screen. None stays None."""
     return [
         None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
         for value in values
@@ -324,7 +324,7 @@ def rounded(values: Iterable[Any]) -> list[float | None]:
 
 
 def subset(run: ReportRun) -> str:
-    """A sentence where traces are of some samples only."""
+    """Return a sentence if there are traces of only some samples."""
     if run.traced is None:
         return ""
     return f" Drawn from {len(run.traced):,} of {run.num_samples:,} samples, chosen at random."

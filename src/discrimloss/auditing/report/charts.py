@@ -1,4 +1,4 @@
-"""The charts of a run: what each shows, and how to read it."""
+"""The charts of a run, with captions."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from discrimloss.auditing.report.trace_charts import (
 )
 
 MOST_CLASSES = 25
-"""With more classes, the confusion is a list of the most frequent pairs."""
+"""With more classes, the confusion matrix is a list of the most frequent pairs."""
 MOST_BARS = 25
 FEWEST_WRONG = 0.0005
-"""A lower estimated fraction of wrong labels is not drawn."""
+"""Smaller estimated fractions of wrong labels are not drawn."""
 METRICS = {"accuracy": ("Accuracy", "%"), "mae": ("Mean absolute error", "MAE")}
 
 
 def run_charts(run: ReportRun) -> list[Chart]:
-    """All charts of a run, in the order of the page."""
+    """Return all charts of a run, in the order of the page."""
     return [
         loss_distribution(run),
         thresholds(run),
@@ -58,23 +58,23 @@ def run_charts(run: ReportRun) -> list[Chart]:
 
 
 def thresholds(run: ReportRun) -> Chart:
-    """``k1``, ``k_dyn`` and ``k2`` over the epochs."""
+    """Return ``k1``, ``k_dyn`` and ``k2`` over the epochs."""
     key, title = "thresholds", "Thresholds"
     labels = {"k1": "k1 (below: easy)", "k_dyn": "k_dyn (in use)", "k2": "k2 (above: incorrect)"}
     view = _history_view(run, "", {name: (name, label) for name, label in labels.items()}, "loss")
     if view is None:
-        reason = "no epoch has ended." if not run.history else "this method has no thresholds."
+        reason = "no epoch is finished." if not run.history else "this method has no thresholds."
         return Chart(key, title, left_out=f"Left out: {reason}")
     caption = (
-        "A sample with a loss above the threshold in use counts less in training, one below it "
-        "counts more. The threshold in use rises from k1 to k2 as training turns from easy samples "
+        "A sample with a loss above the current threshold has less weight in training, one below "
+        "has more. The current threshold rises from k1 to k2 as training turns from easy samples "
         "to hard ones."
     )
     return Chart(key, title, caption, (view,))
 
 
 def curves(run: ReportRun) -> Chart:
-    """Train, validation and test curves."""
+    """Return training, validation and test curves."""
     key, title = "curves", "Training and test"
     splits = ("train", "validation", "test")
     views = [
@@ -86,11 +86,11 @@ def curves(run: ReportRun) -> Chart:
         if (view := _history_view(run, words, {f"{s}_{column}": (s, s) for s in splits}, unit))
     ]
     if not views:
-        return Chart(key, title, left_out="Left out: no epoch has ended.")
+        return Chart(key, title, left_out="Left out: no epoch is finished.")
     better, moves = ("lower", "falls") if run.is_regression else ("higher", "rises")
     caption = (
         f"How well labels are predicted after each epoch ({better} is better). The training curve "
-        f"counts the given labels as right, wrong ones included: if it {moves} late, wrong labels "
+        f"is measured on the given labels, including wrong ones: if it {moves} late, wrong labels "
         "are memorised."
     )
     if not any(f"test_{run.metric}" in row for row in run.history):
@@ -101,7 +101,7 @@ def curves(run: ReportRun) -> Chart:
 def _history_view(
     run: ReportRun, name: str, columns: dict[str, tuple[str, str]], y: str
 ) -> ChartView | None:
-    """Curves of columns of the history, each with the name of its style and its label."""
+    """Return curves of columns of the history, each with the name of its style and its label."""
     rows = {
         column: found
         for column, (_, label) in columns.items()
@@ -114,7 +114,7 @@ def _history_view(
 
 
 def given_and_suggested(run: ReportRun) -> Chart:
-    """Which classes are taken for which; of regression targets, the target against a prediction."""
+    """Return the confusion of classes, or regression targets against predictions."""
     title = "Target against prediction" if run.is_regression else "Given label → suggested label"
     key = "confusion"
     if run.samples is None:
@@ -139,14 +139,14 @@ def given_and_suggested(run: ReportRun) -> Chart:
         return Chart(key, title, caption + left_out, (view,))
     found = statistics.confusion(run.samples)
     if not len(found.counts):
-        return Chart(key, title, left_out="Left out: no incorrect label with another suggestion.")
+        return Chart(key, title, left_out="Left out: no incorrect label has another suggestion.")
     rest = ""
     if found.without_suggestion:
         rest = f" Incorrect labels without another suggestion: {found.without_suggestion:,}."
     if len(run.class_names) <= MOST_CLASSES:
         caption = (
             "Labels with the verdict incorrect, by given class (row) and suggested class (column). "
-            f"The stronger the colour, the more often the two classes are mixed up.{rest}"
+            f"The stronger the colour, the more often the two classes are confused.{rest}"
         )
         view = _confusion_matrix(found.matrix(run.class_names), run.class_names)
         return Chart(key, title, caption, (view,))
@@ -207,7 +207,7 @@ def _confusion_matrix(matrix: Any, class_names: Sequence[str]) -> ChartView:
 
 
 def class_noise(run: ReportRun) -> Chart:
-    """Estimated noise of each class."""
+    """Return the estimated noise of each class."""
     key = "class_noise"
     title = "Noise by range of the target" if run.is_regression else "Noise by class"
     if run.samples is None:
@@ -219,7 +219,7 @@ def class_noise(run: ReportRun) -> Chart:
     if not groups:
         return Chart(key, title, left_out="Left out: no sample was seen in training.")
     if max(group.estimated for group in groups) < FEWEST_WRONG:
-        return Chart(key, title, left_out="Left out: hardly any label is wrong.")
+        return Chart(key, title, left_out="Left out: almost no label is wrong.")
     shown = groups[:MOST_BARS]
     what = "range" if run.is_regression else "given class"
     caption = (
@@ -227,7 +227,7 @@ def class_noise(run: ReportRun) -> Chart:
         "probabilities of being incorrect."
     )
     if len(groups) > len(shown):
-        caption += f" Shown are the {len(shown)} noisiest of {len(groups):,} classes."
+        caption += f" The chart shows the {len(shown)} noisiest of {len(groups):,} classes."
     rows = [
         {"value": round(100 * group.estimated, 2), "count": group.count}
         | ({} if group.true is None else {"true": round(100 * group.true, 2)})
@@ -236,7 +236,7 @@ def class_noise(run: ReportRun) -> Chart:
     ]
     has_lines = shown[0].interval is not None
     if has_lines:
-        caption += " A line shows where the true fraction probably lies."
+        caption += " A line shows the interval that probably contains the true fraction."
     is_known = shown[0].true is not None
     if is_known:
         caption += " The diamonds are the true fractions."

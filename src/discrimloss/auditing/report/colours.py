@@ -1,7 +1,7 @@
 """One colour, line and mark for each group, on every page and in every figure.
 
-Blue, amber and crimson differ in hue and in lightness for all common kinds of colour blindness, and
-stand out from white and from dark grey; lines and marks differ as well.
+Blue, amber and crimson differ in hue and lightness for all common kinds of colour blindness. They
+stand out from white and from dark grey. Lines and marks differ as well.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ RUN_DASHES = (SOLID, DASH, DOT, DASH_DOT)
 
 
 def colour_of(name: str) -> str:
-    """The colour of a group as ``#rrggbb``."""
+    """Return the colour of a group as ``#rrggbb``."""
     return _STYLES[name][0]
 
 
 def dash_of(name: str) -> list[int]:
-    """The lengths of the dashes and gaps of a group's lines, in pixels."""
+    """Return the lengths of the dashes and gaps of a group's lines, in pixels."""
     return _STYLES[name][1]
 
 
 def mark_of(name: str) -> str:
-    """The shape of a group's points."""
+    """Return the shape of a group's points."""
     return _STYLES[name][2]
 
 
 def order_of(groups: Any) -> list[str]:
-    """The distinct groups, in the order in which they are always shown."""
+    """Return the distinct groups in their fixed order."""
     present = {str(group) for group in np.unique(groups)}
     return [name for name in _STYLES if name in present]

@@ -1,4 +1,4 @@
-"""Several runs beside each other: a table of methods, and their curves on the same axes."""
+"""Compares several runs: a table of methods, and their curves on the same axes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from discrimloss.auditing.report.colours import RUN_COLOURS, RUN_DASHES
 from discrimloss.auditing.report.contents import ReportRun
 
 IGNORED = ("seed", "method", "threads", "workers", "device", "tensorboard", "checkpoint_seconds")
-"""Settings by which methods do not differ: how and where a run ran."""
+"""Settings that do not distinguish methods: how and where a run was executed."""
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ in the seed only."""
+    """Runs that differ only in the seed."""
 
     label: str
     runs: tuple[ReportRun, ...]
@@ -41,7 +41,7 @@ class ComparisonTable:
 
 
 def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
-    """Group runs that differ in the seed only, in the order in which they were given."""
+    """Group runs that differ only in the seed, in the given order."""
     grouped: dict[str, list[ReportRun]] = {}
     for run in runs:
         grouped.setdefault(repr(sorted(_settings_of(run).items())), []).append(run)
@@ -56,7 +56,7 @@ def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
         details = [
             f"{name}={settings[name]}"
             for name in differing
-            # Options of different methods differ anyway.
+            # Options of different methods always differ.
             if name in settings and name != "method" and not name.startswith("options.")
         ]
         same_method = [other for other in found if other["method"] == settings["method"]]
@@ -72,7 +72,7 @@ def group_runs(runs: Sequence[ReportRun]) -> list[RunGroup]:
 
 
 def _settings_of(run: ReportRun) -> dict[str, Any]:
-    """The settings by which methods differ; a run without settings has a group of its own."""
+    """Return the settings that distinguish methods. A run without settings is its own group."""
     if not run.settings:
         return {"name": run.name}
     return {"method": _method(run)} | {
@@ -85,7 +85,7 @@ def _method(run: ReportRun) -> str:
 
 
 def last_and_best(run: ReportRun) -> tuple[float, float] | None:
-    """The test metric of the last epoch that has ended, and of the best one."""
+    """Return the test metric of the last finished epoch, and of the best epoch."""
     curve = [row[f"test_{run.metric}"] for row in run.history if f"test_{run.metric}" in row]
     if not curve:
         return None
@@ -98,7 +98,7 @@ def last_and_best(run: ReportRun) -> tuple[float, float] | None:
 
 
 def comparison_table(groups: Sequence[RunGroup]) -> ComparisonTable:
-    """A row per method: mean, and standard deviation over the seeds where there are several."""
+    """Return a row per method: the mean, and the standard deviation if there are several seeds."""
     headings = (
         "method",
         "runs",
@@ -146,7 +146,7 @@ def _figure(group: RunGroup, name: str, scale: float, unit: str, digits: int = 1
 
 
 def mean_and_spread(values: Sequence[float], unit: str, digits: int = 2) -> str:
-    """``95.32 ± 0.41 %``: the mean, and the standard deviation where there are several values."""
+    """Return ``95.32 ± 0.41 %``: the mean, and the standard deviation of several values."""
     known = [value for value in values if math.isfinite(value)]
     if not known:
         return "–"
@@ -157,7 +157,7 @@ def mean_and_spread(values: Sequence[float], unit: str, digits: int = 2) -> str:
 
 
 def comparison_curves(groups: Sequence[RunGroup]) -> Chart:
-    """The curves of all runs: one colour for each method."""
+    """Return the curves of all runs, with one colour for each method."""
     metrics = list(dict.fromkeys(run.metric for group in groups for run in group.runs))
     words = {"accuracy": "accuracy, %", "mae": "mean absolute error", "loss": "loss"}
     wanted = [(split, metric) for metric in metrics for split in ("test", "validation", "train")]
@@ -168,10 +168,10 @@ def comparison_curves(groups: Sequence[RunGroup]) -> Chart:
     ]
     title = "Curves side by side"
     if not views:
-        return Chart("comparison", title, left_out="Left out: no run has ended an epoch.")
+        return Chart("comparison", title, left_out="Left out: no run has a finished epoch.")
     caption = (
-        "Each line is a run, each colour a method. Lines of one colour differ in the seed only, so "
-        "the gap between them is chance."
+        "Each line is a run, each colour a method. Lines of one colour differ only in the seed, "
+        "so the difference between them is chance."
     )
     return Chart("comparison", title, caption, tuple(views), wide=True)
 

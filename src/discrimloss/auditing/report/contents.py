@@ -1,4 +1,4 @@
-"""What a report shows, wherever it came from: a training run, several of them, an audit."""
+"""The contents of a report on a training run, several runs, or an audit."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ ALL_SAMPLES = "all samples"
 
 @dataclass(frozen=True)
 class ReportRun:
-    """A training run, or an audit's verdicts with the run behind them.
+    """A training run, or the verdicts of an audit with its training run.
 
     Args:
-        name: what to call it.
-        summary: its metrics, as in ``summary.json``; may be empty.
+        name: name of the run.
+        summary: its metrics, as in ``summary.json``. May be empty.
         history: a row per epoch.
         samples: a row per sample, in the order of the sample index, with the columns ``id``,
             ``given``, ``suggested``, ``verdict``, ``p_incorrect``, ``weight``, ``average_loss``
-            and, where the truth is known, ``is_wrong``; where samples are ranked, ``rank`` (0 is
-            the worst). Labels are names of classes, or regression targets; ``suggested`` may be
-            missing (None, NaN). None where there are no verdicts.
-        traces: losses, weights and predictions of samples in each epoch, where they were kept.
-        traced: which rows of `samples` the columns of `traces` belong to; None for all of them.
-        num_samples: their number; None where it is not known.
-        class_names: empty for a regression.
+            and, if the truth is known, ``is_wrong``; if samples are ranked, ``rank`` (0 is the most
+            suspicious). Labels are class names or regression targets. ``suggested`` may be missing
+            (None, NaN). None if there are no verdicts.
+        traces: losses, weights and predictions of samples in each epoch, if they were recorded.
+        traced: the rows of `samples` to which the columns of `traces` belong; None for all rows.
+        num_samples: number of samples; None if unknown.
+        class_names: names of the classes. Empty for regression.
         is_regression: whether labels are regression targets.
         is_finished: whether the run has ended.
         settings: every setting by its dotted name, e.g. ``noise.rate``.
-        gallery: samples to look at.
+        gallery: samples to show.
         table: all suspicious samples.
-        map: where samples lie among the others.
-        notes: what the reader should know.
-        health: what is wrong with the data besides its labels; None if it was not checked.
+        map: positions of samples on a map of the data.
+        notes: notes for the reader.
+        health: problems of the data besides its labels; None if it was not checked.
     """
 
     name: str
@@ -75,14 +75,14 @@ class ReportRun:
         return "mae" if self.is_regression else "accuracy"
 
     def traced_column(self, name: str) -> Any:
-        """A column of `samples` for the samples that have traces, or None if there is none."""
+        """Return a column of `samples` for samples with traces, or None if it does not exist."""
         if self.samples is None or name not in self.samples:
             return None
         values = self.samples[name].to_numpy()
         return values if self.traced is None else values[self.traced]
 
     def traced_verdicts(self) -> Names:
-        """The verdict of each sample that has traces."""
+        """Return the verdict of each sample with traces."""
         assert self.traces is not None
         verdicts = self.traced_column("verdict")
         if verdicts is None:
@@ -90,7 +90,7 @@ class ReportRun:
         return np.asarray(verdicts, dtype=np.str_)
 
     def traced_rows(self) -> Rows:
-        """The sample index of each sample that has traces."""
+        """Return the sample index of each sample with traces."""
         assert self.traces is not None
         return np.arange(self.traces.loss.shape[1]) if self.traced is None else self.traced
 
@@ -100,13 +100,13 @@ class ReportContents:
     """A whole report.
 
     Args:
-        title: its heading.
-        runs: at least one. Several runs are compared, unless it is an audit, where the first one
-            represents the others, which differ only in the seed.
+        title: heading of the report.
+        runs: at least one run. Several runs are compared. For an audit, only the first one is
+            shown, because the others differ only in the seed.
         subtitle: one line below the heading.
-        is_audit: whether runs share their verdicts.
-        directory: of the audit, for commands; empty where there is none.
-        review_address: where the review page of this audit is; empty where there is none.
+        is_audit: whether all runs have the same verdicts.
+        directory: directory of the audit, for commands. Empty if there is none.
+        review_address: address of the review page of this audit. Empty if there is none.
     """
 
     title: str

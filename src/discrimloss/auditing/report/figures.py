@@ -1,4 +1,4 @@
-"""Charts as files, for a paper: PNG, SVG or PDF, drawn without a browser."""
+"""Writes charts as PNG, SVG or PDF files, without a browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from discrimloss.auditing.report.chart import Chart, ChartView, Spec
 
 WIDTH, HEIGHT = 320, 210
 SMALL_MULTIPLES = 6
-"""Plots in a row that stand for the positions of a slider."""
+"""Number of plots that replace the positions of a slider."""
 SMALL_SIDE = 130
 
 STYLE: Spec = {
@@ -25,10 +25,10 @@ STYLE: Spec = {
 
 
 def figure_file(chart: Chart, kind: str) -> bytes:
-    """The content of a file with all views of a chart.
+    """Return the content of a file with all views of a chart.
 
     Args:
-        chart: with at least one view.
+        chart: a chart with at least one view.
         kind: "png", "svg" or "pdf".
     """
     import vl_convert
@@ -42,7 +42,7 @@ def figure_file(chart: Chart, kind: str) -> bytes:
 
 
 def figure_spec(chart: Chart) -> Spec:
-    """The specification of a figure file: all views, and a slider as small multiples."""
+    """Return the specification of a figure file: all views, with a slider as small multiples."""
     named = len(chart.views) > 1
     views = [_figure_view(view, view.name if named else "") for view in chart.views]
     whole = views[0]
@@ -58,7 +58,7 @@ def figure_spec(chart: Chart) -> Spec:
 
 
 def _without_hovering(spec: Any) -> Any:
-    """A specification without tooltips and the invisible points that they belong to."""
+    """Return a specification without tooltips and their invisible points."""
     if isinstance(spec, list):
         return [_without_hovering(part) for part in spec]
     if not isinstance(spec, dict):

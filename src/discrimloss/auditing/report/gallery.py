@@ -1,4 +1,4 @@
-"""Samples to look at: which ones a report shows, and how small."""
+"""The samples that a report shows, reduced to a small size."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Rows = npt.NDArray[np.int64]
 View = Callable[[int], SampleView]
-"""Shows a sample, given its row."""
+"""Returns the view of a sample by its row."""
 
 GALLERY_SIZE = 24
-"""Samples on each side of a gallery."""
+"""Number of samples on each side of a gallery."""
 SIDE = 160
-"""The longer side of an image in pixels: larger images are scaled down."""
+"""The longer side of an image in pixels. Larger images are scaled down."""
 SIMILAR_SIDE = 56
-"""The same for images of similar samples."""
+"""The longer side of images of similar samples."""
 SIMILAR_LENGTH = 90
 TEXT_LENGTH = 600
 FIELDS = 6
@@ -48,12 +48,12 @@ class GalleryEntry:
     why: tuple[str, ...] = ()
     """The evidence, as sentences."""
     similar: tuple[SimilarEntry, ...] = ()
-    """The samples most like it."""
+    """The most similar samples."""
 
 
 @dataclass(frozen=True)
 class SimilarEntry:
-    """A sample beside the one that it resembles."""
+    """A sample that is similar to the one on the card."""
 
     id: str
     label: str
@@ -64,14 +64,14 @@ class SimilarEntry:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Samples to look at."""
+    """The samples of a gallery."""
 
     worst: tuple[GalleryEntry, ...]
-    """The samples whose labels are most likely wrong, worst first, whatever their verdict."""
+    """The samples whose labels are most likely wrong, most suspicious first, with any verdict."""
     hardest: tuple[GalleryEntry, ...]
     """Other samples that are hard or undecided, hardest first."""
     note: str = ""
-    """What the reader should know, such as how to get images."""
+    """A note for the reader, such as how to get images."""
 
     @property
     def has_incorrect(self) -> bool:
@@ -80,11 +80,11 @@ class Gallery:
 
     @property
     def expected_wrong(self) -> str:
-        """How many of the hardest samples are probably wrong, as a sentence."""
+        """Return a sentence on how many of the hardest samples are probably wrong."""
         wrong = sum(entry.p_incorrect for entry in self.hardest)
         if wrong < 0.5:
             return ""
-        return f"By their probabilities, about {wrong:.0f} of these {len(self.hardest)} are wrong."
+        return f"About {wrong:.0f} of these {len(self.hardest)} labels are probably wrong."
 
 
 def choose_gallery(
@@ -94,15 +94,15 @@ def choose_gallery(
     note: str = "",
     evidence: Evidence | None = None,
 ) -> Gallery:
-    """The most suspicious samples, and the hardest of the others.
+    """Return the most suspicious samples, and the hardest of the others.
 
-    There are samples to look at even if no label is called incorrect.
+    There are suspicious samples even if no label is called incorrect.
 
     Args:
         samples: as in `ReportRun`.
-        view: shows a sample, given its row; None to show its values only.
-        size: the number of samples on each side.
-        note: what the reader should know of the gallery.
+        view: returns the view of a sample by its row; None to show only its values.
+        size: number of samples on each side.
+        note: a note on the gallery.
         evidence: why samples are suspicious, by row.
     """
     verdict = samples["verdict"].to_numpy().astype(str)
@@ -119,7 +119,7 @@ def choose_gallery(
 
 
 def worst_first(samples: pandas.DataFrame) -> Rows:
-    """The rows of all samples that were seen, the most suspicious first: incorrect ones, others.
+    """Return the rows of all samples seen, most suspicious first and incorrect before others.
 
     Args:
         samples: as in `ReportRun`.
@@ -191,17 +191,17 @@ def _similar(samples: pandas.DataFrame, row: int, view: View | None) -> SimilarE
 
 
 def is_missing(label: Any) -> bool:
-    """Whether there is no label here: None, NaN, or the missing value of pandas."""
+    """Return whether a label is missing: None, NaN, or the missing value of pandas."""
     return label is None or (not isinstance(label, str) and bool(label != label))
 
 
 def label_text(label: Any) -> str:
-    """A label for the page: a name, or a formatted regression target."""
+    """Return a label for the page: a name, or a formatted regression target."""
     return label if isinstance(label, str) else format_number(float(label), 4)
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A rounded number for the page: ``4,960`` and ``0.0312``."""
+    """Return a rounded number for the page: ``4,960`` and ``0.0312``."""
     if 1000 <= abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
@@ -214,14 +214,14 @@ class Thumbnail:
     picture: str = ""
     """A data URL."""
     is_tiny: bool = False
-    """Whether the page shows its pixels as squares."""
+    """Whether the page magnifies the image with visible pixels."""
     text: str = ""
     fields: tuple[tuple[str, str], ...] = ()
     remark: str = ""
 
 
 def thumbnail(view: SampleView) -> Thumbnail:
-    """The view of a sample, cut down to a bounded size."""
+    """Reduce the view of a sample to a limited size."""
     fields = tuple(
         (shortened(name, FIELD_LENGTH), shortened(value, FIELD_LENGTH))
         for name, value in view.fields[:FIELDS]
@@ -241,23 +241,23 @@ def thumbnail(view: SampleView) -> Thumbnail:
 
 
 def one_line(shown: Thumbnail, id: str, length: int = 90) -> str:
-    """What a sample is, on one line: its text, its fields, or its id."""
+    """Return a description of a sample on one line: its text, its fields, or its id."""
     fields = "" if shown.picture else ", ".join(f"{name} {value}" for name, value in shown.fields)
     return shortened(" ".join((shown.text or fields or id).split()), length)
 
 
 def shortened(text: str, length: int) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def small_picture(content: bytes, side: int = SIDE) -> tuple[str, bool] | None:
-    """A data URL, and whether the image is so small that the page magnifies it."""
+    """Return a data URL, and whether the page must magnify the image."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(content)) as opened:
-            opened.draft("RGB", (2 * side, 2 * side))  # large photographs decode faster so
+            opened.draft("RGB", (2 * side, 2 * side))  # large photos decode faster this way
             has_alpha = "A" in opened.mode or "transparency" in opened.info
             image = opened.convert("RGBA" if has_alpha else "RGB")
         is_tiny = max(image.size) <= 64

@@ -1,4 +1,4 @@
-"""The map of the data: some thousand samples, similar ones close to each other."""
+"""The map of the data: a few thousand points, with similar samples close to each other."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 3_000
 MOST_PICTURES = 1_000
-"""Points of a map of images, which are read again."""
+"""Number of points of a map of images. Fewer, because images are read again."""
 SUSPICIOUS_POINTS = 0.25
-"""At most this fraction of the points are the most suspicious samples; the others are random."""
+"""Largest fraction of most suspicious samples among the points. The others are random."""
 FEWEST_SAMPLES = 10
 TEXT_LENGTH = 220
 FIELDS = 5
@@ -36,7 +36,7 @@ TILE = 40
 COLOURS = (*RUN_COLOURS, "#e07be0", "#2f4b9b", "#9bc53d", "#f25f3a")
 """Colours of the most frequent classes; all others are grey."""
 LARGEST = 1000
-"""Places are whole numbers up to this."""
+"""Coordinates are whole numbers up to this."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class DataMap:
     """Samples in a plane."""
 
     columns: dict[str, Any]
-    """The columns in the form that `map.js` reads."""
+    """The columns in the format of `map.js`."""
     points: int
     samples: int
 
@@ -52,12 +52,12 @@ class DataMap:
 def make_map(
     samples: pandas.DataFrame, source: AuditSource, cache: Path | None = None
 ) -> DataMap | None:
-    """A map of the samples; None where there are too few of them.
+    """Return a map of the samples, or None if there are too few.
 
     Args:
         samples: as in `ReportRun`.
-        source: what was audited.
-        cache: the directory with what the audit computed, or None.
+        source: the audited source.
+        cache: the directory with cached results of the audit, or None.
     """
     if len(samples) < FEWEST_SAMPLES:
         return None
@@ -87,7 +87,7 @@ def make_map(
 
 
 def chosen_rows(samples: pandas.DataFrame, most: int) -> Rows:
-    """Which samples the map shows: the most suspicious ones and random others, in order."""
+    """Return the samples of the map: the most suspicious ones and random others, in order."""
     order = worst_first(samples)
     if len(order) <= most:
         return np.sort(order)
@@ -99,7 +99,7 @@ def chosen_rows(samples: pandas.DataFrame, most: int) -> Rows:
 
 
 def _places(values: Any) -> list[int]:
-    """Whole numbers from 0 to `LARGEST`; the outermost half percent is moved to the border."""
+    """Return whole numbers from 0 to `LARGEST`. The outermost half percent is clipped."""
     low, high = np.quantile(values, (0.005, 0.995))
     room = max(float(high - low), 1e-9)
     places = np.clip((values - low + 0.03 * room) / (1.06 * room), 0.0, 1.0)
@@ -108,14 +108,14 @@ def _places(values: Any) -> list[int]:
 
 
 def _classes(samples: pandas.DataFrame) -> list[list[str]]:
-    """Classes that have a colour, the most frequent ones, by name."""
+    """Return the classes with a colour: the most frequent ones, by name."""
     number = samples["given"].astype(str).value_counts()
     names = sorted(number.index, key=lambda name: (-number[name], name))[: len(COLOURS)]
     return [[short(name), colour] for name, colour in zip(sorted(names), COLOURS, strict=False)]
 
 
 def _views(source: AuditSource, rows: Rows) -> dict[str, Any]:
-    """What hovering shows: the beginning of a text, some values, or a small image."""
+    """Return the tooltip: the beginning of a text, some values, or a small image."""
     if source.kind == "images":
         return _atlas(source, rows.tolist())
     texts = []
@@ -132,7 +132,7 @@ def _views(source: AuditSource, rows: Rows) -> dict[str, Any]:
 
 
 def _atlas(source: AuditSource, rows: Sequence[int]) -> dict[str, Any]:
-    """All images as one, in tiles."""
+    """Return all images as one image of tiles."""
     from PIL import Image
 
     across = int(np.ceil(np.sqrt(len(rows))))

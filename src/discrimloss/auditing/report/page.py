@@ -1,4 +1,4 @@
-"""`report.html`: one file that opens without a network."""
+"""Writes `report.html`, a single file that needs no network."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from discrimloss.files.atomic_write import atomic_write
 ID_LENGTH = 120
 LABEL_LENGTH = 60
 IDS_SHOWN = 50
-"""Samples of each problem in the health of the data."""
+"""Number of samples shown for each problem of the data."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A number at the top of the page, with its name and a small line below it."""
+    """A number at the top of the page, with its name and a detail below it."""
 
     word: str
     number: str
     detail: str = ""
     verdict: str = ""
-    """The verdict whose colour it has, if any."""
+    """The verdict that determines its colour, if any."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Section:
 
 
 def write_report(contents: ReportContents, path: Path) -> None:
-    """Write the page, all of it or nothing."""
+    """Write the page atomically."""
     page = render(contents)
     with atomic_write(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
 
 
 def render(contents: ReportContents) -> str:
-    """The page as text."""
+    """Return the page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -134,7 +134,7 @@ def render(contents: ReportContents) -> str:
 
 
 def _columns_json(main: Section | None, name: str, contents: ReportContents) -> str:
-    """The columns of the table or the map, with the address of the review page."""
+    """Return the columns of the table or the map, with the address of the review page."""
     found = None if main is None else getattr(main.run, name)
     if main is None or found is None:
         return ""
@@ -143,15 +143,15 @@ def _columns_json(main: Section | None, name: str, contents: ReportContents) -> 
 
 
 def safe_json(value: Any) -> str:
-    """JSON that may stand inside a script element, whatever texts are in it."""
+    """Return JSON that is safe inside a script element, whatever texts it contains."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
+    text = text.encode("utf-8", "replace").decode("utf-8")  # replaces lone surrogates
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
 def vega_script() -> str:
-    """Vega and Vega-Lite as one script that needs no network, about 0.9 MB.
+    """Return Vega and Vega-Lite as one script of about 0.9 MB.
 
     Bundling takes more than a second, so the script is kept in the user's cache.
     """
@@ -162,7 +162,7 @@ def vega_script() -> str:
         return kept.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    with suppress(OSError):  # a cache that cannot be written only costs time
+    with suppress(OSError):  # without a cache, the next report takes longer
         kept.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(kept) as unfinished:
             unfinished.write_text(script, encoding="utf-8")
@@ -170,7 +170,7 @@ def vega_script() -> str:
 
 
 def user_cache() -> Path:
-    """The directory for files that can be made again; ``XDG_CACHE_HOME`` moves it."""
+    """Return the cache directory, which ``XDG_CACHE_HOME`` can change."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "discrimloss"
 
@@ -196,7 +196,7 @@ def _section(anchor: str, run: ReportRun, contents: ReportContents) -> Section:
 
 
 def _facts(run: ReportRun) -> list[tuple[str, str]]:
-    """How the run was made, so that it can be repeated."""
+    """Return how the run was made, so that it can be repeated."""
     summary, settings = run.summary, run.settings
     versions = summary.get("versions") or {}
     facts = {
@@ -214,7 +214,7 @@ def _facts(run: ReportRun) -> list[tuple[str, str]]:
 
 
 def basis(run: ReportRun) -> list[tuple[str, str]]:
-    """What an audit compared the labels with, in the words of the terminal."""
+    """Return what an audit compared the labels with, as on the terminal."""
     found = {
         "Learned from": columns_text(run.summary.get("learned_from", ())),
         "Predicted by": run.summary.get("predicted_by"),
@@ -223,7 +223,7 @@ def basis(run: ReportRun) -> list[tuple[str, str]]:
 
 
 def headlines(run: ReportRun) -> list[Headline]:
-    """The most important numbers of a run."""
+    """Return the most important numbers of a run."""
     found = []
     if run.num_samples is not None:
         classes = counted(len(run.class_names), "class", "classes") if run.class_names else ""

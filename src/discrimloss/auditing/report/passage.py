@@ -1,4 +1,4 @@
-"""The part of a text that a reader wants to see first."""
+"""Removes the headers of e-mails and posts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OF_MAIL = re.compile(
 
 
 def passage(text: str) -> str:
-    """The text without the headers of an e-mail or a newsgroup post.
+    """Return a text without the headers of an e-mail or a newsgroup post.
 
-    Headers are lines such as ``Subject: ...`` at the beginning, at least two of them, some with the
-    usual names, up to an empty line or the first other line. A text that has nothing else is
-    returned as it is.
+    Headers are at least two lines such as ``Subject: ...`` at the beginning, some of them with
+    common names. They end at an empty line or the first other line. A text that has only headers is
+    not changed.
     """
     lines = text.lstrip("\ufeff\r\n \t").splitlines()
     headers = known = end = 0

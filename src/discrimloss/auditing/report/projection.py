@@ -1,4 +1,4 @@
-"""Samples as points in a plane: a linear projection of what the models learn from."""
+"""Projects samples to points in a plane, linearly, from the inputs of the models."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from discrimloss.auditing.sources.word_vectors import has_word_vectors, mean_wor
 Numbers = npt.NDArray[np.float64]
 
 COMPONENTS = 30
-"""Principal components, of which two directions are chosen."""
+"""Number of principal components, from which two directions are chosen."""
 SIDE = 12
-"""Side of images, in pixels."""
+"""Side of the compared images, in pixels."""
 BUCKETS = 2**13
 RIDGE = 0.1
-"""Added to the spread within classes, relative to its mean: a direction that separates a handful of
-samples only does not count."""
+"""Added to the variance within classes, relative to its mean. Directions that separate only a few
+samples then have little effect."""
 
 
 def map_features(
     source: AuditSource, rows: Sequence[int], cache: Path | None
 ) -> npt.NDArray[Any] | Any:
-    """What models learn from, for some samples: shape (samples, features), dense or sparse.
+    """Return the inputs of models for some samples, shape (samples, features), dense or sparse.
 
     Args:
-        source: what was audited.
-        rows: which samples.
-        cache: the directory with what the audit computed, or None.
+        source: the audited source.
+        rows: the samples.
+        cache: the directory with cached results of the audit, or None.
     """
     contents = source.contents
     if isinstance(contents, Texts):
@@ -64,20 +64,20 @@ def _ngrams(texts: Sequence[str]) -> Any:
 
 
 def plane(features: Any, target: npt.NDArray[Any], is_regression: bool) -> Numbers:
-    """Place samples in a plane so that classes, or low and high targets, lie apart.
+    """Place samples in a plane so that classes, or low and high targets, are separated.
 
-    Principal components come first. Of these, the plane has the two directions in which the classes
-    differ most compared with the spread within them (linear discriminants). With two classes, or a
-    regression target, there is one such direction; the other one is that of the largest spread
-    across it.
+    First, principal components are computed. The plane consists of two linear discriminants: the
+    directions in which the classes differ most relative to the variance within classes. With two
+    classes or a regression target there is only one such direction. The second is then the
+    direction of largest variance orthogonal to it.
 
     Args:
         features: shape (samples, features), dense or sparse; at least two samples.
         target: shape (samples,): classes or regression targets.
-        is_regression: whether they are targets.
+        is_regression: whether `target` has regression targets.
 
     Returns:
-        Shape (samples, 2), each direction with a spread of about 1.
+        Shape (samples, 2), with a standard deviation of about 1 in each direction.
     """
     components = _components(features)
     directions = (
@@ -97,7 +97,7 @@ def _components(features: Any) -> Numbers:
     from sklearn.decomposition import PCA, TruncatedSVD
 
     number = min(COMPONENTS, features.shape[0] - 1, features.shape[1] - 1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # where all samples are the same
+    with np.errstate(invalid="ignore", divide="ignore"):  # all samples may be equal
         if hasattr(features, "tocsr"):
             found = TruncatedSVD(max(number, 1), random_state=0).fit_transform(features)
         else:
@@ -109,7 +109,7 @@ def _components(features: Any) -> Numbers:
 
 
 def _of_classes(components: Numbers, target: npt.NDArray[Any]) -> Numbers:
-    """The directions in which the means of the classes differ most, relative to the spread."""
+    """Return the directions in which class means differ most, relative to the variance."""
     classes, place = np.unique(target, return_inverse=True)
     width = components.shape[1]
     if len(classes) < 2:
@@ -130,7 +130,7 @@ def _of_classes(components: Numbers, target: npt.NDArray[Any]) -> Numbers:
 
 
 def _of_target(components: Numbers, target: npt.NDArray[Any]) -> Numbers:
-    """The direction in which the target rises most (ridge regression), on ranks of the target."""
+    """Return the direction that best predicts the ranks of the target (ridge regression)."""
     ranks = np.argsort(np.argsort(np.asarray(target, dtype=np.float64))).astype(np.float64)
     gram = components.T @ components
     gram += RIDGE * max(np.trace(gram) / len(gram), 1e-9) * np.eye(len(gram))
@@ -139,14 +139,14 @@ def _of_target(components: Numbers, target: npt.NDArray[Any]) -> Numbers:
 
 
 def _explained(components: Numbers, along: Numbers) -> Numbers:
-    """The part of the components that follows a direction."""
+    """Return the projection of the components onto a direction."""
     fitted, *_ = np.linalg.lstsq(along, components, rcond=None)
     part: Numbers = along @ fitted
     return part
 
 
 def _leading(matrix: Numbers, number: int) -> Numbers:
-    """The eigenvectors with the largest eigenvalues, with a sign that is always the same."""
+    """Return the eigenvectors with the largest eigenvalues, with a deterministic sign."""
     _, vectors = np.linalg.eigh(matrix)
     leading: Numbers = vectors[:, ::-1][:, :number]
     largest = np.abs(leading).argmax(axis=0)

@@ -1,4 +1,4 @@
-"""From the verdicts of an audit, and the runs behind them, to what a report shows."""
+"""Makes the contents of a report from the verdicts and the training runs of an audit."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def audit_contents(
     cache: Path | None = None,
     review_address: str = "",
 ) -> ReportContents:
-    """A report on an audit: its verdicts, and the runs they come from.
+    """Return the contents of a report on an audit: its verdicts and its training runs.
 
     Args:
-        verdicts: of the audit.
-        summary: of the audit; what it has is shown.
-        runs: training runs, in order; may be empty.
-        source: what was audited, to show samples; None if it cannot be opened.
-        path: of the source; empty for data in memory.
-        note: what the user should know of the gallery.
-        health: what is wrong with the data besides its labels.
+        verdicts: verdicts of the audit.
+        summary: summary of the audit.
+        runs: training runs, in order. May be empty.
+        source: the audited source, to show samples; None if it cannot be opened.
+        path: path of the source. Empty for data in memory.
+        note: a note on the gallery.
+        health: problems of the data besides its labels.
         evidence: why samples are suspicious.
-        directory: of the audit, or None.
-        cache: the directory with what the audit computed, or None.
-        review_address: where the review page of this audit is, or nothing.
+        directory: directory of the audit, or None.
+        cache: the directory with cached results of the audit, or None.
+        review_address: address of the review page of this audit. Empty if there is none.
     """
     samples = report_samples(verdicts)
     is_regression = samples["given"].dtype.kind in "fiu" if source is None else source.is_regression
@@ -94,7 +94,7 @@ def audit_contents(
 
 
 def report_samples(verdicts: Verdicts) -> pandas.DataFrame:
-    """Verdicts as a report has them: in the order of the sample index, with their rank."""
+    """Return verdicts for a report, in the order of the sample index, with their rank."""
     frame = verdicts.to_pandas()
     rank = np.empty(len(verdicts), dtype=np.int64)
     rank[verdicts.order] = np.arange(len(verdicts))
@@ -114,7 +114,7 @@ def _class_names(
 
 
 def _of_audit(summary: dict[str, Any]) -> dict[str, Any]:
-    """Entries of the audit's summary that replace those of its first run."""
+    """Return the entries of the audit's summary that replace those of its first run."""
     names = (
         *("seconds", "command", "noise_estimated", "noise_given", "noise_interval", "verdicts"),
         *("learned_from", "warnings", "versions"),

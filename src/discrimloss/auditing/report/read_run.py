@@ -1,4 +1,4 @@
-"""From the directory of a training run to what a report shows of it."""
+"""Makes the contents of a report from the directory of a training run."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from discrimloss.training.run import TrainedRun
 
 MOST_TRACED = 100_000
-"""Samples whose traces are read at most, drawn at random: a chart does not show more."""
+"""Maximum number of samples whose traces are read, drawn at random. Charts do not show more."""
 SUGGESTING_EPOCHS = 5
-"""The suggested label is what most of the last epochs predicted: single epochs vary."""
+"""The suggested label is the most frequent prediction of this number of last epochs."""
 
 
 def read_run(directory: Path) -> ReportRun:
-    """Read a training run, finished or not. `with_gallery` adds samples to look at.
+    """Read a training run, finished or not. `with_gallery` adds samples to show.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
 
     Raises:
-        DiscrimLossError: no run began here, or its files cannot be read.
+        DiscrimLossError: the directory has no run, or its files cannot be read.
     """
     run = RunDirectory(directory)
     if not run.holds_run:
         where = "holds no run" if directory.is_dir() else "is not there"
         raise DiscrimLossError(
-            f"{directory} {where}: name the --out directory of `discrimloss train` or "
+            f"{directory} {where}: pass the --out directory of `discrimloss train` or "
             "`discrimloss audit`"
         )
     run.require_intact()
@@ -82,9 +82,9 @@ def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
     """A training run that was not written to disk.
 
     Args:
-        name: of the run.
-        config: its settings.
-        run: what it ended with.
+        name: name of the run.
+        config: settings of the run.
+        run: results of the run.
     """
     traces = chosen = num_samples = None
     if run.traces is not None and run.traces.epochs:
@@ -108,7 +108,7 @@ def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
 
 
 def with_gallery(run: ReportRun, view: View | None, size: int, note: str = "") -> ReportRun:
-    """Add samples to look at, and a table of all suspicious ones, if the run has verdicts."""
+    """Add samples to show, and a table of all suspicious ones, if the run has verdicts."""
     if run.samples is None:
         return run
     gallery = choose_gallery(run.samples, view, size, note)
@@ -130,7 +130,7 @@ def _read_history(run: RunDirectory) -> list[dict[str, Any]]:
     try:
         lines = (run / HISTORY_LINES).read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
-    except FileNotFoundError:  # no epoch has ended
+    except FileNotFoundError:  # no epoch is finished
         return []
     except (OSError, ValueError) as error:
         raise DiscrimLossError(f"cannot read {run / HISTORY_LINES}: {error}") from error
@@ -174,7 +174,7 @@ def _read_samples(
 
 
 def _suggestions(run: Path, num_samples: int, is_regression: bool) -> Any:
-    """What most of the last epochs predicted; of numbers their mean. NaN if never visited."""
+    """Return the most frequent (or mean) prediction of the last epochs. NaN if never visited."""
     traces = _traces_or_error(run, None, SUGGESTING_EPOCHS)
     if traces is None or traces.predicted.shape[1] != num_samples:
         return None
@@ -199,7 +199,7 @@ def _labels(values: Any, class_names: tuple[str, ...], is_regression: bool) -> A
 
 
 def _names_in(samples: pandas.DataFrame) -> tuple[str, ...]:
-    """Names for the classes of a dataset that has none: the numbers that occur."""
+    """Return names for the classes of a dataset without names: the numbers that occur."""
     found = {str(name) for name in samples["given"]}
     found |= {str(name) for name in samples["suggested"] if name is not None}
     return tuple(sorted(found, key=lambda name: (len(name), name)))
@@ -208,7 +208,7 @@ def _names_in(samples: pandas.DataFrame) -> tuple[str, ...]:
 def _read_traces(
     run: Path, num_samples: int | None
 ) -> tuple[Traces | None, Rows | None, int | None]:
-    """The traces, which samples they are of, and how many samples there are."""
+    """Return the traces, their samples, and the number of all samples."""
     if num_samples is None:
         newest = _traces_or_error(run, None, 1)
         if newest is None:
@@ -219,13 +219,13 @@ def _read_traces(
     if traces is not None and chosen is None and traces.loss.shape[1] != num_samples:
         raise DiscrimLossError(
             f"{run} has traces of {traces.loss.shape[1]:,} samples and verdicts on "
-            f"{num_samples:,}: its files are of different runs, run it again"
+            f"{num_samples:,}: its files belong to different runs, so run it again"
         )
     return traces, chosen, num_samples
 
 
 def _some_of(num_samples: int) -> Rows | None:
-    """Which samples' traces to read; None for all of them."""
+    """Return the samples whose traces are read, or None for all."""
     if num_samples <= MOST_TRACED:
         return None
     drawn = np.random.default_rng(0).choice(num_samples, MOST_TRACED, replace=False)

@@ -1,4 +1,4 @@
-"""The table of all suspicious samples, as compact columns that the page sorts and filters."""
+"""The table of all suspicious samples, in compact columns that the page sorts and filters."""
 
 from __future__ import annotations
 
@@ -31,44 +31,44 @@ SUSPICIOUS = ("incorrect", "undecided", "hard")
 FEWEST_ROWS = 100
 """Smallest number of samples in the table, whatever their verdicts."""
 MOST_ROWS = 100_000
-"""Largest number of samples in the table, the worst first."""
+"""Largest number of samples in the table, most suspicious first."""
 MOST_VIEWS = 10_000
-"""Rows of tables and files are read for so many samples; the others have labels only."""
+"""Tables and files are read for this number of samples. The others have only labels."""
 MOST_PICTURES = 400
 LONGEST_ID = 120
 ID_BYTES = 4_000_000
-"""For all ids: with many samples, the ends of long ids are shown."""
+"""Size of all ids. With many samples, only the ends of long ids are shown."""
 LONGEST_TEXT = 2_000
 SHORTEST_TEXT = 20
 BYTES = 10_000_000
-"""For the whole table without pictures: with many samples, texts are cut shorter."""
+"""Size of the whole table without images. With many samples, texts are shorter."""
 BYTES_OF_ROW = 32
-"""Labels, verdict, probability and loss of a sample."""
+"""Size of labels, verdict, probability and loss of a sample."""
 MOST_FIELDS = 40
 
 
 @dataclass(frozen=True)
 class SampleTable:
-    """Suspicious samples, worst first."""
+    """Suspicious samples, most suspicious first."""
 
     columns: dict[str, Any]
-    """The columns in the form that `table.js` reads."""
+    """The columns in the format of `table.js`."""
     rows: int
-    """How many samples it has."""
+    """Number of samples in the table."""
     suspicious: int
-    """How many there are."""
+    """Number of all suspicious samples."""
     note: str = ""
-    """What is left out."""
+    """A note on what is left out."""
 
 
 def make_table(
     samples: pandas.DataFrame, view: View | None, *, is_text: bool = False
 ) -> SampleTable:
-    """The table of the suspicious samples.
+    """Return the table of the suspicious samples.
 
     Args:
         samples: as in `ReportRun`.
-        view: shows a sample, given its row; None to show labels only.
+        view: returns the view of a sample by its row; None to show only labels.
         is_text: whether views are texts, which are quick to read.
     """
     order = worst_first(samples)
@@ -101,14 +101,14 @@ def _ids(values: Any) -> list[str]:
 
 
 def _place(names: dict[str, int], label: Any) -> int:
-    """The place of a label among all labels of the table; -1 for none."""
+    """Return the position of a label among all labels of the table, or -1 for none."""
     return -1 if is_missing(label) else names.setdefault(label_text(label), len(names))
 
 
 def thousandths(probability: Any) -> list[float]:
-    """Probabilities in thousandths, rounded as `percent` rounds them.
+    """Return probabilities in thousandths, rounded as by `percent`.
 
-    What is not zero but rounds to it is 0.4, and what is not one but rounds to it is 999.9.
+    Values above zero that round to it become 0.4. Values below one that round to it become 999.9.
     """
     values = np.nan_to_num(np.asarray(probability, dtype=np.float64))
     rounded = [round(10 * float(f"{100 * value:.1f}")) for value in values.tolist()]
@@ -119,7 +119,7 @@ def thousandths(probability: Any) -> list[float]:
 
 
 def _losses(values: Any) -> list[float | None]:
-    """Losses with the digits that the cards show."""
+    """Return losses with the digits that the cards show."""
     return [
         None
         if value is None or not math.isfinite(value)
@@ -129,7 +129,7 @@ def _losses(values: Any) -> list[float | None]:
 
 
 def _contents(rows: Rows, view: View, ids: Sequence[str], is_text: bool) -> dict[str, Any]:
-    """Texts, fields and images, of as many of the worst samples as there is room for."""
+    """Return texts, fields and images of as many of the most suspicious samples as fit."""
     if not len(rows):
         return {}
     first = view(int(rows[0]))
@@ -151,13 +151,13 @@ def _contents(rows: Rows, view: View, ids: Sequence[str], is_text: bool) -> dict
 
 
 def _cut(text: str, size: int) -> str:
-    """The beginning of a text, at most so many bytes of it."""
+    """Return the beginning of a text, at most this number of bytes."""
     encoded = text.encode()
     return text if len(encoded) <= size else f"{encoded[:size].decode(errors='ignore')}…"
 
 
 def _fields(views: Any, room: int) -> dict[str, Any]:
-    """Values of the fields, as far as there is room; the names of the fields only once."""
+    """Return the values of the fields, as far as they fit, and the field names only once."""
     names: list[str] = []
     values: list[list[str]] = []
     for shown in views:
@@ -185,11 +185,11 @@ def _picture(shown: SampleView) -> tuple[str, bool] | None:
 def _note(total: int, rows: int, columns: dict[str, Any]) -> str:
     notes = []
     if total > rows:
-        notes.append(f"Of {total:,} suspicious samples these are the {rows:,} worst.")
+        notes.append(f"The table has the {rows:,} most suspicious of {total:,} samples.")
     shown = max(len(columns.get(name, ())) for name in ("text", "fields", "picture"))
     if 0 < shown < rows:
         what = "Pictures" if "picture" in columns else "Contents"
         notes.append(
-            f"{what} of the {shown:,} worst are in this file; the review page has all of them."
+            f"{what} of the {shown:,} most suspicious are in this file; the review page has all."
         )
     return " ".join(notes)

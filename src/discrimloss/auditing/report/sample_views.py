@@ -1,4 +1,4 @@
-"""Views of training samples for a gallery: images, texts or values of the dataset."""
+"""Makes views of training samples for a gallery: images, texts or values."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ CHANNELS = (1, 3)
 
 
 def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) -> View:
-    """Views of the samples that a run was trained on, from its dataset.
+    """Return views of the samples of a run, from its dataset.
 
     Args:
-        settings: the run's, as `RunDirectory.config` reads them.
+        settings: settings of the run, as `RunDirectory.config` reads them.
         data: the directory with the datasets.
-        num_samples: how many samples the run has verdicts on.
+        num_samples: number of samples with verdicts.
 
     Raises:
-        DiscrimLossError: the dataset is not there, or it is another one.
+        DiscrimLossError: the dataset does not exist, or is a different one.
     """
     from discrimloss.training.config import read_config
     from discrimloss.training.labels import split_rows
@@ -50,7 +50,7 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
     if len(inputs) != num_samples:
         raise DiscrimLossError(
             f"cannot show the samples of {config_name(settings)}: the data in {data} has "
-            f"{len(inputs):,} of them and the run {num_samples:,}; name the data it was trained on"
+            f"{len(inputs):,} samples, but the run {num_samples:,}: pass its training data"
         )
     if task.picture_shape is not None:
         shape = task.picture_shape
@@ -59,12 +59,12 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
 
 
 def _pixels(features: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Features from 0 to 1 that are the pixels of a grey image."""
+    """Return whether features are from 0 to 1, so that they may be pixels of a grey image."""
     return (255.0 * features.reshape(1, *shape)).round().to(torch.uint8)
 
 
 def config_name(settings: Mapping[str, Any]) -> str:
-    """What to call a run in a sentence."""
+    """Return the name of a run for a sentence."""
     data = settings.get("data")
     name = data.get("name") if isinstance(data, Mapping) else None
     return f"the dataset {name!r}" if name else "this run"
@@ -75,7 +75,7 @@ def _one(inputs: Inputs, row: int) -> Any:
 
 
 def view_of(batch: Any) -> SampleView:
-    """The view of a batch of one, as `Inputs.rows` gives it."""
+    """Return the view of a batch of one, as `Inputs.rows` returns it."""
     if isinstance(batch, Tensor):
         return _tensor_view(batch[0])
     if isinstance(batch, Mapping):

@@ -1,4 +1,4 @@
-"""The numbers behind the charts: pure functions of arrays."""
+"""The statistics of the charts, as pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Rows = npt.NDArray[np.int64]
 
 LOSS_BINS = 48
 LOSS_DECADES = 4
-"""Powers of ten that a histogram of losses spans at most: samples with lower losses are learned."""
+"""Maximum range of a loss histogram in powers of ten. Samples with lower losses are learned."""
 FLUCTUATION_FRACTION = 0.1
-"""A jump is a change by more than this fraction of the spread of all weights."""
+"""A jump is a change by more than this fraction of the range of all weights."""
 
 
 def chosen_epochs(number: int, most: int) -> list[int]:
-    """Positions of at most `most` out of `number` epochs, evenly spread, with first and last."""
+    """Return at most `most` of `number` positions, evenly spaced, including first and last."""
     if number <= most:
         return list(range(number))
     chosen: list[int] = np.unique(np.linspace(0, number - 1, most).round().astype(int)).tolist()
@@ -35,10 +35,10 @@ def chosen_epochs(number: int, most: int) -> list[int]:
 
 
 def loss_bin_edges(loss: npt.NDArray[Any], bins: int = LOSS_BINS) -> Numbers:
-    """Edges of bins on a log scale, the same for all epochs: powers of ten, shape (bins + 1,).
+    """Return the edges of logarithmic bins for all epochs, as powers of ten, shape (bins + 1,).
 
     The scale ends at the quantile 0.999, so that one huge loss does not push all others into one
-    bin; the outermost bins hold everything beyond them.
+    bin. The outermost bins include everything beyond them.
     """
     values = loss[np.isfinite(loss) & (loss > 0)]
     if not len(values):
@@ -46,13 +46,13 @@ def loss_bin_edges(loss: npt.NDArray[Any], bins: int = LOSS_BINS) -> Numbers:
     top = float(np.quantile(values, 0.999))
     bottom = max(float(values.min()), top / 10.0**LOSS_DECADES)
     high, low = np.log10(top), np.log10(bottom)
-    if high - low < 0.1:  # all alike: some room on both sides
+    if high - low < 0.1:  # all equal: widen the range
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, bins + 1)
 
 
 def loss_histogram(loss: npt.NDArray[Any], edges: Numbers) -> Counts:
-    """How many losses fall into each bin. The outermost bins hold those beyond the edges."""
+    """Return the number of losses in each bin. The outermost bins include those beyond."""
     values = loss[~np.isnan(loss)].astype(np.float64)
     logs = np.log10(np.maximum(values, 10.0 ** edges[0]))
     counts, _ = np.histogram(np.clip(logs, edges[0], edges[-1]), edges)
@@ -60,9 +60,9 @@ def loss_histogram(loss: npt.NDArray[Any], edges: Numbers) -> Counts:
 
 
 def fluctuation_threshold(weight: npt.NDArray[Any]) -> float:
-    """The smallest change that is a jump: a fraction of the spread (5 to 95 %) of all weights.
+    """Return the smallest change that is a jump: a fraction of the range (5 to 95 %) of weights.
 
-    The paper's ``T_fluc`` is a number for one method's weights; methods differ in their scale.
+    The paper's ``T_fluc`` is a constant for one method, but the weights of methods differ in scale.
     """
     values = weight[np.isfinite(weight)]
     if not len(values):
@@ -72,7 +72,7 @@ def fluctuation_threshold(weight: npt.NDArray[Any]) -> float:
 
 
 def fluctuations(weight: npt.NDArray[Any], threshold: float) -> Counts:
-    """How often each sample's weight jumps from one epoch to the next, shape (samples,)."""
+    """Return how often each sample's weight jumps between two epochs, shape (samples,)."""
     with np.errstate(invalid="ignore"):
         jumps = np.abs(np.diff(weight.astype(np.float64), axis=0)) > threshold
     number: Counts = jumps.sum(axis=0).astype(np.int64)
@@ -91,7 +91,7 @@ class Box:
 
 
 def box_of(values: npt.NDArray[Any]) -> Box:
-    """Quartiles, and the outermost values within one and a half times the box."""
+    """Return the quartiles, and the outermost values within 1.5 times the box."""
     first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
     reach = 1.5 * (third - first)
     within = values[(values >= first - reach) & (values <= third + reach)]
@@ -99,7 +99,7 @@ def box_of(values: npt.NDArray[Any]) -> Box:
 
 
 def data_map(loss: npt.NDArray[Any]) -> tuple[Numbers, Numbers]:
-    """Mean and standard deviation of each sample's loss over the epochs; NaN if never visited."""
+    """Return mean and standard deviation of each sample's losses. NaN if never visited."""
     seen = np.isfinite(loss)
     visits = seen.sum(axis=0)
     values = np.where(seen, loss, 0.0).astype(np.float64)
@@ -110,13 +110,13 @@ def data_map(loss: npt.NDArray[Any]) -> tuple[Numbers, Numbers]:
 
 
 def spread_out(rows: Rows, order_by: npt.NDArray[Any], most: int) -> Rows:
-    """At most `most` of the rows, from the lowest to the highest value, evenly by rank."""
+    """Return at most `most` of the rows, evenly spaced by rank, lowest value first."""
     ranked = rows[np.argsort(order_by[rows], kind="stable")]
     return ranked[chosen_epochs(len(ranked), most)] if len(ranked) else ranked
 
 
 def sampled(rows: Rows, most: int, generator: np.random.Generator) -> Rows:
-    """At most `most` of the rows, drawn at random, in order."""
+    """Return at most `most` of the rows, drawn at random, in order."""
     if len(rows) <= most:
         return rows
     return np.sort(generator.choice(rows, most, replace=False))
@@ -148,7 +148,7 @@ def confusion(samples: pandas.DataFrame) -> Confusion:
     other = incorrect[incorrect["suggested"].notna()]
     other = other[other["suggested"].astype(str) != other["given"].astype(str)]
     pairs = other.groupby([other["given"].astype(str), other["suggested"].astype(str)]).size()
-    # Ties in the order of the names, so that a report is the same every time.
+    # Ties are sorted by name, so that reports are reproducible.
     ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
     return Confusion(
         np.array([count for _, count in ordered], dtype=np.int64),
@@ -167,9 +167,9 @@ class GroupNoise:
     estimated: float
     """Mean of the probabilities that labels are incorrect."""
     interval: tuple[float, float] | None
-    """Where the fraction of wrong labels probably lies; None where it is not known."""
+    """Interval that probably contains the fraction of wrong labels. None if unknown."""
     true: float | None
-    """Fraction of wrong labels, where it is known."""
+    """True fraction of wrong labels, if known."""
 
 
 def class_noise(
@@ -179,14 +179,14 @@ def class_noise(
     noise_rate: float | None = None,
     noise_interval: Sequence[float] | None = None,
 ) -> list[GroupNoise]:
-    """Noise by given class, the noisiest first; or by ranges of the target with a tenth each.
+    """Return the noise by given class, noisiest first, or by ranges with a tenth of targets each.
 
     Args:
         samples: the verdicts.
         is_regression: whether labels are regression targets.
-        ranges: of the target.
-        noise_rate: of all labels.
-        noise_interval: of all labels; without it, groups have no interval, either.
+        ranges: ranges of the target.
+        noise_rate: noise rate of all labels.
+        noise_interval: interval of the noise rate of all labels. Without it, groups have none.
     """
     seen = samples[samples["verdict"].astype(str) != "unseen"]
     if not len(seen):
@@ -208,7 +208,7 @@ def class_noise(
 
 
 def _ranges(values: Numbers, number: int) -> npt.NDArray[np.object_]:
-    """The range that each target is in; ranges hold about the same number of samples."""
+    """Return the range of each target. Ranges have about the same number of samples."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, number + 1)))
     place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]

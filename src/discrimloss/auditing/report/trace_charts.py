@@ -1,4 +1,4 @@
-"""Charts of single samples from epoch to epoch."""
+"""Charts of individual samples over the epochs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from discrimloss.auditing.report.contents import ALL_SAMPLES, ReportRun
 MOST_EPOCHS = 60
 """Positions of a slider."""
 TRACED_SAMPLES = 4
-"""Single samples of each verdict whose weights are drawn."""
+"""Number of samples of each verdict whose weights are drawn."""
 
 
 def loss_distribution(run: ReportRun) -> Chart:
-    """The paper's histogram of the losses, by verdict and, where it is known, by truth."""
+    """Return the paper's histogram of the losses, by verdict and, if known, by truth."""
     key, title = "losses", "Losses, epoch by epoch"
     if run.traces is None:
         return Chart(key, title, left_out=NO_TRACES)
@@ -53,9 +53,9 @@ def loss_distribution(run: ReportRun) -> Chart:
     if len(epochs) < len(run.traces.epochs):
         skipped = f" {len(epochs)} of {len(run.traces.epochs)} epochs are shown."
     caption = (
-        "The losses of each group, small ones (learned) on the left. Move the slider to see the "
-        "groups separate. Losses are on a log scale and fractions on a square-root scale, so that "
-        "small groups stay visible; the outermost bins hold everything beyond them."
+        "The losses of each group, with small (learned) ones on the left. Move the slider to see "
+        "the groups separate. Losses are on a log scale, and fractions on a square-root scale, so "
+        "that small groups are visible. The outermost bins include everything beyond them."
         f"{skipped}"
         f"{subset(run)}"
     )
@@ -130,7 +130,7 @@ def _loss_view(run: ReportRun, name: str, groups: Any, edges: Any, epochs: list[
 
 
 def weight_traces(run: ReportRun) -> Chart:
-    """The weights of some samples of each verdict, and the median of all."""
+    """Return the weights of some samples of each verdict, and the median of each group."""
     key, title = "weights", "Weights of single samples"
     reason = _no_weights(run)
     if reason:
@@ -177,8 +177,8 @@ def weight_traces(run: ReportRun) -> Chart:
         ],
     }
     caption = (
-        "A thin line is the weight of one sample, a thick line the median of its group. A high "
-        "weight means that the sample is distrusted. Thin lines are up to "
+        "A thin line is the weight of one sample, and a thick line the median of its group. A high "
+        "weight means little trust in the sample. Thin lines are up to "
         f"{TRACED_SAMPLES} samples of each verdict, from its lowest to its highest weight at the "
         f"end.{subset(run)}"
     )
@@ -186,7 +186,7 @@ def weight_traces(run: ReportRun) -> Chart:
 
 
 def weight_fluctuation(run: ReportRun) -> Chart:
-    """The paper's figure of fluctuation: how often weights jump, as boxes."""
+    """Return the paper's figure of fluctuation: box plots of how often weights jump."""
     key, title = "fluctuation", "Fluctuation of weights"
     reason = _no_weights(run)
     if reason:
@@ -195,16 +195,16 @@ def weight_fluctuation(run: ReportRun) -> Chart:
     assert run.traces.weight is not None
     threshold = statistics.fluctuation_threshold(run.traces.weight)
     if threshold <= 0.0:
-        return Chart(key, title, left_out="Left out: the weights are all alike.")
+        return Chart(key, title, left_out="Left out: all weights are equal.")
     jumps = statistics.fluctuations(run.traces.weight, threshold)
     views = [_box_view("By verdict", jumps, run.traced_verdicts())]
     truth = truth_of(run)
     if truth is not None:
         views.append(_box_view("By truth", jumps, truth))
     caption = (
-        "The number of epochs in which a sample's weight changed by more than T_fluc since the "
-        "epoch before. Half of a group is within its box; the weights of a group with a high box "
-        f"kept changing. T_fluc is {threshold:.3g} here, a tenth of the spread of all weights."
+        "The number of epochs in which a sample's weight changed by more than T_fluc. Half of a "
+        "group is within its box. In a group with a high box, weights changed often. "
+        f"T_fluc is {threshold:.3g} here, a tenth of the range of all weights."
         f"{subset(run)}"
     )
     return Chart(key, title, caption, tuple(views))
@@ -252,7 +252,7 @@ def _box_view(name: str, jumps: Any, groups: Any) -> ChartView:
 
 
 def data_map(run: ReportRun) -> Chart:
-    """The data map: mean of the loss against its variability."""
+    """Return the data map: the mean of the loss against its standard deviation."""
     key, title = "data_map", "Data map"
     if run.traces is None:
         return Chart(key, title, left_out=NO_TRACES)
@@ -260,8 +260,8 @@ def data_map(run: ReportRun) -> Chart:
         return Chart(key, title, left_out=NEEDS_EPOCHS)
     mean, deviation = statistics.data_map(run.traces.loss)
     caption = (
-        "Each point is a sample. Samples at the top stayed hard; the loss of those on the right "
-        "went up and down or fell late. Easy samples are at the bottom, wrong labels at the top."
+        "Each point is a sample. Easy samples are at the bottom. Hard samples and wrong labels are "
+        "at the top. The loss of samples on the right fluctuated or fell late."
     )
     names = run.traced_column("id")
     view, left_out = scatter_view(
@@ -283,7 +283,7 @@ def _no_weights(run: ReportRun) -> str:
 
 
 def truth_of(run: ReportRun) -> Any:
-    """``truly clean`` or ``truly wrong`` for each traced sample, where the truth is known."""
+    """Return ``truly clean`` or ``truly wrong`` for each traced sample, if the truth is known."""
     is_wrong = run.traced_column("is_wrong")
     if is_wrong is None:
         return None

@@ -1,16 +1,16 @@
-"""Numbers as users read them, the same on the terminal, in a notebook and in a report."""
+"""Formats numbers for users, in the same way on the terminal, in notebooks and in reports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 COLUMNS_SHOWN = 8
-"""Columns that are named of those that were read alike."""
+"""Number of columns that are named for each way of reading."""
 UNIT = "\N{NO-BREAK SPACE}%"
 
 
 def percent(fraction: float) -> str:
-    """``12.3 %``; ``0 %`` and ``100 %`` only for what is so, else ``< 0.1 %`` and ``> 99.9 %``."""
+    """Return ``12.3 %``. Only exact values are ``0 %`` and ``100 %``: ``< 0.1 %``, ``> 99.9 %``."""
     if 0.0 < fraction < 0.0005:
         return f"< 0.1{UNIT}"
     if 0.9995 <= fraction < 1.0:
@@ -20,7 +20,7 @@ def percent(fraction: float) -> str:
 
 
 def probability_percent(probability: float) -> str:
-    """As `percent`, but nothing is certain: estimates that round to 0 and 1 are neither."""
+    """Like `percent`, but for estimates, which are never ``0 %`` or ``100 %``."""
     return percent(min(max(float(probability), 1e-9), 1.0 - 1e-9))
 
 
@@ -35,27 +35,27 @@ def counted_percent(number: int, total: int) -> str:
 
 
 def rate_text(rate: float | None, interval: Sequence[float] | None) -> str:
-    """A noise rate with its interval: ``11.0 % (7.5 % to 15.1 %)``."""
+    """Return a noise rate with its interval: ``11.0 % (7.5 % to 15.1 %)``."""
     if rate is None:
         return "not known"
     return percent(rate) + (f" ({percent_range(interval)})" if interval else "")
 
 
 def duration(seconds: float) -> str:
-    """``11.2 s``, as ``summary.json`` has it; of a long run the hours, too."""
+    """Return ``11.2 s``, as in ``summary.json``, for long runs with hours."""
     hours = f" ({seconds / 3600:.1f} h)" if seconds >= 3600 else ""
     return f"{seconds:,.1f} s{hours}"
 
 
 def about_minutes(minutes: float) -> str:
-    """``5 minutes``; from two hours on, ``9 hours``."""
+    """Return ``5 minutes``, or from two hours on ``9 hours``."""
     if minutes >= 120:
         return counted(round(minutes / 60), "hour")
     return counted(max(1, round(minutes)), "minute")
 
 
 def columns_text(columns: Sequence[Mapping[str, str]]) -> str:
-    """The columns that were learned from, those that were read alike together.
+    """Return the columns that models learn from, grouped by how they are read.
 
     ``age, height (numbers); smoker (yes and no, 'ja' is yes)``.
     """

@@ -1,4 +1,4 @@
-"""Features or images in files of NumPy: an ``.npz``, or a ``.npy`` and a file of labels."""
+"""Features or images in NumPy files: an ``.npz``, or a ``.npy`` and a file with labels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LABELS = (
     "train_labels",
 )
 IDS = ("ids", "id", "names", "filenames", "paths", "keys", "index")
-"""Usual names of arrays, the most usual first, in any case."""
+"""Common names of arrays, most common first. Case is ignored."""
 
 
 def open_array_file(options: SourceOptions) -> AuditSource:
@@ -55,17 +55,17 @@ class ArrayFile(Store):
     """A file with features, labels and optionally ids.
 
     Args:
-        path: of the file with the features.
+        path: the file with the features.
     """
 
     options: SourceOptions
-    """As given, with what was found out about the labels."""
+    """The given options, with the detected file or array of the labels."""
     features: Array
-    """Shape (rows, ...), numbers; may be mapped from the file."""
+    """Numbers, shape (rows, ...). May be a memory map of the file."""
     given_labels: Array
     """Shape (rows,)."""
     given_ids: Array | None = None
-    """Shape (rows,), if the file holds ids."""
+    """Shape (rows,), if the file contains ids."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -75,11 +75,11 @@ class ArrayFile(Store):
         return len(self.features)
 
     def labels(self) -> Array:
-        """The array of labels."""
+        """Return the array of labels."""
         return self.given_labels
 
     def ids(self) -> list[str]:
-        """The array of ids, or the numbers of the rows."""
+        """Return the array of ids, or the row numbers."""
         ids = self.given_ids
         if ids is None:
             return super().ids()
@@ -92,17 +92,17 @@ class ArrayFile(Store):
         seen: set[str] = set()
         for name in names:
             if name in seen:
-                raise SourceError(f"two samples have the id {name!r} (--id): give each its own")
+                raise SourceError(f"two samples have the id {name!r} (--id): ids must be unique")
             seen.add(name)
         return names
 
     @property
     def has_numbered_ids(self) -> bool:
-        """Whether there is no array of ids."""
+        """Return whether there is no array of ids."""
         return self.given_ids is None
 
     def checksum(self) -> str:
-        """Covers labels, ids and some of the features."""
+        """Return a checksum of labels, ids and some of the features."""
         digest = hashlib.sha256(array_checksum(self.features).encode())
         for array in (self.given_labels, self.given_ids):
             digest.update(repr(None if array is None else array.tolist()).encode())
@@ -124,7 +124,7 @@ class Archive(ArrayFile):
         self.given_ids = self._find_ids(arrays)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write the same archive. Every array with a row per sample loses the dropped rows."""
+        """Write the same archive, without dropped rows in all arrays with a row per sample."""
         directory.mkdir(parents=True, exist_ok=True)
         written, keep = directory / self.path.name, kept_rows(len(self), corrections.dropped)
         with (
@@ -153,7 +153,7 @@ class Archive(ArrayFile):
         if name in self._unreadable:
             raise SourceError(
                 f"samples cannot be dropped from {self.path}, because {name!r} in it "
-                f"cannot be read ({self._unreadable[name]}): take that array out"
+                f"cannot be read ({self._unreadable[name]}): remove that array"
             )
         shape = self._shapes.get(name, ())
         return len(shape) > 0 and shape[0] == len(self.features)
@@ -180,7 +180,7 @@ class Archive(ArrayFile):
             if name.lower() in LABELS:
                 raise SourceError(f"cannot read the labels, {name!r} in {self.path}: {reason}")
         raise SourceError(
-            f"say which array of {self.path} holds the labels (--label): it has {', '.join(arrays)}"
+            f"pass the array of {self.path} with the labels (--label): it has {', '.join(arrays)}"
         )
 
     def _find_ids(self, arrays: Mapping[str, Array]) -> Array | None:
@@ -194,7 +194,7 @@ class Archive(ArrayFile):
         ids = arrays[name]
         if ids.shape != (len(self.features),) or len(np.unique(ids)) < len(ids):
             return None
-        self.notes = (*self.notes, f"samples are named by the array {name!r}")
+        self.notes = (*self.notes, f"sample ids are the array {name!r}")
         return ids
 
     def _require(self, name: str, option: str, arrays: Mapping[str, Array]) -> None:
@@ -207,10 +207,10 @@ class Archive(ArrayFile):
 
 
 def _read_archive(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays by name, and why some cannot be read."""
+    """Return the arrays by name, and the reasons why others cannot be read."""
     arrays, unreadable = {}, {}
     try:
-        # Opened here, because np.load leaves the file of a broken archive open.
+        # Opened here, because np.load does not close the file of a broken archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             for name in archive.files:
                 try:
@@ -232,8 +232,8 @@ def _find_features(path: Path, arrays: Mapping[str, Array]) -> str:
     if len(several) == 1:
         return several[0]
     raise SourceError(
-        f"cannot tell which array of {path} holds the features (it has "
-        f"{', '.join(arrays) or 'none that can be read'}): call it 'features'"
+        f"cannot tell which array of {path} has the features (it has "
+        f"{', '.join(arrays) or 'no readable array'}): name it 'features'"
     )
 
 
@@ -243,21 +243,21 @@ def _by_name(usual: Sequence[str], arrays: Mapping[str, Array]) -> str | None:
 
 
 class SeparateFiles(ArrayFile):
-    """A ``.npy`` of features, and a file of labels: ``--label FILE``, or one beside it."""
+    """A ``.npy`` file of features, and a file of labels: ``--label FILE``, or one next to it."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options.path)
-        options.refuse(("id",), because="an .npy file has no names; save an .npz with them")
+        options.refuse(("id",), because="an .npy file has only one array; save an .npz with ids")
         features = load_array(self.path, mapped=True)
         self.features = require_numbers(features, str(self.path))
         label_path = self._label_path(options.label)
-        # Absolute: the audit may be opened again from another directory.
+        # Absolute, because the audit may be opened again from another directory.
         self.options = replace(options, label=str(label_path))
         self.label_file = LabelFile(label_path, len(self.features))
         self.given_labels = self.label_file.read()
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write both files, under their names."""
+        """Write both files under their names."""
         directory.mkdir(parents=True, exist_ok=True)
         keep = kept_rows(len(self), corrections.dropped)
         features, labels = directory / self.path.name, directory / self.label_file.path.name
@@ -273,7 +273,7 @@ class SeparateFiles(ArrayFile):
         if given is not None:
             path = next((p for p in (folder / given, Path(given)) if p.is_file()), None)
             if path is None:
-                raise SourceError(f"there is no file of labels {given} (--label): check the path")
+                raise SourceError(f"there is no file {given} (--label): check the path")
             if path.suffix.lower() not in LABEL_SUFFIXES:
                 raise SourceError(
                     f"cannot read labels from {path}: its name must end in one of "
@@ -286,7 +286,7 @@ class SeparateFiles(ArrayFile):
         if len(found) != 1:
             candidates = f": there are {', '.join(p.name for p in found)}" if found else ""
             raise SourceError(
-                f"say which file holds the labels of {self.path} (--label FILE){candidates}"
+                f"{self.path} needs a file with its labels: pass --label FILE{candidates}"
             )
         self.notes = (f"the labels are in {found[0].name}",)
         return found[0].absolute()

@@ -1,15 +1,14 @@
-"""A source: labelled samples that can be trained on, shown to a reviewer, and written back.
+"""A source: labelled samples to train on, to show to a reviewer, and to write back.
 
-An `AuditSource` is put together from three things:
-
-- a `Store`, where the rows come from and how they are written back: a CSV file, a folder of images,
-  a DataFrame;
-- `Samples`, which rows can be audited, with their ids and labels;
-- `Contents` (in `contents`), what the samples are: texts, images, the columns of a table, or
+An `AuditSource` has three parts:
+- a `Store`: where the rows come from and how they are written back, for example a CSV file, a
+  folder of images or a DataFrame;
+- `Samples`: the rows that can be audited, with their ids and labels;
+- `Contents` (in `contents`): what the samples are: texts, images, the columns of a table, or
   features.
 
-A source is opened for the audit, and again for the review and for the corrections. Opening it reads
-the labels and lists the files; `AuditSource.task` does the expensive work.
+A source is opened for the audit, for the review and for the corrections. Opening it reads the
+labels and lists the files. `AuditSource.task` does the expensive work.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from discrimloss.data.base import Split, TaskData
 from discrimloss.errors import DiscrimLossError
 
 FINGERPRINT_VERSION = 2
-"""Version of `AuditSource.fingerprint`. Audits of 0.1 computed another one and kept no version."""
+"""Version of `AuditSource.fingerprint`. Audits of 0.1 have another fingerprint, and no version."""
 MOST_ENTRIES = 2**30
-"""Samples times classes: four gigabytes of predictions."""
+"""Largest number of samples times classes: four gigabytes of predictions."""
 Label = str | float
 """The name of a class, or a regression target."""
 
@@ -45,10 +44,10 @@ class SourceError(DiscrimLossError):
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How to read a source. An audit keeps them to open the source again."""
+    """How to read a source. An audit stores these options to open the source again."""
 
     path: str = ""
-    """Absolute; empty for data in memory."""
+    """Absolute path. Empty for data in memory."""
     label: str | None = None
     """The column, the array or the file with the labels."""
     text: str | None = None
@@ -58,32 +57,32 @@ class SourceOptions:
     id: str | None = None
     """The column with the ids of the samples."""
     regression: bool | None = None
-    """Whether labels are regression targets; None: detect it."""
+    """Whether labels are regression targets. If None, this is detected."""
     encoder: str | None = None
-    """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub. None takes one that
-    is on this computer, ``"auto"`` one of the hub, too, and ``"none"`` uses none."""
+    """A pretrained encoder: a folder, ``package:NAME``, or a name on the hub. None uses an encoder
+    that is on this computer, ``"auto"`` may also download one, and ``"none"`` uses no encoder."""
     columns: tuple[str, ...] | None = None
-    """The columns of a table to learn from; None chooses among all."""
+    """The columns of a table to learn from. If None, they are chosen from all columns."""
     query: str | None = None
-    """The table of a database, or a query that begins with SELECT; or the sheet of a workbook."""
+    """The table of a database, a query that begins with SELECT, or the sheet of a workbook."""
     detect: bool = True
-    """Whether to find columns of texts and of ids; audits of earlier versions did not."""
+    """Whether to detect columns of texts and ids. Audits of earlier versions did not."""
 
     def __post_init__(self) -> None:
-        if self.columns is not None:  # a list, as JSON has it
+        if self.columns is not None:  # a list in JSON
             object.__setattr__(self, "columns", tuple(map(str, self.columns)))
 
     @classmethod
     def saved(cls, content: Mapping[str, Any]) -> SourceOptions:
-        """The options that the record of an audit has."""
+        """Return the options from the record of an audit."""
         return cls(**{"detect": False, **content})
 
     def refuse(self, names: Sequence[str], because: str) -> None:
         """Raise a `SourceError` if one of these options is given.
 
         Args:
-            names: attributes that make no sense for this source.
-            because: why, as the end of a sentence.
+            names: options that this source does not support.
+            because: the reason, as the end of a sentence.
         """
         for name in names:
             if getattr(self, name) is not None:
@@ -96,22 +95,22 @@ class LeftOut:
 
     id: str
     reason: str
-    """In a few words: ``"no label"``."""
+    """The reason in a few words: ``"no label"``."""
 
 
 @dataclass(frozen=True)
 class Corrections:
     """Decisions about labels, by the position of the sample in the source's `ids`.
 
-    A `Store` gets them by row.
+    A `Store` gets them by row instead.
     """
 
     labels: Mapping[int, Label] = field(default_factory=dict)
-    """New labels. All other samples keep theirs."""
+    """New labels. All other samples keep their labels."""
     dropped: frozenset[int] = frozenset()
 
     def by_row(self, rows: npt.NDArray[np.int64]) -> Corrections:
-        """The same decisions, by the row of each sample."""
+        """Return the same decisions by the row of each sample."""
         labels = {int(rows[index]): label for index, label in self.labels.items()}
         return Corrections(labels, frozenset(int(rows[index]) for index in self.dropped))
 
@@ -123,7 +122,7 @@ class Samples:
     rows: npt.NDArray[np.int64]
     """Shape (samples,): the row of each sample."""
     ids: tuple[str, ...]
-    """One per sample, all different."""
+    """One per sample, all unique."""
     target: Tensor
     """Shape (samples,): int64 positions in `class_names`, or float32 regression targets."""
     class_names: tuple[str, ...]
@@ -134,69 +133,69 @@ class Samples:
 
 
 class Store(ABC):
-    """Labelled rows, counted from 0, and how they are written back."""
+    """Labelled rows, counted from 0, which can be written back."""
 
     name: str
     """For messages."""
     unit: ClassVar[str] = "row"
-    """What to call a row in notes."""
+    """The word for a row in notes."""
     file_name: str = ""
-    """Name of the file that `write` writes; empty if it writes several."""
+    """Name of the file that `write` writes. Empty if it writes several."""
     notes: tuple[str, ...] = ()
     """Notes for the user about the rows."""
     note_on_corrected: str | None = None
-    """What a user should know of the corrected data."""
+    """A note on the corrected data."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def labels(self) -> Any:
-        """One label per row: a list, an array or a pandas series."""
+        """Return one label per row: a list, an array or a pandas series."""
 
     def ids(self) -> list[str]:
-        """One id per row; by default its number."""
+        """Return one id per row, by default its number."""
         return [str(number) for number in range(len(self))]
 
     @abstractmethod
     def checksum(self) -> str:
-        """Changes whenever a row changes."""
+        """Return a checksum that changes whenever a row changes."""
 
     def require_label(self, label: Label) -> None:  # noqa: B027 (most formats take any label)
-        """Raise a `SourceError` if the format has no room for this label."""
+        """Raise a `SourceError` if the format cannot store this label."""
 
     @abstractmethod
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write the rows again, with new labels and without dropped rows.
+        """Write the rows with new labels and without dropped rows.
 
-        Everything else stays as it is: columns, their order and types, rows that were left out.
+        Everything else is unchanged: columns, their order and types, and left-out rows.
 
         Args:
             directory: an empty directory to write into.
-            corrections: by row.
+            corrections: the corrections, by row.
 
         Returns:
             The files or folders that were written.
         """
 
     def corrected(self, corrections: Corrections) -> Any:
-        """Like `write`, but returns the data, of the type that it was given in."""
+        """Like `write`, but return the data, with its original type."""
         raise SourceError(f"{self.name} is not in memory: write the corrected data to a file")
 
     def save(self, path: Path, corrections: Corrections) -> Path:
-        """Like `write`, to a file or a folder with this name.
+        """Like `write`, but to a file or a folder with this name.
 
-        By default the format is that of the source, so the name must end as the source's does.
+        By default, the format is that of the source, so the name must have the same ending.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
             written = self.write(Path(unfinished), corrections)
             if len(written) > 1:
-                what = f"{len(written)} files: name a directory"
+                what = f"{len(written)} files: pass a directory"
             elif written[0].suffix.lower() != path.suffix.lower():
                 what = f"a {written[0].suffix} file" if written[0].suffix else "a folder"
             elif path.is_dir():
-                what = "a folder, and one of this name exists"
+                what = "a folder, and a folder of this name exists"
             else:
                 written[0].replace(path)
                 return path
@@ -204,11 +203,11 @@ class Store(ABC):
 
     @property
     def has_numbered_ids(self) -> bool:
-        """Whether ids are the numbers of the rows, which change where a row is dropped."""
+        """Return whether ids are row numbers, which change if a row is dropped."""
         return True
 
     def new_ids(self, corrections: Corrections) -> Mapping[int, str]:
-        """New ids, by row, of rows that get another id when they are written."""
+        """Return the new ids of rows whose id changes when they are written, by row."""
         if not self.has_numbered_ids:
             return {}
         kept = (row for row in range(len(self)) if row not in corrections.dropped)
@@ -218,14 +217,14 @@ class Store(ABC):
 class AuditSource:
     """Labelled samples, in a fixed order.
 
-    Rows that cannot be audited (without a label, an image that cannot be read) are in `left_out`
-    and are not samples. Corrected data keeps them as they are.
+    Rows that cannot be audited, such as rows without a label or unreadable images, are in
+    `left_out` and are not samples. They are unchanged in corrected data.
 
     Args:
         options: how the source was read.
-        store: where the rows come from.
-        samples: which of them can be audited.
-        contents: what they are.
+        store: the rows.
+        samples: the rows that can be audited.
+        contents: what the samples are.
     """
 
     def __init__(
@@ -245,12 +244,12 @@ class AuditSource:
 
     @property
     def name(self) -> str:
-        """What to call the source in messages."""
+        """Name of the source in messages."""
         return self.store.name
 
     @property
     def left_out_why(self) -> dict[str, int]:
-        """How many rows were left out for each reason."""
+        """Number of rows that were left out for each reason."""
         return dict(Counter(entry.reason for entry in self.left_out))
 
     @property
@@ -262,11 +261,11 @@ class AuditSource:
         return len(self.target)
 
     def task(self, cache: Path | None = None) -> TaskData:
-        """Everything that training needs; there is no test split.
+        """Return everything that training needs. There is no test split.
 
         Args:
-            cache: a directory for what is expensive to compute, such as the features of an encoder.
-                It outlives an interrupted audit. None keeps everything in memory.
+            cache: a directory for expensive results, such as the features of an encoder. It is
+                kept after an interrupted audit. None keeps everything in memory.
         """
         made = self.contents.model_inputs(cache, self.fingerprint())
         return TaskData(
@@ -281,25 +280,25 @@ class AuditSource:
         )
 
     def view(self, index: int) -> SampleView:
-        """What a reviewer sees of a sample. Reads that sample only."""
+        """Return what a reviewer sees of a sample. Reads only that sample."""
         return self.contents.view(index)
 
     def close_view(self, index: int) -> SampleView:
-        """Like `view`, with an image in its full size."""
+        """Like `view`, but with images in full size."""
         return self.contents.view(index, close=True)
 
     def require_class(self, name: str) -> None:
-        """Raise a `SourceError` if the format of the source has no room for this new class."""
+        """Raise a `SourceError` if the format of the source cannot store this new class."""
         self.store.require_label(name)
 
     def write_corrected(self, corrections: Corrections, directory: Path) -> list[Path]:
-        """Write the source again, in its own format, with the corrections.
+        """Write the source with the corrections, in its own format.
 
-        Everything but corrected labels and dropped samples stays as it is: columns, their order and
-        types, rows that were left out. The source itself does not change.
+        Except for corrected labels and dropped samples, nothing changes: columns, their order and
+        types, and left-out rows are as in the source. The source itself does not change.
 
         Args:
-            corrections: what to change.
+            corrections: the changes.
             directory: an empty directory to write into.
 
         Returns:
@@ -308,25 +307,25 @@ class AuditSource:
         return self.store.write(directory, corrections.by_row(self.rows))
 
     def save_corrected(self, corrections: Corrections, path: Path) -> Path:
-        """Like `write_corrected`, to a file or a folder with this name."""
+        """Like `write_corrected`, but to a file or a folder with this name."""
         return self.store.save(path, corrections.by_row(self.rows))
 
     def corrected(self, corrections: Corrections) -> Any:
-        """Data in memory with the corrections, of the type that it was given in."""
+        """Return data in memory with the corrections, with its original type."""
         return self.store.corrected(corrections.by_row(self.rows))
 
     def note_on_corrected(self) -> str | None:
-        """What a user should know of corrected data, as a sentence."""
+        """Return a note on the corrected data, as a sentence."""
         return self.store.note_on_corrected
 
     def corrected_ids(self, corrections: Corrections) -> Mapping[int, str]:
-        """Ids of samples in the corrected data, where they may differ from those in the source."""
+        """Return the ids of samples in the corrected data, if they may differ from the source's."""
         new_ids = self.store.new_ids(corrections.by_row(self.rows))
         rows = enumerate(self.rows.tolist())
         return {index: new_ids[row] for index, row in rows if row in new_ids}
 
     def fingerprint(self) -> str:
-        """A checksum of data, labels and options: equal as long as the source is unchanged."""
+        """Return a checksum of data, labels and options. It changes if the source changes."""
         options = self.options
         read_as: tuple[object, ...] = (options.label, options.id, options.text, options.image)
         read_as += (options.regression, *([] if options.query is None else [options.query]))
@@ -335,7 +334,7 @@ class AuditSource:
 
 
 def require_room(samples: int, outputs: int) -> None:
-    """Raise a `SourceError` if the predictions for all samples would not fit into memory."""
+    """Raise a `SourceError` if the predictions for all samples do not fit into memory."""
     if samples * outputs > MOST_ENTRIES:
         raise SourceError(
             f"{samples:,} samples of {outputs:,} classes need predictions of "

@@ -1,4 +1,4 @@
-"""Columns of a table as features: scaled numbers, one-hot categories, vectors."""
+"""Converts the columns of a table to features: scaled numbers, one-hot categories, vectors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from discrimloss.auditing.sources.features import require_memory, standardised
 from discrimloss.judging.verdicts import import_pandas
 
 MOST_CATEGORIES = 64
-"""Largest number of categories of a column; rarer ones are merged into one."""
+"""Maximum number of categories of a column. Rarer categories are merged into one."""
 LARGEST = 5.0
-"""No feature is larger: outliers are compressed and keep their order."""
+"""Maximum value of a feature. Outliers are compressed and keep their order."""
 _NORMAL_RANGE = 1.349  # between the quartiles of a normal distribution with spread 1
-_MISSING = "\0missing"  # no text of a table
+_MISSING = "\0missing"  # cannot occur in a table
 
 Features = npt.NDArray[np.float32]
 
@@ -26,12 +26,12 @@ def table_features(frame: Any, columns: Sequence[UsedColumn]) -> Features:
     """Turn columns into features of shape (rows, features).
 
     Numbers and dates are centred at their median and scaled by the range between their quartiles,
-    so that outliers do not set the scale. Missing ones become the median, and one more feature
-    marks them. Each category becomes one feature.
+    so that outliers do not set the scale. Missing values become the median, and another
+    feature marks them. Each category becomes one feature.
 
     Args:
-        frame: with these columns.
-        columns: how to read them; none of texts.
+        frame: a data frame with these columns.
+        columns: how to read the columns. None of them contains texts.
     """
     widths = [_width(frame[column.name], column) for column in columns]
     require_memory(
@@ -42,7 +42,7 @@ def table_features(frame: Any, columns: Sequence[UsedColumn]) -> Features:
 
 
 def ordinal_values(frame: Any, columns: Sequence[UsedColumn]) -> Features:
-    """Columns as trees split them: numbers as they are, categories as positions.
+    """Return columns for tree models: numbers unchanged, categories as positions.
 
     Args:
         frame: with these columns.
@@ -62,7 +62,7 @@ def _ordinal(series: Any, column: UsedColumn) -> Features:
 
 
 def column_values(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
-    """A column of numbers, dates or categories as numbers: shape (rows,), NaN where missing.
+    """Return a column of numbers, dates or categories as numbers, shape (rows,), NaN if missing.
 
     Args:
         series: the values.
@@ -77,7 +77,7 @@ def column_values(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
 
 
 def categories(series: Any, column: UsedColumn) -> npt.NDArray[np.object_]:
-    """A column of categories as texts, None where missing; words for yes are one category."""
+    """Return categories as texts, None if missing. All words for yes are one category."""
     texts = as_category(series)
     if column.yes is None:
         return texts
@@ -88,7 +88,7 @@ def categories(series: Any, column: UsedColumn) -> npt.NDArray[np.object_]:
 
 
 def _width(series: Any, column: UsedColumn) -> int:
-    """About how many features a column becomes."""
+    """Return the approximate number of features of a column."""
     if column.kind == "category":
         return int(min(MOST_CATEGORIES, series.nunique() + 1))
     return len(series.dropna().iloc[0]) if column.kind == "vector" else 2
@@ -110,7 +110,7 @@ def _numbers(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
 
 
 def _dates(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
-    """Dates as numbers, NaN where missing."""
+    """Return dates as numbers, NaN if missing."""
     pandas = import_pandas()
     if column.date_format is not None:
         series = parsed_dates(as_category(series), column.date_format)
@@ -123,7 +123,7 @@ def _dates(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
 
 
 def scaled_numbers(numbers: npt.NDArray[np.float64]) -> Features:
-    """One column of features, and a second one where numbers are missing or not finite."""
+    """Return one column of features, and a second one if numbers are missing or not finite."""
     from sklearn.impute import SimpleImputer
 
     column = np.where(np.isfinite(numbers), numbers, np.nan)[:, None]
@@ -132,7 +132,7 @@ def scaled_numbers(numbers: npt.NDArray[np.float64]) -> Features:
     present = column[np.isfinite(column)]
     low, middle, high = np.quantile(present, [0.25, 0.5, 0.75])
     spread = (high - low) / _NORMAL_RANGE
-    if spread == 0.0:  # most values are the same
+    if spread == 0.0:  # most values are equal
         spread = float(present.std()) or 1.0
     filled[:, 0] = compressed((filled[:, 0] - middle) / spread)
     features: Features = filled.astype(np.float32)
@@ -140,7 +140,7 @@ def scaled_numbers(numbers: npt.NDArray[np.float64]) -> Features:
 
 
 def compressed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values below 1 hardly change, and none exceeds `LARGEST`."""
+    """Compress values: those below 1 hardly change, and none exceeds `LARGEST`."""
     result: npt.NDArray[Any] = values / np.sqrt(1.0 + (values / LARGEST) ** 2)
     return result
 

@@ -1,4 +1,4 @@
-"""How each column of a table is read: numbers, dates, categories, texts, ids."""
+"""Detects how to read each column of a table: as numbers, dates, categories, texts or ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW_VALUES = 10
 LONGEST_VECTOR = 4096
 LOOKED_AT = 1_000
 WORDS_OF_A_TEXT = 4
-"""On average; names and categories have fewer."""
+"""Mean number of words of a text column. Names and categories have fewer."""
 USUAL_TEXTS = (
     *("text", "texts", "sentence", "content", "review", "question", "document", "comment", "body"),
     *("description", "message", "tweet", "headline", "title", "abstract", "utterance", "post"),
@@ -64,37 +64,37 @@ class UsedColumn:
     name: str
     kind: Kind
     date_format: str | None = None
-    """Format of dates that are written as text."""
+    """Format of dates in text form."""
     style: NumberStyle | None = None
-    """Style of numbers that are written as text."""
+    """Style of numbers in text form."""
     yes: str | None = None
     """The word for yes in a column of two words, in lower case."""
     read_as: str = ""
-    """For the user: ``"numbers, '1.969,39' is 1969.39"``."""
+    """How the column is read, for the user: ``"numbers, '1.969,39' is 1969.39"``."""
 
 
 _NAMES_A_GROUP = re.compile(
     r"(?i:(^|[^a-z])(id|ids|uid|uuid|guid|kennung|kundennummer)$)|[a-z](Id|ID|Nr|UUID)$"
 )
 ROWS_PER_GROUP = 20
-"""On average; columns such as ``shop_id`` with more rows per value are categories."""
+"""Mean number of rows per id. Columns such as ``shop_id`` with more rows are categories."""
 
 
 def looks_like_id(name: str) -> bool:
-    """Whether a column's name says that it names rows."""
+    """Return whether the name of a column indicates row ids."""
     return _IDS.search(name.strip()) is not None
 
 
 def understood(
     name: str, series: Any, decimal_comma: bool | None = None, is_wanted: bool = False
 ) -> UsedColumn | str:
-    """How to use a column, or the reason why not.
+    """Return how to use a column, or the reason why it is not used.
 
     Args:
-        name: of the column.
-        series: its values.
-        decimal_comma: what the other columns of the table do, if that is known.
-        is_wanted: whether the user named the column; then it is used even if it identifies rows.
+        name: name of the column.
+        series: values of the column.
+        decimal_comma: whether the other columns have a decimal comma, if known.
+        is_wanted: whether the user named the column. It is then used even if it identifies rows.
     """
     types = import_pandas().api.types
     present = series.dropna()
@@ -104,7 +104,7 @@ def understood(
         return _constant(present, len(series)) or UsedColumn(name, "category", read_as="yes and no")
     if types.is_numeric_dtype(series.dtype):
         if types.is_complex_dtype(series.dtype):
-            return "it holds complex numbers"
+            return "it contains complex numbers"
         if not np.isfinite(present.to_numpy(np.float64)).any():
             return "none of its numbers is finite"
         if not is_wanted and (reason := _numbers_the_rows(name, series)):
@@ -118,11 +118,11 @@ def understood(
     if isinstance(first, (list, tuple, np.ndarray)):
         return _vector(name, present)
     if isinstance(first, (dict, bytes, bytearray)):
-        return "it holds objects, which are neither numbers nor texts"
+        return "it contains objects, which are neither numbers nor texts"
     try:
         distinct = import_pandas().unique(as_category(present))
     except TypeError:
-        return "it holds lists or objects besides texts"
+        return "it contains lists or objects besides texts"
     return _texts(name, series, distinct, decimal_comma, is_wanted)
 
 
@@ -133,7 +133,7 @@ def _constant(present: Any, num_rows: int) -> str | None:
 
 
 def _numbers_the_rows(name: str, series: Any) -> str | None:
-    """Row numbers say nothing about a sample, and in a sorted table they determine its label."""
+    """Return why row numbers are not used: in a sorted table, they determine the label."""
     present = series.dropna().to_numpy()
     if len(present) <= FEW_VALUES:
         return None
@@ -146,7 +146,7 @@ def _numbers_the_rows(name: str, series: Any) -> str | None:
     # Differences of unsigned numbers are never negative.
     values = present.astype(np.float64 if present.dtype == np.uint64 else np.int64)
     distinct = len(np.unique(values))
-    # There may be gaps: rows without a label are left out.
+    # There may be gaps, because rows without a label are left out.
     is_dense = int(values.max()) - int(values.min()) < 2 * len(values)
     steps = np.diff(values)
     is_sorted = bool((steps > 0).all())
@@ -154,19 +154,19 @@ def _numbers_the_rows(name: str, series: Any) -> str | None:
         return "it numbers the rows"
     if looks_like_id(name) and distinct > len(values) / 2:
         return "it identifies rows"
-    return "it identifies rows, in rising order" if is_sorted and len(values) > 30 else None
+    return "it identifies rows, in increasing order" if is_sorted and len(values) > 30 else None
 
 
 def _names_groups(name: str, present: Any) -> UsedColumn | str | None:
-    """What to do with ids that several rows share, such as those of patients: None if it has none.
+    """Return why a column of ids with several rows each, such as patients, is not used, or None.
 
-    The ids have no order, and an id with few rows reveals the label of its other rows.
+    An id with few rows reveals the label of its other rows.
     """
     if not _NAMES_A_GROUP.search(name.strip()) or len(present) <= FEW_VALUES:
         return None
     distinct = present.nunique()
     if distinct > max(FEW_VALUES, len(present) / ROWS_PER_GROUP):
-        return f"it names groups of rows ({distinct:,} in {len(present):,} rows)"
+        return f"it identifies groups of rows ({distinct:,} in {len(present):,} rows)"
     types = import_pandas().api.types
     if not types.is_numeric_dtype(present.dtype) or distinct == 1:
         return None
@@ -176,11 +176,11 @@ def _names_groups(name: str, present: Any) -> UsedColumn | str | None:
 def _vector(name: str, present: Any) -> UsedColumn | str:
     lengths = {len(value) if hasattr(value, "__len__") else -1 for value in present}
     if len(lengths) != 1 or not 0 < max(lengths) <= LONGEST_VECTOR:
-        return "it holds lists of different lengths, or of too many values"
+        return "it contains lists of different lengths, or with too many values"
     try:
         np.asarray(present.iloc[:FEW_VALUES].tolist(), dtype=np.float32)
     except (TypeError, ValueError):
-        return "it holds lists that are not of numbers"
+        return "it contains lists of other values than numbers"
     return UsedColumn(name, "vector", read_as=f"vectors of {max(lengths):,} numbers")
 
 
@@ -211,7 +211,7 @@ def _texts(
         if units := several_units(values[:LOOKED_AT]):
             return (
                 f"its numbers have several units, {', '.join(map(repr, units))}: convert them to "
-                "one, or give each a column of its own"
+                "one unit, or use a column for each"
             )
         if len(distinct) == num_present == len(series) and not _words(distinct) > 2:
             return "it identifies rows"
@@ -227,7 +227,7 @@ def _num_lost(values: Any, style: NumberStyle) -> int:
 
 
 def _if_not_texts(distinct: Any) -> str:
-    """What to do with values that have digits, but are neither numbers nor dates."""
+    """Return advice for values with digits that are neither numbers nor dates."""
     texts = [str(value) for value in distinct[:LOOKED_AT]]
     if 2 * sum(any(sign.isdigit() for sign in text) for text in texts) < len(texts):
         return ""
@@ -255,7 +255,7 @@ def _numerals(name: str, series: Any, style: NumberStyle, is_wanted: bool) -> Us
 
 
 def _yes(distinct: Any) -> str | None:
-    """The word for yes, if values are words for yes and no."""
+    """Return the word for yes, if values are words for yes and no."""
     words = {str(value).strip().casefold() for value in distinct}
     if len(words) != 2:
         return None
@@ -263,12 +263,12 @@ def _yes(distinct: Any) -> str | None:
 
 
 def is_free_text(name: str, distinct: Any, num_present: int) -> bool:
-    """Whether a column holds texts to learn from, and neither names nor categories.
+    """Return whether a column contains texts to learn from, and not names or categories.
 
     Args:
-        name: of the column; some names need fewer words.
-        distinct: its different values.
-        num_present: how many rows have a value.
+        name: name of the column. Some names need fewer words.
+        distinct: its distinct values.
+        num_present: number of rows with a value.
     """
     if len(distinct) <= max(min(FEW_VALUES, num_present / 2), num_present / 5):
         return False
@@ -277,7 +277,7 @@ def is_free_text(name: str, distinct: Any, num_present: int) -> bool:
 
 
 def _words(distinct: Any) -> float:
-    """How many words values have on average. Two signs of Chinese or Thai count as a word."""
+    """Return the mean number of words. Two characters of Chinese or Thai count as a word."""
     counts = [
         max(len(text.split()), len(_CJK.findall(text)) // 2)
         for text in map(str, distinct[:LOOKED_AT])
@@ -286,10 +286,10 @@ def _words(distinct: Any) -> float:
 
 
 def date_format(texts: Sequence[str]) -> str | None:
-    """The format, if nearly all texts are dates.
+    """Return the date format, if nearly all texts are dates.
 
-    Where every day and every month is below 13, dates with points are read day first, and others
-    month first.
+    If every day and every month is below 13, dates with points are read with the day first, and
+    others with the month first.
     """
     present = [text for text in map(str, texts) if not is_word_for_missing(text)]
     begin = present[0].strip()[:10] if present else ""
@@ -301,7 +301,7 @@ def date_format(texts: Sequence[str]) -> str | None:
     for day_first, month_first in _DAY_AND_MONTH:
         forms = (day_first, month_first) if "." in day_first else (month_first, day_first)
         fits = [form for form in forms if _are_dates(present, form)]
-        if fits:  # the one that reads more dates, and else the usual one
+        if fits:  # the format that reads most dates; for ties, the first
             return max(fits, key=lambda form: parsed_dates(present, form).notna().sum())
     guessed = import_pandas().tseries.api.guess_datetime_format(begin and present[0].strip())
     if guessed is not None and _are_dates(present, guessed):
@@ -310,9 +310,9 @@ def date_format(texts: Sequence[str]) -> str | None:
 
 
 def _two_formats(texts: Sequence[str]) -> str | None:
-    """Two formats, joined, of which one or the other reads nearly all texts.
+    """Return two joined formats that together read nearly all texts.
 
-    Only formats with the day first, or the year: the order must be the same in both.
+    Both must have the same order: day first, or year first.
     """
     some = texts[:LOOKED_AT]
     forms = (*_ISO_DATES, *(day_first for day_first, _ in _DAY_AND_MONTH))
@@ -335,7 +335,7 @@ def _are_dates(texts: Sequence[str], form: str) -> bool:
 
 
 def parsed_dates(texts: Any, form: str) -> Any:
-    """Texts as a series of dates, missing where a text is none."""
+    """Return texts as a series of dates. Other texts are missing."""
     pandas = import_pandas()
     series = pandas.Series(texts, dtype=object)
     first, *others = form.split(_OR)
@@ -357,7 +357,7 @@ def _dates_read_as(texts: Any, form: str) -> str:
 
 
 def as_category(series: Any) -> npt.NDArray[np.object_]:
-    """Values as texts, None where missing; 1 and 1.0 and "1" are the same category.
+    """Return values as texts, None if missing. 1, 1.0 and "1" are the same category.
 
     Raises:
         TypeError: there are lists or objects among them.

@@ -1,4 +1,4 @@
-"""The columns of a table: which ones a model learns from, and which are not used."""
+"""Chooses the columns of a table that a model learns from."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from discrimloss.auditing.sources.tables import Rows
 
 NAMES_IN_A_NOTE = 8
-_GIVES_AWAY = "it gives the label away"
-_GIVEN_AWAY = "each marks a class, and together they give the label away"
+_GIVES_AWAY = "it leaks the label"
+_GIVEN_AWAY = "each marks one class, and together they leak the label"
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Which columns to use and how, with notes on the others."""
+    """The columns to use, how to read them, and notes on the others."""
 
     used: tuple[UsedColumn, ...]
     left_aside: tuple[tuple[str, str], ...] = ()
     """Names and reasons."""
     warnings: tuple[str, ...] = ()
-    """Sentences on columns that give the label away."""
+    """Sentences about columns that leak the label."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence for each reason to leave columns aside."""
+        """Return one sentence for each reason not to use columns."""
         names_by_reason = defaultdict(list)
         for name, reason in self.left_aside:
             names_by_reason[reason].append(name)
@@ -59,7 +59,7 @@ class ColumnPlan:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The columns of texts."""
+        """The columns with texts."""
         return tuple(column.name for column in self.used if column.kind == "text")
 
     @property
@@ -69,7 +69,7 @@ class ColumnPlan:
 
     @property
     def learned_from(self) -> tuple[LearnedColumn, ...]:
-        """What the user should know of the used columns."""
+        """Return notes on the columns that are used."""
         return tuple(LearnedColumn(column.name, column.read_as) for column in self.used)
 
 
@@ -82,13 +82,13 @@ def _left_aside(names: Sequence[str], reason: str) -> str:
 
 
 class Columns(Contents):
-    """Rows of a table of which a model learns from several columns.
+    """Rows of a table with several columns that a model learns from.
 
     Args:
-        rows: of the table.
-        samples: which of them can be audited.
-        plan: which columns to learn from, see `plan_table`.
-        hidden: the columns that reviewers do not see in a row, such as that of the labels.
+        rows: rows of the table.
+        samples: the rows that can be audited.
+        plan: the columns to learn from, see `plan_table`.
+        hidden: columns that reviewers do not see, such as the labels.
     """
 
     kind = "table"
@@ -103,7 +103,7 @@ class Columns(Contents):
         self.learned_from = plan.learned_from
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
-        """Scaled numbers, one-hot categories and projected texts. Nothing is cached."""
+        """Return scaled numbers, one-hot categories and projected texts. Nothing is cached."""
         found = table_features(self.raw_inputs(), self._plan.table)
         texts = self.texts()
         if texts is not None:
@@ -112,12 +112,12 @@ class Columns(Contents):
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
 
     def ordinal_and_features(self) -> tuple[npt.NDArray[np.float32], Features]:
-        """The columns for trees, see `ordinal_values`, and for linear models; without texts."""
+        """Return columns for trees (see `ordinal_values`) and for linear models, without texts."""
         frame = self.raw_inputs()
         return ordinal_values(frame, self._plan.table), table_features(frame, self._plan.table)
 
     def texts(self) -> list[str] | None:
-        """The texts of each sample, joined; None if no column holds texts."""
+        """Return the joined texts of each sample, or None if no column contains texts."""
         if not self._plan.texts:
             return None
         joined = joined_texts([self._rows.texts(name) for name in self._plan.texts])
@@ -125,7 +125,7 @@ class Columns(Contents):
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The names of the columns of texts."""
+        """The names of the columns with texts."""
         return self._plan.texts
 
     @property
@@ -134,12 +134,12 @@ class Columns(Contents):
         return bool(self._plan.table)
 
     def raw_inputs(self) -> Any:
-        """A data frame of the columns that are used."""
+        """Return a data frame with the columns that are used."""
         used = [column.name for column in self._plan.used]
         return self._rows.frame(used).iloc[self._numbers].reset_index(drop=True)
 
     def view(self, index: int, close: bool = False) -> SampleView:
-        """The row without its label, beginning with the columns that are learned from."""
+        """Return the row without its label. Columns that models learn from come first."""
         row = self._rows.row(int(self._numbers[index]))
         fields = [field for field in row if field[0] not in self._hidden]
         fields.sort(key=lambda field: field[0] not in self._is_learned_from)
@@ -152,10 +152,10 @@ def plan_table(
     """Decide which columns of a table to learn from.
 
     Args:
-        rows: of the table.
-        samples: which of them can be audited.
+        rows: rows of the table.
+        samples: the rows that can be audited.
         hidden: columns that are not inputs: labels and ids.
-        wanted: the columns that the user named; None chooses among all.
+        wanted: the columns that the user named. If None, they are chosen from all columns.
 
     Raises:
         SourceError: no column can be used.
@@ -169,7 +169,7 @@ def plan_table(
         names = [rows.require(name, "--columns") for name in wanted]
         for name in names:
             if name in hidden:
-                raise SourceError(f"--columns names {name!r}, which holds the labels or ids")
+                raise SourceError(f"--columns has {name!r}, the labels or ids: leave it out")
     if not names:
         raise SourceError(
             "the table has no column to learn from besides labels and ids: add columns that say "
@@ -179,19 +179,19 @@ def plan_table(
     plan = plan_columns(frame, samples.target.numpy(), are_wanted=wanted is not None)
     if splits is None:
         return plan
-    reason = "it says which split a row belongs to"
+    reason = "it contains the split of each row"
     return replace(plan, left_aside=(*plan.left_aside, (splits, reason)))
 
 
 def plan_columns(
     frame: Any, target: npt.NDArray[Any] | None = None, are_wanted: bool = False
 ) -> ColumnPlan:
-    """Decide for every column of a frame whether and how to use it.
+    """Decide for each column of a frame whether and how to use it.
 
     Args:
         frame: the samples' rows, without labels and ids.
-        target: their labels, to notice a column that determines them.
-        are_wanted: whether the user named these columns; then all that can be used are used.
+        target: their labels, to detect columns that determine them.
+        are_wanted: whether the user named these columns. Then all usable columns are used.
 
     Raises:
         SourceError: no column can be used.
@@ -227,12 +227,12 @@ def plan_columns(
         warnings += [_not_learned_from(found, reason == _GIVEN_AWAY)] if found else []
     if not used:
         reasons = "; ".join(ColumnPlan((), tuple(left_aside)).notes)
-        raise SourceError(f"no column can be learned from: {reasons}")
+        raise SourceError(f"there is no usable column: {reasons}")
     return ColumnPlan(tuple(used), tuple(left_aside), tuple(warnings))
 
 
 def _marks(frame: Any, used: Sequence[UsedColumn], target: npt.NDArray[Any]) -> dict[str, int]:
-    """The classes that columns of two values tell from all others, by the columns' names."""
+    """Return the class that each column of two values separates from all others, by column name."""
     found = {c.name: marked_class(frame[c.name], c, target) for c in used}
     return {name: marked for name, marked in found.items() if marked is not None}
 
@@ -243,23 +243,23 @@ def _num_classes(target: npt.NDArray[Any] | None) -> int:
 
 def _one_class(name: str) -> str:
     return (
-        f"the column {name!r} gives one class away: it has one value for all samples of that class "
-        "and another for all others. If it was made from the labels, take it out and audit again"
+        f"the column {name!r} leaks one class: it has one value for all samples of that class "
+        "and another for all others. If it was made from the labels, remove it and audit again"
     )
 
 
 def _not_learned_from(names: Sequence[str], are_marks: bool) -> str:
-    """What columns that give the label away do, and what to do if they are inputs after all."""
+    """Return a warning about columns that leak the label, and advice if they are real inputs."""
     many = len(names) > 1
     given = f"{_named_columns(names)} {'give' if many else 'gives'} the label away: "
     if are_marks:
         given += "each marks one class. "
     else:
-        given += f"every value of {'each' if many else 'it'} has one label only. "
+        given += f"every value of {'each' if many else 'it'} has only one label. "
     return (
-        f"{given}{'They are' if many else 'It is'} not learned from, because wrong labels would "
-        f"not stand out. If {'they are' if many else 'it is'} known before the label is, name the "
-        "columns to learn from, --columns"
+        f"{given}{'They are' if many else 'It is'} not used, because wrong labels would then not "
+        f"stand out. If {'they are' if many else 'it is'} known before the label, pass the columns "
+        "to learn from with --columns"
     )
 
 
@@ -272,20 +272,20 @@ def _named_columns(names: Sequence[str]) -> str:
 def _still_used(name: str, leak: Leak) -> str:
     if leak.is_complete:
         return (
-            f"the column {name!r} gives the label away, and it is learned from: if it was made "
-            "from the labels, wrong ones do not stand out"
+            f"the column {name!r} leaks the label, but --columns names it: if it was made "
+            "from the labels, wrong labels do not stand out"
         )
     return (
-        f"the column {name!r} nearly gives the label away: {100 * leak.fraction:.1f} % of the "
-        "labels follow from it. If it was made from the labels, wrong ones do not stand out: audit "
-        "again without it, and name the other columns, --columns"
+        f"the column {name!r} nearly leaks the label: it determines {100 * leak.fraction:.1f} % of "
+        "the labels. If it was made from the labels, wrong labels do not stand out: audit again "
+        "with only the other columns, --columns"
     )
 
 
 def _rescued(
     frame: Any, leaking: list[UsedColumn], left_aside: list[tuple[str, str]]
 ) -> tuple[list[UsedColumn], list[tuple[str, str]]]:
-    """Columns to use where no other can be: those that leak, or the only one of short texts."""
+    """Return the columns to use if there are no others: those that leak, or one of short texts."""
     if leaking:
         return leaking, left_aside
     short = [name for name, reason in left_aside if reason.startswith("nearly all its values")]
@@ -296,7 +296,7 @@ def _rescued(
 
 
 def _decimal_comma(frame: Any) -> bool | None:
-    """Whether the numbers of a table have a decimal comma; None if no column says so."""
+    """Return whether the numbers of a table have a decimal comma, or None if it is unclear."""
     types = import_pandas().api.types
     for name in frame.columns:
         series = frame[name]

@@ -1,4 +1,4 @@
-"""What the samples of a source are: inputs for a model, and what a reviewer sees of them."""
+"""The contents of samples: inputs for a model, and what a reviewer sees."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class LearnedColumn:
 
     name: str
     read_as: str
-    """In a few words: ``"numbers, '1.969,39' is 1969.39"``."""
+    """How it is read, in a few words: ``"numbers, '1.969,39' is 1969.39"``."""
 
 
 @dataclass(frozen=True)
 class SampleView:
-    """What a reviewer sees of a sample. Texts are not escaped."""
+    """What a reviewer sees of a sample. Texts are not escaped for HTML."""
 
     image: bytes | None = None
     """An encoded image."""
@@ -33,7 +33,7 @@ class SampleView:
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What a model learns from."""
+    """The inputs of a model."""
 
     inputs: Inputs
     input_shape: tuple[int, ...]
@@ -42,48 +42,48 @@ class ModelInputs:
 
 
 class Contents(ABC):
-    """What the samples of a source are, by their position."""
+    """The contents of the samples of a source, by their position."""
 
     kind: ClassVar[str]
     """``"images"``, ``"table"``, ``"text"`` or ``"features"``."""
     notes: tuple[str, ...] = ()
-    """What a user should know: columns that are not used, and why."""
+    """Notes for the user, for example on columns that are not used."""
     warnings: tuple[str, ...] = ()
     """Problems that make the audit worthless unless the user solves them."""
     learned_from: tuple[LearnedColumn, ...] = ()
-    """The columns of a table that a model learns from."""
+    """The columns of a table that models learn from."""
 
     encoder: str | None = None
-    """The pretrained encoder whose features are learned from; None without one."""
+    """The pretrained encoder whose features models learn from, or None."""
 
     def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
-        """Take an encoder that can be had, if the user left the choice open.
+        """Choose an available encoder, if the user did not choose one.
 
         Args:
             is_regression: whether labels are regression targets.
 
         Returns:
-            What the user should know of the choice.
+            Notes on the choice.
         """
         return ()
 
     @abstractmethod
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
-        """Inputs for training.
+        """Return the inputs for training.
 
         Args:
-            cache: a directory for what is expensive to compute, or None to keep it in memory.
-            fingerprint: of the source.
+            cache: a directory for expensive results, or None to keep them in memory.
+            fingerprint: fingerprint of the source.
         """
 
     @abstractmethod
     def view(self, index: int, close: bool = False) -> SampleView:
-        """What a reviewer sees of a sample, an image in full size if `close`."""
+        """Return what a reviewer sees of a sample. If `close`, images are in full size."""
 
     def raw_inputs(self) -> Any:
-        """One row per sample for an estimator of the user; None where there are none."""
+        """Return one row per sample for the user's own estimator, or None if there are none."""
         return None
 
     def checksum(self) -> str:
-        """Covers what the store does not hold itself, such as the files of images."""
+        """Return a checksum of data outside of the store, such as image files."""
         return ""

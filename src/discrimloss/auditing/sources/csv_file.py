@@ -1,4 +1,4 @@
-"""Tables in CSV files with any of the usual delimiters, written back byte for byte."""
+"""Tables in CSV files with any common delimiter. Unchanged cells are written back byte for byte."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from discrimloss.judging.verdicts import import_pandas
 if TYPE_CHECKING:
     import pandas
 
-_LONGEST_ENDING = 4096  # empty lines after the last row
+_LONGEST_ENDING = 4096  # bytes of empty lines after the last row
 _MEMORY_PER_BYTE = 2.5  # cells in Arrow, and some of their columns as Python objects
-_PACKED = 6.0  # how much larger a compressed file is when it is unpacked
+_PACKED = 6.0  # ratio of the unpacked size to the compressed size
 _WHOLE = r"^[+-]?(0|[1-9][0-9]*)$"
 _CODE = r"^[+-]?0[0-9]+$"
 
 
 class CsvRows(FileRows):
-    """The rows of a CSV file with a header, in any usual encoding, also compressed.
+    """The rows of a CSV file with a header, in any common encoding, compressed or not.
 
     Args:
-        path: a file with one of the delimiters ``, ; |`` or tab, whichever splits it evenly.
+        path: a file with the delimiter ``,``, ``;``, ``|`` or tab. The delimiter is detected.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,14 +61,14 @@ class CsvRows(FileRows):
 
     @property
     def decimal_comma(self) -> bool:
-        """Whether ``1,5`` is a number, which commas between cells rule out."""
+        """Whether ``1,5`` may be a number, which is impossible with commas between cells."""
         return self.delimiter == ";"
 
     def __len__(self) -> int:
         return int(self._cells.num_rows)
 
     def series(self, column: str) -> pandas.Series:
-        """A column of numbers, booleans or texts. Where a point may separate thousands: texts."""
+        """Return a column of numbers, booleans or texts; texts if points may separate thousands."""
         cells = self._cells.column(column)
         if _is_doubtful(cells):
             return as_texts(cells)
@@ -76,7 +76,7 @@ class CsvRows(FileRows):
         return series
 
     def raw_labels(self, column: str) -> pandas.Series:
-        """Numbers, or texts exactly as they are in the file."""
+        """Return numbers, or texts exactly as they are in the file."""
         cells = self._cells.column(column)
         style = self._label_style(column)
         if style is not None:
@@ -86,7 +86,7 @@ class CsvRows(FileRows):
         return labels
 
     def _label_style(self, column: str) -> NumberStyle | None:
-        """How labels are written that are numbers with more than a decimal sign."""
+        """Return the style of labels that are numbers with thousands separators or units."""
         cells = self._cells.column(column)
         if not _is_doubtful(cells) and as_numbers(cells, self.decimal_comma) is not None:
             return None
@@ -94,19 +94,19 @@ class CsvRows(FileRows):
         return None if style is None or style.is_plain else style
 
     def texts(self, column: str) -> list[str | None]:
-        """A column as it is in the file, None where empty."""
+        """Return a column as it is in the file, None if empty."""
         texts: list[str | None] = self._cells.column(column).to_pylist()
         return texts
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and cells of a row."""
+        """Return the names and cells of a row."""
         [cells] = self._cells.slice(number, 1).to_pylist()
         return tuple((name, cells[name] or "") for name in self.columns)
 
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file again. All cells except corrected labels stay byte for byte."""
+        """Write the file. All cells except corrected labels are identical byte for byte."""
         position = self.columns.index(column)
         spell = self._speller(column) if new_labels else str
 
@@ -128,7 +128,7 @@ class CsvRows(FileRows):
             copy.detach()
 
     def require_label(self, label: Label, column: str) -> None:
-        """Raise a `SourceError` if the encoding of the file has no room for a label."""
+        """Raise a `SourceError` if the encoding of the file cannot represent a label."""
         try:
             str(label).encode(self.encoding.name)
         except UnicodeEncodeError as error:
@@ -138,7 +138,7 @@ class CsvRows(FileRows):
             ) from error
 
     def _speller(self, column: str) -> Callable[[Label], str]:
-        """How the file writes a label: ``1.0`` or ``1``, with a decimal point or comma."""
+        """Return a label as the file writes it: ``1.0`` or ``1``, with a decimal point or comma."""
         spellings = Counter(text for text in self.texts(column) if text is not None)
         style = self._label_style(column)
         if style is not None:
@@ -172,7 +172,7 @@ class CsvRows(FileRows):
 
     @cached_property
     def _cells(self) -> Any:
-        """All cells as texts, null where empty."""
+        """Return all cells as texts, null if empty."""
         pyarrow, arrow_csv = arrow(), arrow("csv")
         size = self.path.stat().st_size * (_PACKED if self._is_packed else 1.0)
         require_memory(_MEMORY_PER_BYTE * size, f"reading {self.path}")
@@ -203,14 +203,14 @@ class CsvRows(FileRows):
 
     @property
     def _codec(self) -> str:
-        """The encoding for Arrow, which skips no byte order mark except that of UTF-8."""
+        """Return the encoding for Arrow, which skips only the byte order mark of UTF-8."""
         name = self.encoding.name
         return name[:6] if self.encoding.mark and not self.encoding.is_usual else name
 
     def _ends_with(self, last_cell: str | None) -> bool:
-        """Whether the file ends with its last cell.
+        """Return whether the file ends with its last cell.
 
-        It does not after a quote that is never closed: Arrow reads all rows after it as one cell.
+        After a quote that is never closed it does not: Arrow reads all later rows as one cell.
         """
         text = last_cell or ""
         if self._is_packed or not self.encoding.is_usual:
@@ -224,18 +224,18 @@ class CsvRows(FileRows):
         return end.endswith((quoted, *(character + text for character in before)))
 
     def _find_fault(self) -> None:
-        """Raise a `SourceError` that names the first line with a fault, if one is found."""
+        """Raise a `SourceError` that names the first faulty line, if there is one."""
         with open_text(self.path, self.encoding) as file:
             for record in records(file, self.delimiter):
                 if record.cells and len(record.cells) != len(self.columns):
                     raise SourceError(
                         f"line {record.line} of {self.path} has {len(record.cells)} cells and the "
-                        f"header has {len(self.columns)}: fix that line, or put quotes around "
-                        f"texts that hold {_delimiter_name(self.delimiter)}"
+                        f"header has {len(self.columns)}: fix that line, or quote "
+                        f"texts that contain {_delimiter_name(self.delimiter)}"
                     )
 
     def _checked(self, read: Callable[[], Any]) -> Any:
-        """Call `read`; turn errors into a sentence that names the line."""
+        """Call `read`, and turn errors into a sentence that names the line."""
         try:
             return read()
         except UnicodeDecodeError as error:
@@ -252,12 +252,12 @@ def _delimiter_name(delimiter: str) -> str:
 
 
 def as_numbers(cells: Any, decimal_comma: bool = False) -> Any | None:
-    """Turn an Arrow column of texts into a series of numbers, or None if they are no numbers.
+    """Turn an Arrow column of texts into a series of numbers, or return None if that fails.
 
-    A number with leading zeros is a code (``00501``), and so are all others of its column.
+    A column with leading zeros contains codes (``00501``), not numbers.
 
     Args:
-        cells: texts; null where missing.
+        cells: texts, null if missing.
         decimal_comma: whether ``1,5`` is a number.
     """
     pyarrow, compute = arrow(), arrow("compute")
@@ -276,7 +276,7 @@ def as_numbers(cells: Any, decimal_comma: bool = False) -> Any | None:
         numbers = compute.cast(numerals, pyarrow.float64())
         if compute.all(compute.match_substring_regex(numerals, _WHOLE)).as_py():
             numbers = compute.cast(numerals, pyarrow.int64())
-    except pyarrow.ArrowInvalid:  # not all are numbers, or one has more than 18 digits
+    except pyarrow.ArrowInvalid:  # some are not numbers, or have more than 18 digits
         try:
             numbers = compute.cast(numerals, pyarrow.float64())
         except pyarrow.ArrowInvalid:
@@ -285,7 +285,7 @@ def as_numbers(cells: Any, decimal_comma: bool = False) -> Any | None:
 
 
 def _is_doubtful(cells: Any) -> bool:
-    """Whether all cells with a point may be thousands, see `is_doubtful`."""
+    """Return whether all points may be thousands separators. See `is_doubtful`."""
     compute = arrow("compute")
     has_point = compute.match_substring_regex(cells, r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$")
     if not compute.any(has_point).as_py():
@@ -294,7 +294,7 @@ def _is_doubtful(cells: Any) -> bool:
 
 
 def as_booleans(cells: Any) -> Any | None:
-    """Turn an Arrow column of texts into a series of booleans, or None if they are none."""
+    """Turn an Arrow column of texts into a series of booleans, or return None if that fails."""
     pyarrow, compute = arrow(), arrow("compute")
     lowered = compute.utf8_lower(cells)
     is_boolean = compute.is_in(lowered, value_set=pyarrow.array(["true", "false"]))
@@ -315,5 +315,5 @@ def typed(cells: Any, decimal_comma: bool = False) -> Any:
 
 
 def as_texts(cells: Any) -> Any:
-    """Turn an Arrow column of texts into a series of strings, None where missing."""
+    """Turn an Arrow column of texts into a series of strings, None if missing."""
     return import_pandas().Series(cells.to_pandas().to_numpy(object), dtype=object)

@@ -1,4 +1,4 @@
-"""The records of CSV files: their characters, their cells, and where each cell is."""
+"""Reads the records of CSV files: their characters, their cells, and the positions of cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SNIFFED_RECORDS = 100
 
 
 def find_delimiter(path: Path, encoding: Encoding) -> str:
-    """Find the delimiter that splits the first rows evenly, into the most cells."""
+    """Find the delimiter that splits the first rows into equally many, and the most, cells."""
     best = (False, 1, DELIMITERS[0])
     for delimiter in DELIMITERS:
         try:
@@ -36,15 +36,15 @@ class Record(NamedTuple):
     """A row of a CSV file."""
 
     line: int
-    """The line in which it begins, from 1."""
+    """The line in which the row begins, from 1."""
     raw: str
-    """Its characters, with the line ending."""
+    """The characters of the row, with the line ending."""
     cells: list[str]
-    """Empty for a blank line, which is not a row."""
+    """The cells. Empty for a blank line, which is not a row."""
 
 
 class _RememberedLines:
-    """Lines for `csv.reader`, kept until the record is complete."""
+    """Passes lines to `csv.reader`, and keeps them until the record is complete."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
@@ -75,14 +75,14 @@ def records(file: TextIO, delimiter: str) -> Iterator[Record]:
             yield record
             line += len(lines.taken)
             lines.taken.clear()
-        if not _is_closed(record.raw, delimiter):  # ended by the end of the file
+        if not _is_closed(record.raw, delimiter):  # the file ends inside quotes
             raise csv.Error(f"a quote that opens in line {record.line} is never closed")
     finally:
         csv.field_size_limit(limit)
 
 
 def cell_spans(raw: str, delimiter: str) -> list[tuple[int, int]]:
-    """Where each cell of a record begins and ends, its quotes included."""
+    """Return the start and end of each cell of a record, including quotes."""
     spans = []
     begin, position, is_quoted = 0, 0, False
     content = raw.rstrip("\r\n")
@@ -91,7 +91,7 @@ def cell_spans(raw: str, delimiter: str) -> list[tuple[int, int]]:
         if is_quoted:
             if character == QUOTE:
                 if content[position + 1 : position + 2] == QUOTE:
-                    position += 1  # a doubled quote stands for one
+                    position += 1  # a doubled quote is an escaped quote
                 else:
                     is_quoted = False
         elif character == QUOTE and position == begin:
@@ -105,7 +105,7 @@ def cell_spans(raw: str, delimiter: str) -> list[tuple[int, int]]:
 
 
 def replaced_cell(raw: str, delimiter: str, number: int, text: str) -> str:
-    """A record with a new text in one cell; all else stays."""
+    """Return a record with a new text in one cell. Everything else is unchanged."""
     begin, end = cell_spans(raw, delimiter)[number]
     special = (delimiter, QUOTE, "\r", "\n")
     if raw[begin:end].startswith(QUOTE) or any(character in text for character in special):
@@ -114,6 +114,6 @@ def replaced_cell(raw: str, delimiter: str, number: int, text: str) -> str:
 
 
 def _is_closed(raw: str, delimiter: str) -> bool:
-    """Whether a record ends outside quotes."""
+    """Return whether a record ends outside quotes."""
     begin, end = cell_spans(raw, delimiter)[-1]
     return not raw.startswith(QUOTE, begin) or raw.count(QUOTE, begin, end) % 2 == 0

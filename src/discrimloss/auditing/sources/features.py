@@ -1,4 +1,4 @@
-"""Features of any origin: checked, standardised, cached, and refused if they exceed the memory."""
+"""Checks, standardises and caches features, and refuses them if they do not fit into memory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from discrimloss.training.processes import divided, is_divided, of_first, proces
 
 Array = npt.NDArray[Any]
 OnRows = Callable[[int, int], None]
-"""Takes how many samples are encoded, and how many there are."""
+"""Reports progress. Arguments: number of encoded samples, number of all samples."""
 
 ROWS_AT_ONCE = 65_536
-SAME_UNIT = 1000.0  # largest ratio between the spreads of features of one kind, such as pixels
+SAME_UNIT = 1000.0  # largest ratio of standard deviations for features of one kind, such as pixels
 FEATURES_SHOWN = 8
 ROWS_IN_CHECKSUM = 1_000
 GIGABYTE = 1 << 30
@@ -40,7 +40,7 @@ class Features(Contents):
     """Features from any model, e.g. embeddings.
 
     Args:
-        features: shape (rows, ...), numbers; may be mapped from a file.
+        features: numbers, shape (rows, ...). May be a memory map.
         rows: shape (samples,): the row of each sample.
     """
 
@@ -50,18 +50,18 @@ class Features(Contents):
         self._features, self._rows = features, rows
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
-        """Each feature with a mean of 0 and a spread of 1."""
+        """Return the features, standardised to mean 0 and standard deviation 1."""
         all_rows = len(self._rows) == len(self._features)
         features = standardised(self._features if all_rows else self._features[self._rows])
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
 
     def raw_inputs(self) -> Array:
-        """The features as they are."""
+        """Return the unchanged features."""
         rows: Array = np.asarray(self._features)[self._rows]
         return rows
 
     def view(self, index: int, close: bool = False) -> SampleView:
-        """The first few features."""
+        """Return the first few features."""
         values = self._features[self._rows[index]].ravel()
         shown = ", ".join(f"{value:.4g}" for value in values[:FEATURES_SHOWN].tolist())
         more = f" … ({len(values):,} in all)" if len(values) > FEATURES_SHOWN else ""
@@ -69,14 +69,14 @@ class Features(Contents):
 
 
 def standardised(features: npt.NDArray[np.generic]) -> Tensor:
-    """Scale each feature to a mean of 0 and a spread of 1; a constant one becomes 0.
+    """Standardise features to mean 0 and standard deviation 1. A constant feature becomes 0.
 
-    Where features are of one kind, such as pixels, one that varies less than most is not enlarged:
-    it keeps its size relative to the others.
+    If all features are of one kind, such as pixels, features that vary less than most are not
+    enlarged: they keep their size relative to the others.
 
     Args:
-        features: shape (samples, ...) of any number type; may be mapped from a file: it is read
-            in blocks.
+        features: numbers of any type, shape (samples, ...). May be a memory map, which is read in
+            blocks.
 
     Returns:
         Shape (samples, features), float32.
@@ -91,7 +91,7 @@ def standardised(features: npt.NDArray[np.generic]) -> Tensor:
 
 
 def finite_rows(features: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Whether each sample is free of NaN and infinity: shape (samples,)."""
+    """Return whether each sample has only finite values, shape (samples,)."""
     flat = features.reshape(len(features), -1)
     if not np.issubdtype(flat.dtype, np.floating):
         return np.ones(len(flat), dtype=np.bool_)
@@ -99,27 +99,27 @@ def finite_rows(features: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
 
 
 def not_finite(features: Array) -> dict[int, str]:
-    """The rows that cannot be learned from, with the reason."""
+    """Return the rows that cannot be used, with the reason."""
     rows = np.flatnonzero(~finite_rows(features)).tolist()
     return dict.fromkeys(rows, "a feature is NaN or infinite")
 
 
 def require_numbers(features: Array, name: str) -> Array:
-    """Return features that can be learned from, or raise a `SourceError`.
+    """Return features, or raise a `SourceError` if they are not numbers.
 
     Args:
-        features: of any type and shape.
-        name: of the array or the file, for the message.
+        features: an array of any type and shape.
+        name: name of the array or the file, for the message.
     """
     if features.dtype.kind not in "biuf":
-        raise SourceError(f"{name} holds {features.dtype}, which cannot be features: give numbers")
+        raise SourceError(f"{name} contains {features.dtype}, not numbers: pass numbers")
     if features.ndim == 0 or features.size == 0:
         raise SourceError(f"{name} has the shape {features.shape}: there is nothing to audit")
     return features
 
 
 def array_checksum(features: Array) -> str:
-    """A checksum of evenly chosen rows: all of them may exceed the memory."""
+    """Return a checksum of evenly spaced rows, because all rows may not fit into memory."""
     step = max(1, len(features) // ROWS_IN_CHECKSUM)
     digest = hashlib.sha256(repr((features.shape, str(features.dtype))).encode())
     digest.update(np.ascontiguousarray(features[::step]).tobytes())
@@ -153,12 +153,12 @@ def _blocks(num_rows: int) -> list[slice]:
 
 
 def cache_file(cache: Path | None, name: str, *key: object) -> Path | None:
-    """The file of a cached array; None without a cache.
+    """Return the file of a cached array, or None without a cache.
 
     Args:
         cache: a directory.
-        name: what the array is.
-        key: everything that the array depends on: another key is another file.
+        name: name of the array.
+        key: everything that the array depends on. A different key gives a different file.
     """
     if cache is None:
         return None
@@ -167,7 +167,7 @@ def cache_file(cache: Path | None, name: str, *key: object) -> Path | None:
 
 @contextmanager
 def watched_rows(on_rows: OnRows) -> Iterator[None]:
-    """Call a function after each batch that `cached_rows` makes within the block."""
+    """Call a function after each batch that `cached_rows` computes within the block."""
     token = _on_rows.set(on_rows)
     try:
         yield
@@ -178,18 +178,18 @@ def watched_rows(on_rows: OnRows) -> Iterator[None]:
 def cached_rows(
     path: Path | None, num_rows: int, make: Callable[[int, int], Array], batch_size: int
 ) -> Array:
-    """Compute an array batch by batch the first time; later map it from its file.
+    """Compute an array batch by batch, or map it from its file if it exists.
 
-    An interrupted computation continues where it stopped. Where several processes share the work,
-    each computes some of the batches, all get all rows, and the first writes the file.
+    An interrupted computation continues where it stopped. With several processes, each computes
+    some of the batches, all get all rows, and the first writes the file.
 
     Args:
-        path: the file, see `cache_file`; None keeps the array in memory. Only that of the first
-            process counts.
-        num_rows: how many rows it has, at least 1.
-        make: computes the rows from the first number to before the second: shape (rows, ...),
-            always of the same type and shape per row.
-        batch_size: how many rows to compute at once.
+        path: the file, see `cache_file`. None keeps the array in memory. Only the path of the
+            first process is used.
+        num_rows: number of rows, at least 1.
+        make: computes rows, shape (rows, ...), from a first row up to and excluding a last row. The
+            type and the shape per row must not vary.
+        batch_size: number of rows to compute at once.
     """
     if is_divided() and not is_first_process():
         for _ in _batches(0, num_rows, make, batch_size):
@@ -199,7 +199,7 @@ def cached_rows(
         rows: Array = np.concatenate(list(_batches(0, num_rows, make, batch_size)))
         return _rows_of_first(rows, num_rows)
     if path.is_file():
-        list(_batches(num_rows, num_rows, make, batch_size))  # other processes do nothing, either
+        list(_batches(num_rows, num_rows, make, batch_size))  # no batch is left
     else:
         unfinished = path.with_name(path.name + ".unfinished")
         try:
@@ -211,14 +211,14 @@ def cached_rows(
                 f"cannot keep {path} ({error.strerror or error}): make room for it, or choose "
                 "another --out"
             ) from error
-    # Copy-on-write, as torch wants a writable array; the file never changes.
+    # Copy-on-write, because torch needs a writable array. The file never changes.
     return _rows_of_first(np.load(path, mmap_mode="c", allow_pickle=False), num_rows)
 
 
 def _batches(
     done: int, num_rows: int, make: Callable[[int, int], Array], batch_size: int
 ) -> Iterator[Array]:
-    """The batches of all processes, in order, without those that the first process has already."""
+    """Yield the batches of all processes in order, except those that the first process has."""
     firsts = range(of_first(lambda: done), num_rows, batch_size)
     on_rows = _on_rows.get()
     for place in range(0, len(firsts), process_number()):
@@ -232,7 +232,7 @@ def _batches(
 
 
 def _rows_of_first(rows: Array | None, num_rows: int) -> Array:
-    """All rows of the first process, in all processes."""
+    """Return all rows of the first process in all processes."""
 
     def block_of_first(block: slice) -> Array:
         assert rows is not None
@@ -261,7 +261,7 @@ def _make_rows(
 
 
 def _complete_rows(file: BinaryIO, num_rows: int) -> int:
-    """Count the complete rows of a file, and cut off a half-written one."""
+    """Count the complete rows of a file, and cut off a partly written row."""
     try:
         file.seek(0)
         _npy.read_magic(file)
@@ -277,7 +277,7 @@ def _complete_rows(file: BinaryIO, num_rows: int) -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes that are available without swapping; None where the system does not say."""
+    """Return the bytes that are available without swapping, or None if unknown."""
     try:
         for line in _MEMINFO.read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -291,11 +291,11 @@ def free_memory() -> int | None:
 
 
 def require_memory(needed: float, what: str) -> None:
-    """Raise a `SourceError` if there is clearly not enough memory.
+    """Raise a `SourceError` if there is clearly too little memory.
 
     Args:
-        needed: an estimate, in bytes.
-        what: what it is for, as the beginning of a sentence.
+        needed: estimated number of bytes.
+        what: what needs the memory, as the beginning of a sentence.
     """
     free = free_memory()
     if free is not None and needed > free:

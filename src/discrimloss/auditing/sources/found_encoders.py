@@ -1,7 +1,7 @@
-"""Pretrained encoders that an audit uses without being given one: where `encoder` is ``"auto"``.
+"""Chooses a pretrained encoder if the user did not: `encoder` is None or ``"auto"``.
 
-In order: a package that carries its weights, a model in the cache of the hub, and, only if the
-user wrote ``"auto"``, the hub itself. An audit that was given nothing contacts no network.
+In this order: a package that contains its weights, a model in the cache of the hub, and, only for
+``"auto"``, a model on the hub. By default, an audit does not use the network.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from discrimloss.models.text_encoder import PACKAGE, package_folders
 
 AUTO, NONE = "auto", "none"
-"""Names that stand for an encoder that can be had, and for none."""
+"""Values of `encoder`: any available encoder, and no encoder."""
 CONFIGURATION, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin")
 HUB_PATIENCE = 5.0
-"""Seconds that the hub may take to say that it has a model."""
+"""Seconds to wait for an answer of the hub."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """Encoders of one kind of data, those tried first in front."""
+    """Encoders for one kind of data, in the order in which they are tried."""
 
     packages: tuple[str, ...]
-    """With their weights in the package."""
+    """Packages that contain their weights."""
     models: tuple[str, ...]
     """On the hub."""
 
@@ -54,14 +54,14 @@ OF_TEXTS = Known(
 
 
 def may_find(encoder: str | None) -> bool:
-    """Whether the user leaves the choice of an encoder to the audit."""
+    """Return whether the audit chooses the encoder."""
     return encoder in (None, AUTO)
 
 
 def named(encoder: str | None) -> str | None:
-    """The encoder that the user named; None where there is none or the choice is left open.
+    """Return the encoder that the user named, or None if the audit chooses or uses none.
 
-    The plain name of an installed package with weights stands for that package.
+    The plain name of an installed package with weights means that package.
     """
     if encoder is None or encoder in (AUTO, NONE):
         return None
@@ -76,11 +76,11 @@ def _holds_weights(folder: Path) -> bool:
 
 
 def find_encoder(known: Known, use_hub: bool) -> str | None:
-    """The first of the encoders that can be had, as an audit names it; None if there is none.
+    """Return the name of the first available encoder, or None if there is none.
 
     Args:
-        known: which ones to look for.
-        use_hub: whether to ask the hub, if there is none on this computer.
+        known: the encoders to look for.
+        use_hub: whether to ask the hub if there is none on this computer.
     """
     for package in known.packages:
         if _is_installed(package):
@@ -102,7 +102,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _is_cached(model: str) -> bool:
-    """Whether the hub's library has the model in its cache. Nothing is downloaded."""
+    """Return whether the model is in the cache of the hub's library. Nothing is downloaded."""
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
@@ -113,11 +113,11 @@ def _is_cached(model: str) -> bool:
 
 
 def _is_on_hub(model: str) -> bool:
-    """Whether the hub can be reached and has the model."""
+    """Return whether the hub can be reached and has the model."""
     try:
         from huggingface_hub import HfApi
 
         HfApi().model_info(model, timeout=HUB_PATIENCE)
-    except Exception:  # no library, no network, a proxy that refuses: errors of all kinds
+    except Exception:  # no library, no network, a refusing proxy: errors of many types
         return False
     return True

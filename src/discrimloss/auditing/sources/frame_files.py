@@ -35,7 +35,7 @@ _QUERY = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 
 
 class FrameFile(FileRows):
-    """The rows of a file that is read as a whole."""
+    """The rows of a file that is read into memory as a whole."""
 
     _frame: pandas.DataFrame
 
@@ -47,16 +47,16 @@ class FrameFile(FileRows):
         return len(self._frame)
 
     def series(self, column: str) -> pandas.Series:
-        """A column with the type that it was read as."""
+        """Return a column with the detected type."""
         return self._frame[column]
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row."""
+        """Return the names and values of a row."""
         return tuple((name, as_text(self._frame[name].iloc[number])) for name in self.columns)
 
 
 class JsonRows(FrameFile):
-    """The rows of a JSON file: a list of objects, also under a key, or an object of columns."""
+    """The rows of a JSON file: a list of objects, possibly under a key, or an object of columns."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -77,7 +77,7 @@ class JsonRows(FrameFile):
             frame = pandas.DataFrame(self._content if self._records is None else self._records)
         except (TypeError, ValueError, AttributeError) as error:
             raise SourceError(
-                f"{path} holds no table ({error}): write a list of objects, "
+                f"{path} contains no table ({error}): write a list of objects, "
                 '[{"text": "...", "label": "a"}, ...]'
             ) from error
         self._keep(frame)
@@ -85,7 +85,7 @@ class JsonRows(FrameFile):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the same JSON with new labels, indented as it was."""
+        """Write the same JSON with new labels and the same indentation."""
         spell = Spelling(self._frame[column], strict=False)
         content, keep = json.loads(self._text), kept_rows(len(self), dropped).tolist()
         if self._records is not None:
@@ -118,7 +118,7 @@ class JsonRows(FrameFile):
             file.write((text + end).encode())
 
     def _found_records(self) -> list[Any] | None:
-        """The list of objects; None if the file is an object of columns."""
+        """Return the list of objects, or None if the file is an object of columns."""
         self._key: str | None = None
         content = self._content
         if isinstance(content, list):
@@ -135,11 +135,11 @@ class JsonRows(FrameFile):
                 records: list[Any] = content[self._key]
                 return records
             return None
-        raise SourceError(f"{self.path} holds no table: write a list of objects")
+        raise SourceError(f"{self.path} contains no table: write a list of objects")
 
 
 class FeatherRows(FileRows):
-    """The rows of a Feather file, the format of Arrow on disk."""
+    """The rows of a Feather file, Arrow's format on disk."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -157,19 +157,19 @@ class FeatherRows(FileRows):
         return int(self._table.num_rows)
 
     def series(self, column: str) -> pandas.Series:
-        """A column with the type it has."""
+        """Return a column with its type."""
         series: pandas.Series = arrow_series(self._table.column(column))
         return series
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row."""
+        """Return the names and values of a row."""
         [values] = self._table.slice(number, 1).to_pylist()
         return tuple((name, as_text(values[name])) for name in self.columns)
 
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file again, with the same schema and metadata."""
+        """Write the file with the same schema and metadata."""
         table = self._table.combine_chunks()
         if new_labels:
             place = self.columns.index(column)
@@ -180,7 +180,7 @@ class FeatherRows(FileRows):
             arrow("feather").write_feather(table, str(unfinished))
 
     def require_label(self, label: Label, column: str) -> None:
-        """Raise a `SourceError` if the type of a column has no room for a label."""
+        """Raise a `SourceError` if the type of a column cannot store a label."""
         arrow_value(label, self._table.schema.field(column).type, column)
 
 
@@ -188,8 +188,8 @@ class ExcelRows(FrameFile):
     """The rows of a sheet of an Excel workbook. The first row that is not empty is the header.
 
     Args:
-        path: of the workbook.
-        sheet: its name; None takes the first one.
+        path: path of the workbook.
+        sheet: name of the sheet. By default the first one.
     """
 
     note_on_corrected = "Charts and images of the workbook are not kept."
@@ -205,7 +205,7 @@ class ExcelRows(FrameFile):
         self._sheet = names[0] if sheet is None else sheet
         if sheet is None and len(names) > 1:
             others = ", ".join(names[1:])
-            self.notes = (f"the sheet {self._sheet!r} is audited; --query names another: {others}",)
+            self.notes = (f"the sheet {self._sheet!r} is audited; others, with --query: {others}",)
         cells = workbook[self._sheet]
         cells.reset_dimensions()
         read = [
@@ -231,7 +231,7 @@ class ExcelRows(FrameFile):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the workbook again: other sheets, formulas and formats stay."""
+        """Write the workbook. Other sheets, formulas and formats are unchanged."""
         spell = Spelling(self._frame[column], strict=False)
         workbook = self._opened(keep_vba=self.path.suffix.lower() == ".xlsm")
         sheet = workbook[self._sheet]
@@ -249,7 +249,7 @@ class ExcelRows(FrameFile):
             raise SourceError(f"Excel files need openpyxl: {_EXTRA}") from error
         try:
             return openpyxl.load_workbook(self.path, **how)
-        except Exception as error:  # of many kinds, as a workbook is an archive of XML files
+        except Exception as error:  # of many types: a workbook is an archive of XML files
             raise SourceError(
                 f"cannot read {self.path} as an Excel workbook ({error}): save it again as "
                 ".xlsx, without a password"
@@ -260,8 +260,8 @@ class DatabaseRows(FrameRows):
     """The rows of a table or a query of a database.
 
     Args:
-        url: of SQLAlchemy, or the path of an SQLite file.
-        query: a table, or a query that begins with SELECT; None takes the only table.
+        url: a URL of SQLAlchemy, or the path of an SQLite file.
+        query: a table, or a query that begins with SELECT. By default the only table.
     """
 
     note_on_corrected = "The database itself does not change."
@@ -305,8 +305,8 @@ def _engine(url: str) -> Any:
         address = make_url(url)
         if address.password is not None:
             raise SourceError(
-                "the URL of the database holds a password, which the files of the audit would "
-                "show: leave it out, and give it as the driver reads it, such as PGPASSWORD or "
+                "the URL of the database contains a password, which the files of the audit would "
+                "show: leave it out, and pass it as the driver reads it, such as PGPASSWORD or "
                 "~/.my.cnf"
             )
         if address.get_backend_name() == "sqlite" and not Path(address.database or "").is_file():
@@ -331,7 +331,7 @@ def _only_table(connection: Any, url: str) -> str:
     names = _tables(connection)
     if len(names) != 1:
         raise SourceError(
-            f"say what to audit in {url}, --query TABLE or a query: it has "
+            f"choose what to audit in {url} with --query TABLE or a query: it has "
             f"{', '.join(names) or 'no tables'}"
         )
     return names[0]

@@ -35,15 +35,15 @@ def open_saved_dataset(options: SourceOptions, cache: Path | None = None) -> Aud
     """Open a dataset that ``save_to_disk`` wrote.
 
     Args:
-        options: ``path`` is the folder of the dataset, or of one of its splits.
-        cache: a directory that remembers which images can be read.
+        options: ``path`` is the folder of the dataset or of one of its splits.
+        cache: a directory that stores which images can be read.
     """
     path = Path(options.path)
     try:
         loaded = datasets_library().load_from_disk(str(path))
     except SourceError:
         raise
-    except Exception as error:  # the library raises anything on a damaged folder
+    except Exception as error:  # the library raises many types for a damaged folder
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise SourceError(f"cannot read {path} as a saved dataset: {reason}") from error
     return open_dataset(loaded, path.name, options, cache)
@@ -52,17 +52,17 @@ def open_saved_dataset(options: SourceOptions, cache: Path | None = None) -> Aud
 def open_dataset(
     dataset: Any, name: str, options: SourceOptions, cache: Path | None = None
 ) -> AuditSource:
-    """Open a dataset as images, texts or a table, as its features and the options say.
+    """Open a dataset as images, texts or a table, depending on its features and the options.
 
     Args:
         dataset: a ``datasets.Dataset``, or a ``DatasetDict`` whose training split is audited.
-        name: for messages.
+        name: name for messages.
         options: how to read it.
         cache: see `open_saved_dataset`.
     """
     rows = DatasetRows(dataset, name, options.path)
     if options.text is not None and options.image is not None:
-        raise SourceError("--text and --image cannot both be given: an audit learns from one")
+        raise SourceError("--text and --image exclude each other: pass only one of them")
     notes = [] if rows.split is None else [f"the split {rows.split!r} is audited"]
     if options.label is None and (label := _label_column(rows)) is not None:
         options = replace(options, label=label)
@@ -77,7 +77,7 @@ def open_dataset(
 
 
 def datasets_library() -> Any:
-    """Import the datasets library at first use, or raise a `SourceError` that says how to."""
+    """Import the datasets library, or raise a `SourceError` that says how to install it."""
     try:
         import datasets
     except ImportError as error:
@@ -88,12 +88,12 @@ def datasets_library() -> Any:
 
 
 class DatasetRows(Rows):
-    """The rows of a dataset. The names of classes stand for their numbers, as its features say.
+    """The rows of a dataset. Class numbers are replaced by the names in its features.
 
     Args:
-        dataset: a dataset, or several splits of which the training split is taken.
-        name: for messages.
-        path: of a saved dataset, for messages.
+        dataset: a dataset, or several splits, of which the training split is used.
+        name: name for messages.
+        path: path of a saved dataset, for messages.
     """
 
     def __init__(self, dataset: Any, name: str, path: str = "") -> None:
@@ -105,7 +105,7 @@ class DatasetRows(Rows):
         if isinstance(dataset, library.DatasetDict):
             self.split = _chosen_split(name, path, list(dataset))
             dataset = dataset[self.split]
-        if dataset._indices is not None:  # selected or shuffled: rows in their order, in memory
+        if dataset._indices is not None:  # selected or shuffled rows are copied in their order
             with _quiet(library):
                 dataset = dataset.flatten_indices(keep_in_memory=True)
         self.dataset = dataset.with_format(None)
@@ -117,12 +117,12 @@ class DatasetRows(Rows):
         return int(self.table.num_rows)
 
     def columns_of(self, *kinds: str) -> list[str]:
-        """The columns with a feature of one of these classes."""
+        """Return the columns with a feature of one of these classes."""
         features = self.dataset.features
         return [name for name in self.columns if type(features[name]).__name__ in kinds]
 
     def series(self, column: str) -> pandas.Series:
-        """A column as it is; the number -1 means a missing label."""
+        """Return an unchanged column, in which -1 is a missing label."""
         series: pandas.Series = arrow_series(self.table.column(column))
         names = self._class_names(column)
         if names is None:
@@ -131,24 +131,24 @@ class DatasetRows(Rows):
         wrong = numbers[(numbers < -1) | (numbers >= len(names))]
         if len(wrong):
             raise SourceError(
-                f"the column {column!r} of {self.name} holds {wrong.iloc[0]}, but has the names "
-                f"of {len(names)} classes only"
+                f"the column {column!r} of {self.name} contains {wrong.iloc[0]}, but has names "
+                f"for only {len(names)} classes"
             )
         return numbers.map(dict(enumerate(names)))
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row; images and sounds by their paths."""
+        """Return the names and values of a row, with paths for images and sounds."""
         [values] = self.table.slice(number, 1).to_pylist()
         return tuple((name, self._shown(name, values[name])) for name in self.columns)
 
     def checksum(self) -> str:
-        """The fingerprint of the library, which every change of a dataset changes."""
+        """Return the library's fingerprint, which changes with every change of the dataset."""
         return repr((self.split, self.dataset._fingerprint, len(self)))
 
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Save the dataset again: all splits, the same features. A new class is added."""
+        """Save the dataset with all splits and the same features. A new class is added."""
         if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".npz"):
             raise SourceError(f"cannot write {path}: a dataset is saved to a folder")
         corrected = self.corrected(new_labels, column, dropped)
@@ -166,7 +166,7 @@ class DatasetRows(Rows):
     def corrected(
         self, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> Any:
-        """A dataset of all splits, with the same features. A new class is added."""
+        """Return a dataset of all splits with the same features. A new class is added."""
         with _quiet(datasets_library()):
             changed = self._relabelled(new_labels, column)
             if dropped:
@@ -174,7 +174,7 @@ class DatasetRows(Rows):
             return self._with_other_splits(changed, column)
 
     def require_label(self, label: Label, column: str) -> None:
-        """Raise a `SourceError` if the type of a column has no room for a label."""
+        """Raise a `SourceError` if the type of a column cannot store a label."""
         if self._class_names(column) is None:
             arrow_value(label, self.dataset.data.table.schema.field(column).type, column)
 
@@ -225,7 +225,7 @@ class DatasetRows(Rows):
 
 
 def _with_feature(dataset: Any, column: str, feature: Any) -> Any:
-    """The same dataset with another feature of the same type. A cast would write to its folder."""
+    """Return the dataset with another feature of the same type. A cast would write files."""
     library = datasets_library()
     info = dataset.info.copy()
     info.features = library.Features({**dataset.features, column: feature})
@@ -279,13 +279,13 @@ def _image_column(rows: DatasetRows, options: SourceOptions) -> str | None:
     if options.image is not None:
         if rows.require(options.image, "--image") not in columns:
             raise SourceError(
-                f"the column {options.image!r} of {rows.name} holds no images (--image): "
-                f"{'those are in ' + ', '.join(columns) if columns else 'no column does'}"
+                f"the column {options.image!r} of {rows.name} contains no images (--image): "
+                f"{'images are in ' + ', '.join(columns) if columns else 'no column does'}"
             )
         return options.image
     if len(columns) > 1:
         raise SourceError(
-            f"say which column of {rows.name} holds the images, --image COLUMN: "
+            f"choose the column of {rows.name} with the images, --image COLUMN: "
             f"it has {', '.join(columns)}"
         )
     return columns[0] if columns else None

@@ -30,24 +30,24 @@ ENCODED_AT_ONCE = 32
 WEIGHT_FILES = (".pth", ".pt")
 USUAL_SIDE = 224
 USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Mean and standard deviation of ImageNet, for encoders that do not name their own."""
+"""Mean and standard deviation of ImageNet, for encoders that do not define their own."""
 
 Squares = Callable[[int, int, int], Pixels]
-"""Pictures from one position to before another, with a given side: (images, 3, side, side)."""
+"""Returns images by first position, end position and side: (images, 3, side, side)."""
 
 
 def encoded_pictures(
     squares: Squares, num_pictures: int, encoder: str, cache: Path | None, fingerprint: str
 ) -> npt.NDArray[Any]:
-    """Encode pictures: shape (images, features).
+    """Encode images: shape (images, features).
 
     Args:
         squares: decodes images.
-        num_pictures: how many there are.
+        num_pictures: number of images.
         encoder: a folder, ``package:NAME``, a name on the hub, or a file of weights of an
             EfficientNet-Lite.
-        cache: a directory that keeps the features, or None.
-        fingerprint: of the images.
+        cache: a directory for the features, or None.
+        fingerprint: fingerprint of the images.
     """
 
     @functools.cache
@@ -67,7 +67,7 @@ def encoded_pictures(
 
 
 def lite_weights(encoder: str) -> Path | None:
-    """The file of weights of an EfficientNet-Lite that an encoder names, or None.
+    """Return the file with weights of an EfficientNet-Lite that `encoder` names, or None.
 
     Args:
         encoder: a file, or ``package:NAME`` of a package with one file of weights and no model of
@@ -88,13 +88,13 @@ def lite_weights(encoder: str) -> Path | None:
 
 
 class LiteEncoder:
-    """An EfficientNet-Lite with weights from a file.
+    """Return an EfficientNet-Lite with weights from a file.
 
     Args:
         weights: the file.
 
     Raises:
-        ValueError: it does not hold such weights.
+        ValueError: the file does not contain such weights.
     """
 
     side = efficientnet_lite.SIDE
@@ -102,14 +102,14 @@ class LiteEncoder:
     def __init__(self, weights: Path) -> None:
         model: Any = EfficientNetLite(read_weights(weights))  # torch's types lack memory formats
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        # Filters of single channels are faster where the channels of a pixel lie together.
+        # Depthwise filters are faster if the channels of a pixel are contiguous in memory.
         self.model = channels_last(model.eval().to(self.device))
         self.mean = _channels(efficientnet_lite.MEAN, USUAL_MEAN)
         self.std = _channels(efficientnet_lite.STD, USUAL_STD)
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> npt.NDArray[np.float32]:
-        """From (images, 3, side, side), uint8, to (images, features)."""
+        """Map (images, 3, side, side), uint8, to (images, features)."""
         pixels = ((images.float() / 255 - self.mean) / self.std).to(self.device)
         pixels = pixels.contiguous(memory_format=torch.channels_last)
         features: npt.NDArray[np.float32] = self.model(pixels).cpu().numpy()
@@ -139,7 +139,7 @@ class ImageEncoder:
         takes = model.main_input_name
         if takes != "pixel_values" and not hasattr(model, "get_image_features"):
             raise ValueError(f"{pretrained!r} is not an encoder of images: it takes {takes}")
-        # Many are published without a pooling layer, which then has random weights.
+        # Many models are published without a pooling layer, which would have random weights.
         self.has_pooling = not any("pooler" in key for key in loading["missing_keys"])
         settings = _image_settings(pretrained)
         self.side = _side(model.config, settings)
@@ -148,14 +148,14 @@ class ImageEncoder:
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> npt.NDArray[np.float32]:
-        """From (images, 3, side, side), uint8, to (images, features)."""
+        """Map (images, 3, side, side), uint8, to (images, features)."""
         pixels = ((images.float() / 255 - self.mean) / self.std).to(self.device)
         features: npt.NDArray[np.float32] = self._features(pixels).flatten(1).float().cpu().numpy()
         return features
 
     def _features(self, pixels: Tensor) -> Tensor:
         pooled: Tensor
-        if hasattr(self.model, "get_image_features"):  # of images and texts, such as CLIP
+        if hasattr(self.model, "get_image_features"):  # a model of images and texts, such as CLIP
             output = self.model.get_image_features(pixel_values=pixels)
             pooled = output if isinstance(output, Tensor) else output.pooler_output
             return pooled
@@ -169,9 +169,9 @@ class ImageEncoder:
 
 
 def _image_settings(pretrained: str) -> Mapping[str, Any]:
-    """The settings of the encoder's image processor; empty if it has none.
+    """Return the settings of the encoder's image processor, or an empty mapping.
 
-    The processors of transformers need torchvision; their settings do not.
+    The processors of transformers need torchvision, but their settings do not.
     """
     processors = transformers_library().image_processing_base.ImageProcessingMixin
     try:

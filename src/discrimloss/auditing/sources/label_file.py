@@ -1,4 +1,4 @@
-"""A file of labels beside a file of features."""
+"""A file of labels next to a file of features."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class LabelFile:
 
     Args:
         path: the file.
-        num_samples: how many labels there must be. A ``.csv`` may have one row more, its header.
+        num_samples: required number of labels. A ``.csv`` may have a header in addition.
     """
 
     path: Path
     num_samples: int
 
     def read(self) -> Array:
-        """Read the labels: numbers if all are, else texts. An empty line is a missing label."""
+        """Read labels as numbers if possible, else as texts. Empty lines are missing labels."""
         if self._has_suffix(".npy"):
             labels = load_array(self.path)
         else:
@@ -45,11 +45,11 @@ class LabelFile:
         return one_per_sample(labels, self.num_samples, str(self.path))
 
     def write(self, path: Path, new_labels: Mapping[int, Label], keep: npt.NDArray[Any]) -> None:
-        """Write the file again.
+        """Write the file with new labels.
 
         Args:
-            path: what to write.
-            new_labels: by row.
+            path: the file to write.
+            new_labels: new labels, by row.
             keep: the rows to keep.
         """
         with atomic_write(path) as unfinished:
@@ -87,7 +87,7 @@ class LabelFile:
         if len(cells) > 1:
             raise SourceError(
                 f"{self.path} must have one column, but line {number} has {len(cells)}: audit a "
-                "table with features and labels, or keep the labels only"
+                "table with features and labels, or keep only the labels"
             )
         return cells[0] if cells else ""
 

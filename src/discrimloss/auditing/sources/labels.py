@@ -1,15 +1,15 @@
-"""From given labels to classes or regression targets, by one rule for all sources.
+"""Reads labels as classes or regression targets, by the same rules for all sources.
 
 - Texts, booleans and categories are classes.
-- Whole numbers are classes if there are at most `MOST_CLASSES` different ones, each with
-  `SAMPLES_PER_CLASS` samples on average, or if there are just two. Otherwise they are regression
-  targets, such as ages or counts. So are `SURELY_CLASSES` or more whole numbers of which
-  neighbours are about equally frequent, as ages are and codes of classes are not.
-- Other numbers are regression targets. If all are whole, such as 0.0 and 1.0, the rule for whole
-  numbers applies: libraries read a column of whole numbers with gaps as floats.
+- Whole numbers are classes if there are only two of them, or at most `MOST_CLASSES`, each with
+  `SAMPLES_PER_CLASS` samples on average. Otherwise they are regression targets, such as ages or
+  counts. They are also regression targets if there are `SURELY_CLASSES` or more, and neighbouring
+  numbers are about equally frequent: this holds for ages, but not for codes of classes.
+- Other numbers are regression targets. Floats without decimals, such as 0.0 and 1.0, follow the
+  rule for whole numbers, because libraries read whole numbers with gaps as floats.
 - None, NaN and blank texts are missing. A text such as "NA" is a class.
 
-The option `regression` overrides the rule.
+The option `regression` overrides these rules.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from discrimloss.judging.verdicts import import_pandas
 MOST_CLASSES = 100
 SAMPLES_PER_CLASS = 3
 SURELY_CLASSES = 15
-"""Fewer different whole numbers are classes."""
+"""Fewer distinct whole numbers than this are always classes."""
 SMOOTH = 0.6
-"""Correlation between the frequencies of neighbours from which whole numbers are measured."""
+"""From this correlation of neighbouring frequencies on, whole numbers are regression targets."""
 FEW_SAMPLES = 10
-"""Up to this many samples may all have different labels by chance."""
+"""Up to this number of samples, all labels may be different by chance."""
 NAMES_IN_A_NOTE = 5
 
 Values = list[Any]
@@ -52,12 +52,12 @@ Values = list[Any]
 
 @dataclass(frozen=True)
 class ReadLabels:
-    """Labels that a model can learn, and which are missing."""
+    """Labels that a model can learn, and the positions of missing labels."""
 
     target: Tensor
-    """Shape (labelled samples,): int64 positions in `class_names`, or float32 numbers."""
+    """Shape (labelled samples,): int64 positions in `class_names`, or float32 targets."""
     class_names: tuple[str, ...]
-    """Sorted, numbers by their value; empty for a regression."""
+    """Sorted, numbers by value. Empty for regression."""
     is_missing: npt.NDArray[np.bool_]
     """Shape (samples,)."""
     notes: tuple[str, ...]
@@ -74,8 +74,8 @@ def read_samples(
 
     Args:
         store: the rows.
-        options: `regression` says how to read the labels.
-        unusable: rows that cannot be audited, whatever their label is, and why.
+        options: how to read the labels (`regression`).
+        unusable: rows that cannot be audited for other reasons, with the reason.
 
     Raises:
         SourceError: no row can be audited.
@@ -84,7 +84,7 @@ def read_samples(
     usable[list(unusable)] = False
     if len(store) and not usable.any():
         reasons = " or ".join(f"{reason!r}" for reason in sorted(set(unusable.values())))
-        raise SourceError(f"no row of {store.name} can be audited: {reasons} in all of them")
+        raise SourceError(f"no row of {store.name} can be audited: {reasons} in all rows")
     given = store.labels()
     labels = read_labels(given if usable.all() else _selected(given, usable), options.regression)
     rows: npt.NDArray[np.int64] = np.flatnonzero(usable)
@@ -112,10 +112,10 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
 
     Args:
         values: shape (samples,): a list, an array, or a pandas series.
-        regression: whether they are regression targets; None: by the rule above.
+        regression: whether they are regression targets. By default, the rules above decide.
 
     Raises:
-        SourceError: nothing can be learned from them.
+        SourceError: a model cannot learn these labels.
     """
     pandas = import_pandas()
     try:
@@ -125,10 +125,10 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
         raise SourceError(
             "a label is a list or an object: labels must be texts or numbers; choose another column"
         ) from error
-    # Only distinct values from here on: there may be millions of samples.
+    # From here on only distinct values, because there may be millions of samples.
     kinds: Values = [plain(value) for value in distinct]
     is_blank = np.array([isinstance(v, str) and not v.strip() for v in kinds] + [True])
-    is_missing: npt.NDArray[np.bool_] = is_blank[codes]  # pandas gives what is missing the code -1
+    is_missing: npt.NDArray[np.bool_] = is_blank[codes]  # pandas gives missing values the code -1
     codes = codes[~is_missing]
     used = np.unique(codes)
     _require_some(len(is_missing), len(codes))
@@ -141,13 +141,13 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
 
 
 def class_notes(target: Tensor, class_names: tuple[str, ...]) -> tuple[str, ...]:
-    """Sentences about classes of one sample, and about names that are almost the same."""
+    """Return sentences about classes with one sample, and about class names that look alike."""
     notes = []
     counts = torch.bincount(target, minlength=len(class_names)).tolist()
     lone = [name for name, count in zip(class_names, counts, strict=True) if count == 1]
     if lone:
         notes.append(
-            f"{_listed(lone)} {'has' if len(lone) == 1 else 'have'} one sample only: "
+            f"{_listed(lone)} {'has' if len(lone) == 1 else 'have'} only one sample: "
             "other samples cannot show whether its label is right"
         )
     alike = defaultdict(list)
@@ -160,7 +160,7 @@ def class_notes(target: Tensor, class_names: tuple[str, ...]) -> tuple[str, ...]
 
 
 def sorted_names(names: set[str]) -> tuple[str, ...]:
-    """Sort the names of classes: "2" comes before "10"."""
+    """Sort class names, with "2" before "10"."""
     try:
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     except ValueError:
@@ -171,18 +171,18 @@ def _require_some(num_samples: int, num_labelled: int) -> None:
     if num_samples == 0:
         raise SourceError("there are no samples: nothing can be audited")
     if num_labelled == 0:
-        raise SourceError(f"all {num_samples:,} labels are missing: name the column that has them")
+        raise SourceError(f"all {num_samples:,} labels are missing: choose another column")
     if num_labelled < 2:
         raise SourceError("only one sample has a label: an audit needs two or more")
 
 
 def _is_regression(kinds: Values, counts: npt.NDArray[np.int64], given: bool | None) -> bool:
-    """Whether labels are regression targets.
+    """Return whether labels are regression targets.
 
     Args:
-        kinds: the different labels.
-        counts: how many samples have each.
-        given: what the user says.
+        kinds: the distinct labels.
+        counts: number of samples with each label.
+        given: the user's choice.
     """
     if given is not None:
         return given
@@ -198,12 +198,12 @@ def _is_regression(kinds: Values, counts: npt.NDArray[np.int64], given: bool | N
 
 
 def _is_smooth(numbers: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:
-    """Whether neighbours are about equally frequent, as measured numbers are.
+    """Return whether neighbouring numbers are about equally frequent, as measurements are.
 
-    Codes that are numbered by their frequency, without a gap, are codes nevertheless.
+    Gapless codes that are sorted by frequency are still codes.
     """
     order = np.argsort(numbers)
-    numbers, roots = numbers[order], np.sqrt(counts[order])  # roots vary equally by chance
+    numbers, roots = numbers[order], np.sqrt(counts[order])  # square roots have equal variance
     if np.ptp(roots) == 0.0:
         return False
     is_numbered = numbers[-1] - numbers[0] == len(numbers) - 1 and numbers[0] in (0.0, 1.0)
@@ -230,8 +230,8 @@ def _numbers(
     if bool(numbers.min() == numbers.max()):
         raise SourceError(f"all labels are {kinds[0]!r}: an audit needs two different labels")
     note = (
-        f"labels are read as regression targets ({len(kinds):,} different ones, "
-        f"from {numbers.min():g} to {numbers.max():g}); --no-regression makes them classes"
+        f"labels are read as regression targets ({len(kinds):,} distinct values, "
+        f"from {numbers.min():g} to {numbers.max():g}); --no-regression reads them as classes"
     )
     return ReadLabels(numbers[codes], (), is_missing, () if was_given else (note,))
 
@@ -244,7 +244,7 @@ def _as_number(value: Any) -> float:
             f"the label {str(value)[:40]!r} is not a number, which a regression needs: correct it, "
             "or audit classes without --regression"
         ) from error
-    if math.isnan(number):  # the text "nan": missing values are left out before
+    if math.isnan(number):  # the text "nan", because missing values are already left out
         raise SourceError(f"the label {value!r} is not a number: correct it, or leave it empty")
     return number
 
@@ -265,15 +265,15 @@ def _classes(
         )
     if len(class_names) == len(codes) > FEW_SAMPLES:
         raise SourceError(
-            f"all {len(codes):,} labels are different, as names of samples are: "
-            "name the labels, which samples share"
+            f"all {len(codes):,} labels are different, like sample ids: "
+            "choose a column with labels that several samples share"
         )
     places = {name: place for place, name in enumerate(class_names)}
     target = torch.tensor([places[name] for name in names])[codes]
     notes = class_notes(target, class_names)
     if not was_given and all(is_number(value) for value in kinds):
         count = len(class_names)
-        note = f"labels are read as {count} classes; --regression makes them regression targets"
+        note = f"labels are read as {count} classes; --regression reads them as regression targets"
         notes = (note, *notes)
     return ReadLabels(target, class_names, is_missing, notes)
 
@@ -285,12 +285,12 @@ def _listed(names: list[str]) -> str:
 
 
 def one_per_sample(labels: npt.NDArray[Any], num_samples: int, name: str) -> npt.NDArray[Any]:
-    """Return labels of shape (samples,), also from (samples, 1), or raise a `SourceError`.
+    """Return labels of shape (samples,), or raise a `SourceError`.
 
     Args:
-        labels: of any shape.
-        num_samples: how many there must be.
-        name: of the array or the file, for the message.
+        labels: shape (samples,) or (samples, 1).
+        num_samples: required number of labels.
+        name: name of the array or the file, for the message.
     """
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -301,10 +301,10 @@ def one_per_sample(labels: npt.NDArray[Any], num_samples: int, name: str) -> npt
     if len(labels) != num_samples:
         raise SourceError(
             f"there are {num_samples:,} samples, but {len(labels):,} labels in {name}: "
-            "give one label per sample, in the same order"
+            "pass one label per sample, in the same order"
         )
     if labels.dtype.kind not in "biufUS":
         raise SourceError(
-            f"{name} holds {labels.dtype}, which cannot be labels: give texts or numbers"
+            f"{name} contains {labels.dtype}, which cannot be labels: use texts or numbers"
         )
     return labels

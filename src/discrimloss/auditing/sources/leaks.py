@@ -1,4 +1,4 @@
-"""Columns that give the label away: from them, wrong labels are learned as they are."""
+"""Detects columns that leak the label. A model would learn wrong labels from them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from discrimloss.auditing.sources.column_reading import FEW_VALUES, UsedColumn
 from discrimloss.judging.verdicts import import_pandas
 
 NEARLY = 0.98
-"""The fraction of rows from which a column nearly determines the label."""
+"""A column nearly determines the label if this fraction of the labels follows from it."""
 ROWS_PER_CLASS = 20
-"""With fewer, a column may order the classes by chance."""
+"""Minimum number of rows. With fewer, a column may order the classes by chance."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,19 @@ class Leak:
     """How a column determines the label."""
 
     fraction: float
-    """Fraction of the rows whose label follows from the column."""
+    """Fraction of the rows whose label the column determines."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether no label contradicts the column."""
+        """Whether the column determines all labels."""
         return self.fraction == 1.0
 
 
 def find_leak(series: Any, column: UsedColumn, target: npt.NDArray[Any]) -> Leak | None:
-    """Whether a column alone determines the label.
+    """Return how a column alone determines the label, or None.
 
-    For classes, the column has few values, (nearly) all of them with a single label, or its sorted
-    values are one class after the other. Regression targets rise or fall with it throughout.
+    For classes, (nearly) all values of the column have a single label, or its sorted values contain
+    one class after the other. Regression targets rise or fall monotonically with the column.
 
     Args:
         series: the values of the column.
@@ -55,9 +55,9 @@ def find_leak(series: Any, column: UsedColumn, target: npt.NDArray[Any]) -> Leak
 
 
 def marked_class(series: Any, column: UsedColumn, target: npt.NDArray[Any]) -> int | None:
-    """The class that a column of two values tells from all others; None if there is none.
+    """Return the class that a column of two values separates from all others, or None.
 
-    Such columns come from labels that were turned into one column per class.
+    Such columns come from one-hot encoded labels.
 
     Args:
         series: the values of the column.

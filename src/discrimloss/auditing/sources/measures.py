@@ -1,4 +1,4 @@
-"""Numbers with a unit or a bound, as in measurements: ``72,5 kg``, ``5.1 mg/dl``, ``<0.5``."""
+"""Reads measurements, numbers with a unit or a bound: ``72,5 kg``, ``5.1 mg/dl``, ``<0.5``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from discrimloss.auditing.sources.numerals import (
 )
 
 FEWEST_VALUES = 10
-"""With fewer, ``<18`` and ``18 to 30`` are categories."""
+"""Minimum number of distinct values. With fewer, ``<18`` and ``18 to 30`` are categories."""
 _MOST_BOUNDS = 0.5
 _LONGEST_UNIT = 12
 _BOUND = re.compile(r"(?:[<>≤≥≈~]=?|ca\.?\s)\s*", re.IGNORECASE)
-# A unit may hold digits (m2), but does not begin with one, nor with a sign of dates and ranges.
+# A unit may contain digits (m2), but begins neither with a digit nor with a sign of dates or
+# ranges.
 _UNIT = re.compile(
     rf"(?P<number>.*?\d)\s*(?P<unit>[^\d\s.,:;/()+\-−'’][^,;:]{{0,{_LONGEST_UNIT}}})"
 )
@@ -31,10 +32,10 @@ class MeasureStyle(NumberStyle):
     """How a column writes numbers with a unit, or with bounds such as ``<0.5``."""
 
     unit: str = ""
-    """What follows the numbers; empty where nothing does."""
+    """The unit after the numbers, or an empty text."""
 
     def number(self, value: Any) -> float:
-        """A value as a number; a bound counts as the number that it names."""
+        """Return a value as a number. A bound is read as its number."""
         if not isinstance(value, str):
             return super().number(value)
         text, unit = _taken_apart(value)
@@ -44,16 +45,17 @@ class MeasureStyle(NumberStyle):
 
     @property
     def is_plain(self) -> bool:
-        """False: Python does not read units."""
+        """False, because Python does not read units."""
         return False
 
 
 def find_measures(values: Iterable[Any], decimal_comma: bool | None = None) -> MeasureStyle | None:
-    """How values write measurements, or None if they are none.
+    """Return how values write measurements, or None if they are not measurements.
 
     Args:
-        values: different ones. A tenth of them may be something else.
-        decimal_comma: what the rest of the file does, for values such as ``1.234``.
+        values: distinct values. A tenth of them may be something else.
+        decimal_comma: whether the rest of the file has a decimal comma, for values such as
+            ``1.234``.
     """
     texts = _present(values)
     if len(texts) <= FEWEST_VALUES:
@@ -71,10 +73,10 @@ def find_measures(values: Iterable[Any], decimal_comma: bool | None = None) -> M
 
 
 def several_units(values: Iterable[Any]) -> Sequence[str]:
-    """The units of values that are numbers with different ones, the most frequent first.
+    """Return the units of numbers with several units, most frequent first.
 
     Args:
-        values: different ones.
+        values: distinct values.
 
     Returns:
         Empty unless nearly all values are numbers with a few units.
@@ -92,7 +94,7 @@ def _present(values: Iterable[Any]) -> list[str]:
 
 
 def _taken_apart(text: str) -> tuple[str, str]:
-    """A text without a bound and without the unit, and the unit."""
+    """Return a text without bound and unit, and the unit."""
     bare = _BOUND.sub("", text.strip(), count=1) if _BOUND.match(text.strip()) else text.strip()
     found = _UNIT.fullmatch(bare)
     return (bare, "") if found is None else (found["number"], found["unit"].strip())

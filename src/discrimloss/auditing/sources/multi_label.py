@@ -1,4 +1,4 @@
-"""Targets with several labels per sample, which an audit of classes would take for classes."""
+"""Detects targets with several labels per sample, which an audit would read as classes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from discrimloss.auditing.sources.base import SourceError
 
 SIGNS = (",", ";", "|", "/", "+", "\n")
 WEAK_SIGNS = ("&", " and ", " und ", " ")
-"""Names of classes hold them as well: here every part must be a label by itself."""
+"""Separators that class names may contain. With these, every part must be a label itself."""
 FEWEST_LABELS = 3
 SHARED = 0.8
-"""The fraction of parts that must occur in two different labels or more."""
+"""Fraction of the parts that must occur in two or more different labels."""
 _LIST = re.compile(r"\[.*\]|\{.*\}|\(.*,.*\)", re.DOTALL)
 _WAY_OUT = (
-    "audit one label at a time, with a column of its own that says whether a sample has it (in "
+    "audit one label at a time, with a column that says whether a sample has the label (in "
     "pandas, {})"
 )
 
@@ -29,7 +29,7 @@ def refuse_lists(values: Any) -> None:
     first = next((v for v in values if isinstance(v, (list, tuple, set, np.ndarray))), None)
     if first is not None:
         raise SourceError(
-            f"a label is a list or an object, such as {str(list(first))[:60]}, and an audit takes "
+            f"a label is a list or an object, such as {str(list(first))[:60]}, but an audit needs "
             "one label per sample: "
             + _WAY_OUT.format('frame["label"].map(lambda labels: "a" in labels)')
         )
@@ -38,12 +38,12 @@ def refuse_lists(values: Any) -> None:
 def refuse_several_labels(names: Sequence[str]) -> None:
     """Raise a `SourceError` if labels look like several, as in ``"sports, politics"``.
 
-    They do if the parts of most of them occur in other labels as well: "Food, drinks" and "Toys"
-    are classes, and "a,b", "b" and "a,c" are not. Parts that always stand at the same place are
-    no labels either: "Smith, John" and "Doe, John".
+    This is so if the parts of most labels occur in other labels too: "Food, drinks" and "Toys" are
+    classes, but "a,b", "b" and "a,c" are not. Parts that always have the same position are not
+    labels: "Smith, John" and "Doe, John".
 
     Args:
-        names: the different labels.
+        names: the distinct labels.
     """
     _refuse_written_lists(names)
     for sign in (*SIGNS, *WEAK_SIGNS):
@@ -57,32 +57,32 @@ def refuse_several_labels(names: Sequence[str]) -> None:
         dummies = f'frame["label"].str.get_dummies({json.dumps(between)})'
         raise SourceError(
             f"labels such as {example[:60]!r} seem to be several of {len(parts)} labels: "
-            f"{_WAY_OUT.format(dummies)}; if each is a class of its own, pass --no-regression"
+            f"{_WAY_OUT.format(dummies)}; if each is a class, pass --no-regression"
         )
 
 
 def _refuse_written_lists(names: Sequence[str]) -> None:
-    """Lists that a CSV file holds as texts: ``['a', 'b']`` or ``["a", "b"]``."""
+    """Raise a `SourceError` if labels are lists as texts: ``['a', 'b']`` or ``["a", "b"]``."""
     lists = [name for name in names if _LIST.fullmatch(name.strip())]
     if lists and 2 * len(lists) > len(names):
         raise SourceError(
-            f"labels such as {lists[0][:60]!r} are lists, and an audit takes one label per sample: "
+            f"labels such as {lists[0][:60]!r} are lists, but an audit needs one label per sample: "
             + _WAY_OUT.format('frame["label"].str.contains("\'a\'", regex=False)')
-            + "; if each is a class of its own, pass --no-regression"
+            + "; if each is a class, pass --no-regression"
         )
 
 
 def _are_several(split: Sequence[Sequence[str]], is_weak: bool) -> bool:
-    """Whether labels, taken apart at a sign, consist of other labels."""
+    """Return whether labels, split at a separator, consist of other labels."""
     several = [parts for parts in split if len(parts) > 1]
     if not several or any(not part for parts in several for part in parts):
         return False
     if all(part.replace(".", "").isdecimal() for parts in several for part in parts):
         return False  # numbers and dates
     alone = {parts[0] for parts in split if len(parts) == 1}
-    # Every part is a label by itself: "A", "B" and "A,B".
+    # Every part is also a label: "A", "B" and "A,B".
     if all(part in alone for parts in several for part in parts):
-        return not is_weak or len(several) > 1  # rock, pop and pop rock are classes
+        return not is_weak or len(several) > 1  # "rock", "pop" and "pop rock" are classes
     if is_weak:
         return False
     counts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Arrays in files of NumPy. Nothing is ever unpickled."""
+"""Reads arrays in NumPy files. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load_array(path: Path, *, mapped: bool = False) -> Array:
         if mapped:
             array: Array = npy.open_memmap(path, mode="r")
         else:
-            # Opened here, because np.load leaves a broken file open.
+            # Opened here, because np.load does not close a broken file.
             with path.open("rb") as file:
                 array = npy.read_array(file, allow_pickle=False)
     except FileNotFoundError as error:
@@ -30,7 +30,7 @@ def load_array(path: Path, *, mapped: bool = False) -> Array:
 
 
 def why_unreadable(error: Exception) -> str:
-    """Why an array cannot be read, in a few words."""
+    """Return why an array cannot be read, in a few words."""
     if "allow_pickle" in str(error) or "Python objects" in str(error):
-        return "it holds Python objects, which are never unpickled; save texts or numbers"
+        return "it contains Python objects, which are never unpickled; save texts or numbers"
     return str(error).partition("\n")[0] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Open a source: a file, a folder, or data in memory."""
+"""Opens a source: a file, a folder, or data in memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ KINDS = (
 
 
 def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSource:
-    """Open the file or the folder at ``options.path``; its kind follows from what is there.
+    """Open the file or the folder at ``options.path``. Its kind is detected.
 
     Args:
         options: how to read it.
-        cache: a directory that makes the next opening faster, such as the one of
-            `AuditSource.task`: it remembers which images can be read.
+        cache: a directory that makes the next opening faster, such as that of
+            `AuditSource.task`. It stores which images can be read.
 
     Raises:
-        SourceError: there is nothing to audit, or the options do not fit it.
+        SourceError: there is nothing to audit, or the options do not fit.
     """
     if is_url(options.path):
         from discrimloss.auditing.sources.frame_files import DatabaseRows
@@ -66,12 +66,12 @@ def open_source(options: SourceOptions, cache: Path | None = None) -> AuditSourc
 
 
 def is_url(path: str) -> bool:
-    """Whether a source is the URL of a database, and no path."""
+    """Return whether a source is the URL of a database instead of a path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+_]*://", path) is not None
 
 
 def absolute(source: str | Path) -> str:
-    """An absolute path. URLs are unchanged, except for the path of an SQLite file."""
+    """Return an absolute path. URLs are unchanged, except for the path of an SQLite file."""
     text = str(source)
     if not is_url(text):
         return str(Path(source).expanduser().absolute())
@@ -91,7 +91,7 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
         cache: see `open_source`. Without it, nothing is written to disk.
 
     Raises:
-        SourceError: the data cannot be audited. The sentence names options as arguments of Python.
+        SourceError: the data cannot be audited. The message has options as Python arguments.
     """
     options = replace(
         options,
@@ -124,30 +124,30 @@ def _open_in_memory(data: Any, options: SourceOptions, cache: Path | None) -> Au
     if isinstance(data, tuple):
         if len(data) != 2:
             raise SourceError(
-                f"the data is a tuple of {len(data)}: give a pair (X, y) of inputs and labels"
+                f"the data is a tuple of {len(data)}: pass a pair (X, y) of inputs and labels"
             )
         from discrimloss.auditing.sources.in_memory import open_pair
 
         return open_pair(data[0], data[1], options)
     if hasattr(data, "to_pandas"):
-        raise SourceError(f"cannot audit a {type(data).__name__}: give its DataFrame, .to_pandas()")
+        raise SourceError(f"cannot audit a {type(data).__name__}: pass its DataFrame, .to_pandas()")
     is_dataset = hasattr(data, "__getitem__") and not isinstance(data, (dict, np.ndarray, Tensor))
     if isinstance(data, list):
         is_dataset = all(isinstance(item, (tuple, dict)) for item in data[:1])
     if not is_dataset:
-        raise SourceError(f"cannot audit a {type(data).__name__}: give {KINDS}")
+        raise SourceError(f"cannot audit a {type(data).__name__}: pass {KINDS}")
     from discrimloss.auditing.sources.torch_dataset import open_torch_dataset
 
     return open_torch_dataset(data, options)
 
 
 def _name(column: Any) -> str | None:
-    """The name of a column; those of a DataFrame may be numbers."""
+    """Return the name of a column as text. In a DataFrame, it may be a number."""
     return None if column is None else str(column)
 
 
 def in_python(sentence: str) -> str:
-    """Rewrite options of the command line as arguments of Python: ``--label X`` as ``label=``."""
+    """Rewrite options of the command line as Python arguments: ``--label X`` as ``label=``."""
     for option, argument in (
         (r"--no-regression", "regression=False"),
         (r"--(regression|resume|overwrite)", r"\1=True"),

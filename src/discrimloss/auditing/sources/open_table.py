@@ -1,4 +1,4 @@
-"""Open a table: as texts, as images, or as columns to learn from."""
+"""Opens a table as texts, as images, or as columns to learn from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from discrimloss.auditing.sources.text import joined_texts, text_source
 COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
 """Beside an image."""
 NUMBERINGS = ("index", "idx", "nr", "key", "rownum")
-"""Columns with such names identify rows, but samples are not named by them."""
+"""Columns with these names identify rows, but are not used as sample ids."""
 _ROWS_LOOKED_AT = 20
 
 
@@ -33,15 +33,15 @@ def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) ->
     """Open a table of texts, of images, or of columns to learn from.
 
     Args:
-        rows: of the table.
-        options: `text` or `image` names the column to learn from. Without them, the only column of
-            paths to images is taken, or all columns.
+        rows: rows of the table.
+        options: `text` or `image` names the column to learn from. By default, the only column of
+            paths to images is used, or all columns.
         cache: see `open_source`.
     """
     if options.text is not None and options.image is not None:
-        raise SourceError("--text and --image cannot both be given: an audit learns from one")
+        raise SourceError("--text and --image exclude each other: pass only one of them")
     if options.columns is not None and (options.text or options.image):
-        raise SourceError("--columns does not fit --text and --image: an audit learns from one")
+        raise SourceError("--columns excludes --text and --image: pass only one of them")
     column = None if options.text is not None else _image_column(rows, options)
     if column is not None:
         return _open_image_paths(rows, replace(options, image=column), cache)
@@ -50,7 +50,7 @@ def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) ->
         options = replace(options, id=id_column)
     store = LabelColumn(rows, options)
     if id_column is not None:
-        store.notes = (*store.notes, f"samples are named by the column {id_column!r}")
+        store.notes = (*store.notes, f"sample ids are the column {id_column!r}")
     if options.text is not None:
         texts = rows.texts(rows.require(options.text, "--text"))
         return text_source(options, store, texts, [options.text])
@@ -66,14 +66,14 @@ def columns_source(
     options: SourceOptions,
     hidden: Collection[str | None] = (),
 ) -> AuditSource:
-    """A source of the columns of a table; of texts, if those are all there is to learn from.
+    """Return a source of the columns of a table, or of texts if there are no other columns.
 
     Args:
-        rows: of the table.
+        rows: rows of the table.
         store: the labels, one per row.
-        samples: which rows can be audited.
-        options: `columns` names those to learn from.
-        hidden: columns that are not inputs, and that reviewers do not see in a row: labels and ids.
+        samples: the rows that can be audited.
+        options: `columns` names the columns to learn from.
+        hidden: columns that are not inputs and that reviewers do not see: labels and ids.
     """
     plan = plan_table(rows, samples, hidden, options.columns)
     has_encoder = named(options.encoder) is not None
@@ -84,12 +84,12 @@ def columns_source(
         source.warnings = plan.warnings
         return source
     if has_encoder:
-        options.refuse(("encoder",), "name the column that it is to read, --text or --image")
+        options.refuse(("encoder",), "choose the column for the encoder, --text or --image")
     return AuditSource(options, store, samples, Columns(rows, samples, plan, hidden))
 
 
 def _id_column(rows: Rows, options: SourceOptions) -> str | None:
-    """A column whose name and values say that it names the rows."""
+    """Return a column that identifies the rows, by its name and values."""
     if not options.detect or options.id is not None or rows.has_ids:
         return None
     apart = (options.label, options.text, options.image, *(options.columns or ()))
@@ -107,13 +107,13 @@ def _id_column(rows: Rows, options: SourceOptions) -> str | None:
 def open_pictures(
     rows: Rows, pictures: PictureRows, options: SourceOptions, *hidden: str | None
 ) -> AuditSource:
-    """Open a table with an image per row.
+    """Open a table with one image per row.
 
     Args:
-        rows: of the table.
-        pictures: one per row.
+        rows: rows of the table.
+        pictures: images, one per row.
         options: how to read the labels.
-        hidden: columns that reviewers do not see beside the image.
+        hidden: columns that reviewers do not see next to the image.
     """
     store = LabelColumn(rows, options)
     samples = read_samples(store, options, pictures.unusable)
@@ -126,9 +126,9 @@ def open_pictures(
 
 
 def _open_image_paths(rows: Rows, options: SourceOptions, cache: Path | None) -> AuditSource:
-    """A table with a column of paths, absolute or relative to the folder of the table.
+    """Open a table with a column of paths, absolute or relative to the folder of the table.
 
-    Where every path occurs once, the paths are the ids of the samples.
+    If the paths are unique, they are the ids of the samples.
     """
     folder = Path(options.path).parent
     paths = rows.texts(rows.require(options.image or "", "--image"))
@@ -139,13 +139,13 @@ def _open_image_paths(rows: Rows, options: SourceOptions, cache: Path | None) ->
     source = open_pictures(rows, picture_files(files, cache), options)
     if options.path and any(path and not Path(path).is_absolute() for path in paths):
         source.store.note_on_corrected = (
-            f"Its paths are relative to {folder}: move it there to use it."
+            f"Its paths are relative to {folder}: move the file there to use it."
         )
     return source
 
 
 def _image_column(rows: Rows, options: SourceOptions) -> str | None:
-    """The given column, or the only one whose first values are paths of images that exist."""
+    """Return the given column, or the only one whose first values are paths of existing images."""
     if options.image is not None:
         return rows.require(options.image, "--image")
     folder = Path(options.path).parent

@@ -1,4 +1,4 @@
-"""Pictures of any format: which of many can be read, their pixels, and thumbnails."""
+"""Reads images of any format, and makes thumbnails."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ SUFFIXES = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm"),
     )
 )
-"""Endings of the names of images."""
+"""Suffixes of image files."""
 
 LARGEST_VIEW = 160
 LARGEST_CLOSE_VIEW = 1280
 SMALLEST_VIEW = 96
 PROBE_SIDE = 32
 GREY_TOLERANCE = 4
-"""Largest difference between the channels of a grey image that is compressed as a colour one."""
+"""Largest difference between channels of a grey image that is compressed as a colour image."""
 SMALLEST_IMAGE = 8
-"""Smallest side of an image in an array; smaller arrays are features."""
+"""Smallest side of an image in an array. Smaller arrays are features."""
 REMEMBERED = "pictures.json"
 
 Pixels = npt.NDArray[np.uint8]
@@ -50,23 +50,23 @@ Colours = Literal["L", "RGB"]
 Picture = Union[bytes, Pixels, "Image"]
 """An encoded image, an image of Pillow, or pixels of the shape (height, width[, 3])."""
 Reader = Callable[[int], Picture]
-"""Returns images by their position, or raises an `OSError`."""
+"""Returns an image by its position, or raises an `OSError`."""
 Made = TypeVar("Made")
 
 
 class UnreadablePictureError(DiscrimLossError):
-    """An image that cannot be decoded; the message says why in a few words."""
+    """An image that cannot be decoded. The message says why in a few words."""
 
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """What decides the size that all images are scaled to."""
+    """Properties of an image that determine the common size of all images."""
 
     width: int
     height: int
     is_grey: bool
     num_bytes: int
-    """Size of the file; 0 for an image in memory."""
+    """Size of the file. 0 for an image in memory."""
 
     @property
     def shorter_side(self) -> int:
@@ -83,17 +83,17 @@ def require_pillow() -> None:
 
 
 def is_picture(value: Any) -> bool:
-    """Whether a value is an image of Pillow, or pixels of one image."""
+    """Return whether a value is a Pillow image or the pixels of one image."""
     if isinstance(value, np.ndarray):
         return value.dtype == np.uint8 and (value.ndim == 2 or value.shape[2:] == (3,))
     return is_a(value, "PIL.Image", "Image")
 
 
 def cell_picture(cell: Any) -> Picture:
-    """The image in a cell of a table: itself, or a mapping with its bytes or its path.
+    """Return the image in a cell of a table: the cell itself, or from its bytes or path.
 
     Raises:
-        SourceError: the cell holds something else.
+        SourceError: the cell contains something else.
     """
     if isinstance(cell, Mapping):
         if cell.get("bytes") is not None:
@@ -102,7 +102,7 @@ def cell_picture(cell: Any) -> Picture:
         return Path(cell["path"]).read_bytes() if cell.get("path") else b""
     if not isinstance(cell, bytes) and not is_picture(cell):
         raise SourceError(
-            f"a cell of the column of images holds a {type(cell).__name__}: it must hold an image "
+            f"a cell of the column of images contains a {type(cell).__name__}: it must be an image "
             "of Pillow, an encoded image, or the path of one"
         )
     picture: Picture = cell
@@ -110,7 +110,7 @@ def cell_picture(cell: Any) -> Picture:
 
 
 def as_images(array: npt.NDArray[Any]) -> Pixels | None:
-    """Return grey or RGB images with the channels last, or None if an array holds no images.
+    """Return grey or RGB images with the channels last, or None for other arrays.
 
     Images are uint8 of the shape (samples, height, width), optionally with 1 or 3 channels at the
     end or after the samples, and at least 8 pixels wide and high.
@@ -122,7 +122,7 @@ def as_images(array: npt.NDArray[Any]) -> Pixels | None:
 
 
 def channels_last(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """An array with the shape of images as (samples, height, width, channels), or None."""
+    """Return an array as (samples, height, width, channels), or None if it is not images."""
     shape = array.shape
     if array.ndim == 4 and shape[3] in (1, 3):
         images = array
@@ -136,7 +136,7 @@ def channels_last(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 
 
 def float_pixels(images: npt.NDArray[Any]) -> Pixels:
-    """Floats as uint8: from 0 to 1, from 0 to 255, or else from the smallest to the largest."""
+    """Convert floats to uint8, from the range 0 to 1, 0 to 255, or smallest to largest value."""
     low, high = float(images.min()), float(images.max())
     if low >= 0.0 and high <= 255.0:
         low, high = 0.0, 1.0 if high <= 1.0 else 255.0
@@ -148,10 +148,10 @@ def float_pixels(images: npt.NDArray[Any]) -> Pixels:
 
 
 def look_at(picture: Picture) -> PictureFacts:
-    """Read the facts of an image. All of it is decoded: a file may be truncated anywhere."""
+    """Read the facts of an image. It is decoded completely, because it may be truncated."""
     with _opened(picture) as image:
         size = image.size
-        image.draft(image.mode, (PROBE_SIDE, PROBE_SIDE))  # a fraction of the work, for JPEG
+        image.draft(image.mode, (PROBE_SIDE, PROBE_SIDE))  # JPEG decodes faster at a small size
         upright = _upright(image)
         if (upright.width > upright.height) != (size[0] > size[1]):
             size = (size[1], size[0])
@@ -160,9 +160,9 @@ def look_at(picture: Picture) -> PictureFacts:
 
 
 def square_pixels(picture: Picture, side: int, colours: Colours) -> Pixels:
-    """Scale a whole image to a square: shape (channels, side, side).
+    """Scale an image to a square, shape (channels, side, side).
 
-    Nothing is cut off: the label may refer to any part of it.
+    Nothing is cropped, because the label may refer to any part of the image.
     """
     shape = (side, side) if colours == "L" else (side, side, 3)
     if isinstance(picture, np.ndarray) and picture.shape == shape:  # nothing to scale
@@ -176,7 +176,7 @@ def square_pixels(picture: Picture, side: int, colours: Colours) -> Pixels:
 
 
 def thumbnail(picture: Picture, largest: int = LARGEST_VIEW) -> tuple[bytes, str]:
-    """Encode an image for a page: large ones are reduced, tiny ones enlarged.
+    """Encode an image for a page. Large images are reduced, and tiny ones enlarged.
 
     Returns:
         The encoded image and its media type.
@@ -188,7 +188,7 @@ def thumbnail(picture: Picture, largest: int = LARGEST_VIEW) -> tuple[bytes, str
     if max(flat.size) > largest:
         flat.thumbnail((largest, largest), resampling.LANCZOS)
         return _encoded(flat, "JPEG"), "image/jpeg"
-    # By whole factors and without blurring: a reviewer should see the pixels.
+    # By whole factors and without blurring, so that a reviewer sees the pixels.
     times = max(1, round(SMALLEST_VIEW / max(flat.size)))
     larger = (flat.width * times, flat.height * times)
     return _encoded(flat.resize(larger, resample=resampling.NEAREST), "PNG"), "image/png"
@@ -196,14 +196,14 @@ def thumbnail(picture: Picture, largest: int = LARGEST_VIEW) -> tuple[bytes, str
 
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """Suppress Pillow's warnings about odd metadata, one per file."""
+    """Suppress Pillow's warnings about metadata, which appear for each file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def in_threads(make: Callable[[int], Made], positions: Sequence[int]) -> list[Made]:
-    """Call a function for each position, in as many threads as processors; results in order."""
+    """Call a function for each position, with a thread per processor. Results are in order."""
     with quiet_pillow(), ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(make, positions))
 
@@ -211,15 +211,15 @@ def in_threads(make: Callable[[int], Made], positions: Sequence[int]) -> list[Ma
 def check_pictures(
     stamps: Sequence[str], read: Reader, cache: Path | None
 ) -> list[PictureFacts | str]:
-    """Return the facts of each image, or why it cannot be read.
+    """Return the facts of each image, or the reason why it cannot be read.
 
-    Every image is decoded, because only that shows that a file is complete. Many thousands take
-    minutes, so `cache` keeps the result, and only changed images are decoded again.
+    Every image is decoded, because there is no other way to see if a file is complete. Thousands of
+    images take minutes, so `cache` stores the result. Only changed images are decoded again.
 
     Args:
-        stamps: one text per image that changes whenever the image does.
+        stamps: one text per image that changes if the image changes.
         read: returns the images.
-        cache: a directory, created if needed, or None to keep nothing.
+        cache: a directory, created if necessary, or None.
     """
     require_pillow()
     known = {} if cache is None else _read_known(cache / REMEMBERED)
@@ -241,10 +241,10 @@ def check_pictures(
 
 
 def file_stamp(file: Path) -> str:
-    """A text that changes whenever a file does."""
+    """Return a text that changes if a file changes."""
     try:
         status = file.stat()
-    except (OSError, ValueError):  # missing, or an impossible name: reading it raises the error
+    except (OSError, ValueError):  # missing file or invalid name: reading it later raises the error
         return str(file)
     return f"{file} {status.st_size} {status.st_mtime_ns}"
 
@@ -278,11 +278,11 @@ def _opened(picture: Picture) -> Iterator[Image]:
         elif isinstance(picture, np.ndarray):
             yield pillow().fromarray(np.ascontiguousarray(picture))
         else:
-            yield picture.copy()  # the user's own image must not change
+            yield picture.copy()  # the user's image must not change
     except MemoryError:
         raise
-    except Exception as error:  # decoders raise anything on a damaged file
-        # Pillow's message ends with the name of a buffer.
+    except Exception as error:  # decoders raise many types for a damaged file
+        # Pillow's message ends with the name of a buffer, which is removed.
         reason = str(error).partition("<_io")[0].strip() or type(error).__name__
         raise UnreadablePictureError("the file is empty" if picture == b"" else reason) from error
 
@@ -295,21 +295,21 @@ def _upright(image: Image) -> Image:
 
 
 def _flat(image: Image) -> Image:
-    """Eight bits, grey or RGB, without transparency."""
+    """Return an image with eight bits, grey or RGB, without transparency."""
     if image.mode.startswith(("I", "F")):
         return _eight_bits(image)
     if image.mode in ("1", "L"):
         return image.convert("L")
     if not image.has_transparency_data:
         return image.convert("RGB")
-    # Hidden pixels may have any colour: transparency becomes white, as on a page.
+    # Transparent pixels may have any colour, so they become white, as on a page.
     opaque: Image = pillow().new("RGBA", image.size, "white")
     opaque.alpha_composite(image.convert("RGBA"))
     return opaque.convert("L" if image.mode in ("LA", "La") else "RGB")
 
 
 def _eight_bits(image: Image) -> Image:
-    """Reduce a grey image to eight bits: 16 bits by their range, floats by their values."""
+    """Convert a grey image of 16 bits or floats to eight bits."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float64))
     low, high = values.min(), values.max()
     if image.mode.startswith("I") and low >= 0 and high < 2**16:

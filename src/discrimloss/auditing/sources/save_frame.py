@@ -1,4 +1,4 @@
-"""Data frames as files."""
+"""Writes data frames to files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) -> None:
-    """Write a frame in the format that the ending of the path names, or raise a `SourceError`."""
+    """Write a frame in the format of the path's suffix, or raise a `SourceError`."""
     formats: dict[str, Callable[[Path], object]] = {
         ".csv": lambda file: frame.to_csv(file, index=keep_index),
         ".tsv": lambda file: frame.to_csv(file, index=keep_index, sep="\t"),
@@ -31,10 +31,10 @@ def save_frame(frame: pandas.DataFrame, path: Path, keep_index: bool = False) ->
     with atomic_write(path) as unfinished:
         try:
             save(unfinished)
-        except (TypeError, ValueError) as error:  # Parquet has no objects and no mixed columns
+        except (TypeError, ValueError) as error:  # Parquet cannot store objects and mixed columns
             reason = str(error).partition("\n")[0]
             raise SourceError(
-                f"cannot write {path} ({reason}): name a .csv file, or take the corrected data "
+                f"cannot write {path} ({reason}): write a .csv file, or use the corrected data "
                 "itself"
             ) from error
 

@@ -1,4 +1,4 @@
-"""The column of a table that says which split a row belongs to."""
+"""Finds the column of a table with the split of each row."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from discrimloss.auditing.sources.tables import Rows
 
 SPLIT_COLUMNS = ("split", "subset", "partition", "set", "fold", "usage")
-"""A column of one of these names tells which split a row belongs to."""
+"""Names of columns with the split of each row."""
 SPLIT_NAMES = ("train", "test", "val", "dev", "eval", "hold")
-"""Splits begin with one of these, unless the column is called split."""
+"""Values of splits begin with one of these, unless the column is called split."""
 MOST_SPLITS = 20
 
 
 def find_split_column(rows: Rows, label_column: str | None) -> str | None:
-    """The name of the column of splits, if the table has one.
+    """Return the name of the column of splits, if the table has one.
 
     Args:
-        rows: of the table.
-        label_column: the one with the labels, which is none.
+        rows: rows of the table.
+        label_column: the column with the labels, which is not considered.
     """
     for column in rows.columns:
         if column.strip().casefold() not in SPLIT_COLUMNS or column == label_column:

@@ -1,4 +1,4 @@
-"""Tables in files: JSON Lines and Parquet here, other formats in modules of their own."""
+"""Tables in files: JSON Lines and Parquet here, other formats in other modules."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 _MARK = b"\xef\xbb\xbf"
 _JSON_MEMORY_PER_BYTE = 4.0  # as Python objects
-_PARQUET_MEMORY_PER_BYTE = 2.0  # of the uncompressed columns
+_PARQUET_MEMORY_PER_BYTE = 2.0  # ratio to the size of the uncompressed columns
 
 
 def open_table_file(path: Path, query: str | None = None) -> Rows:
-    """Open the rows of a table, whose format follows from the ending of its name.
+    """Open the rows of a table. The suffix of the path determines the format.
 
     Args:
-        path: of the file.
-        query: the sheet of a workbook; the table or the query of a database.
+        path: path of the file.
+        query: the sheet of a workbook, or the table or query of a database.
 
     Raises:
-        SourceError: the file is broken or holds no rows.
+        SourceError: the file is damaged or has no rows.
     """
     suffix, is_packed = table_suffix(path), path.suffix.lower() in PACKED
     if suffix not in TABLE_FORMATS or (is_packed and suffix not in TEXT_FORMATS):
@@ -71,7 +71,7 @@ def open_table_file(path: Path, query: str | None = None) -> Rows:
 
 
 class JsonlRows(FileRows):
-    """The rows of a JSON Lines file. Its columns are the keys; blank lines are skipped."""
+    """The rows of a JSON Lines file. Columns are the keys. Blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -85,20 +85,20 @@ class JsonlRows(FileRows):
         return self._length
 
     def series(self, column: str) -> pandas.Series:
-        """A column with the type that pandas finds: with gaps, whole numbers become floats."""
+        """Return a column with the type from pandas, where whole numbers with gaps are floats."""
         values = self._values[column]
         series: pandas.Series = import_pandas().Series(values)
         is_boolean = {type(value) for value in values if value is not None} == {bool}
         return series.astype("boolean") if is_boolean else series
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row."""
+        """Return the names and values of a row."""
         return tuple((name, as_text(self._values[name][number])) for name in self.columns)
 
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file again. Lines whose label does not change stay byte for byte."""
+        """Write the file. Lines with an unchanged label are identical byte for byte."""
         spell = Spelling(self._values[column], strict=False)
 
         def relabel(line: bytes, label: Label) -> bytes:
@@ -122,7 +122,7 @@ class JsonlRows(FileRows):
                     continue
                 for key, value in self._parsed(content, line_number).items():
                     column = columns.setdefault(key, [])
-                    if len(column) < number:  # earlier rows do not have this key
+                    if len(column) < number:  # earlier rows lack this key
                         column.extend([None] * (number - len(column)))
                     column.append(value)
                 number += 1
@@ -149,7 +149,7 @@ class JsonlRows(FileRows):
 
 
 def _with_value(line: bytes, key: str, value: Any) -> bytes:
-    """A line with a new value, with the same spaces and escapes."""
+    """Return a line with a new value, and the same spaces and escapes."""
     mark = _MARK if line.startswith(_MARK) else b""
     body = line.removeprefix(_MARK)
     content = json.loads(body.decode("utf-8"))
@@ -189,11 +189,11 @@ class ParquetRows(FileRows):
         return int(self._metadata.num_rows)
 
     def series(self, column: str) -> pandas.Series:
-        """A column with the type it has."""
+        """Return a column with its type."""
         return self.frame([column])[column]
 
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns, read together; all of them if None."""
+        """Return columns, by default all, in one read."""
         names = list(self.columns if columns is None else columns)
         self._require_memory(names)
         table = self._read(names)
@@ -202,7 +202,7 @@ class ParquetRows(FileRows):
         return frame
 
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row. Reads its row group, and keeps it for the next row."""
+        """Return the names and values of a row. Its row group is cached for the next row."""
         group = int(np.searchsorted(self._group_ends, number, side="right"))
         if self._last_group is None or self._last_group[0] != group:
             self._last_group = group, self._read(group=group)
@@ -213,7 +213,7 @@ class ParquetRows(FileRows):
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the file again: the same schema, metadata, row groups and compression."""
+        """Write the file with the same schema, metadata, row groups and compression."""
         pyarrow, parquet = arrow(), arrow("parquet")
         is_kept = np.isin(np.arange(len(self)), kept_rows(len(self), dropped))
         with (
@@ -238,7 +238,7 @@ class ParquetRows(FileRows):
                 writer.write_table(table.replace_schema_metadata(self._schema.metadata))
 
     def require_label(self, label: Label, column: str) -> None:
-        """Raise a `SourceError` if the type of a column has no room for a label."""
+        """Raise a `SourceError` if the type of a column cannot store a label."""
         arrow_value(label, self._schema.field(column).type, column)
 
     def _compression(self) -> dict[str, str]:
@@ -257,7 +257,7 @@ class ParquetRows(FileRows):
         return int(self._group_ends[group - 1]) if group else 0
 
     def _read(self, columns: list[str] | None = None, group: int | None = None) -> Any:
-        """Read columns of one row group, or of all."""
+        """Read columns of one row group, or of all row groups."""
         pyarrow, parquet = arrow(), arrow("parquet")
         try:
             with parquet.ParquetFile(self.path) as file:
@@ -283,7 +283,7 @@ class ParquetRows(FileRows):
 
 WORKBOOKS = (".xlsx", ".xlsm")
 TEXT_FORMATS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
-"""Formats that may be compressed."""
+"""Text formats, which may be compressed."""
 TABLE_FORMATS: dict[str, Any] = {
     ".csv": CsvRows,
     ".tsv": CsvRows,
@@ -297,4 +297,4 @@ TABLE_FORMATS: dict[str, Any] = {
     **dict.fromkeys(WORKBOOKS, ExcelRows),
     **dict.fromkeys(DATABASES, DatabaseRows),
 }
-"""By the ending of the name, in lower case."""
+"""Formats by suffix, in lower case."""

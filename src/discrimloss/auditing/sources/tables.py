@@ -1,4 +1,4 @@
-"""Tables: their rows, and how they are written back with new labels."""
+"""Tables: their rows, which can be written back with new labels."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BLOCK = 1 << 20
 class Rows(ABC):
     """The rows of a table, counted from 0.
 
-    An empty cell, a null and a key that is not there are missing. In a column of numbers the usual
-    words for it (``NA``, ``nan``, ``null``, ``?`` …) are missing, too. In a column of texts they
-    are texts: a class may be called ``None``.
+    Empty cells, nulls and absent keys are missing values. In a column of numbers, so are the common
+    words for them (``NA``, ``nan``, ``null``, ``?`` …). In a column of texts these are texts,
+    because a class may be called ``None``.
     """
 
     name: str
@@ -39,79 +39,79 @@ class Rows(ABC):
     """Name of the file or the folder that `write` writes."""
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What a user should know of how the table is read."""
+    """Notes on how the table is read."""
     note_on_corrected: str | None = None
-    """What a user should know of the corrected table."""
+    """A note on the corrected table."""
     has_ids: bool = False
-    """Whether `default_ids` are more than the numbers of the rows."""
+    """Whether `default_ids` are other ids than row numbers."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def series(self, column: str) -> pandas.Series:
-        """A column with its type: numbers, booleans, dates, texts."""
+        """Return a column with its type: numbers, booleans, dates or texts."""
 
     def frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Columns with their types; all of them if None."""
+        """Return columns with their types, by default all."""
         names = self.columns if columns is None else columns
         frame: pandas.DataFrame = import_pandas().DataFrame({n: self.series(n) for n in names})
         return frame
 
     def raw_labels(self, column: str) -> pandas.Series:
-        """A column for reading labels: numbers, or texts exactly as they are written."""
+        """Return a column for reading labels: numbers, or texts exactly as they are written."""
         return self.series(column)
 
     def cells(self, column: str) -> list[Any]:
-        """The values of a column, None where missing."""
+        """Return the values of a column, None if missing."""
         series = self.series(column)
         missing = series.isna().to_numpy()
         return [None if gone else value for value, gone in zip(series, missing, strict=True)]
 
     def texts(self, column: str) -> list[str | None]:
-        """A column as texts, None where missing or empty."""
+        """Return a column as texts, None if missing or empty."""
         return [as_text(value) or None for value in self.cells(column)]
 
     @abstractmethod
     def row(self, number: int) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row, as texts."""
+        """Return the names and values of a row as texts."""
 
     @abstractmethod
     def checksum(self) -> str:
-        """Changes whenever a row changes."""
+        """Return a checksum that changes whenever a row changes."""
 
     @abstractmethod
     def write(
         self, path: Path, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> None:
-        """Write the rows again, with new labels and without dropped rows; all else stays.
+        """Write the rows with new labels and without dropped rows. Everything else is unchanged.
 
         Args:
-            path: what to write, in the format of these rows.
-            new_labels: by row.
-            column: the one with the labels.
+            path: the file to write, in the format of these rows.
+            new_labels: new labels, by row.
+            column: the column with the labels.
             dropped: rows to leave out.
         """
 
     def corrected(
         self, new_labels: Mapping[int, Label], column: str, dropped: Collection[int]
     ) -> Any:
-        """Like `write`, but returns the data; for rows in memory."""
+        """Like `write`, but return the data. For rows in memory."""
         raise SourceError(f"{self.name} is not in memory: write the corrected data to a file")
 
     def require_label(self, label: Label, column: str) -> None:  # noqa: B027 (texts take any)
-        """Raise a `SourceError` if a column cannot hold a label."""
+        """Raise a `SourceError` if a column cannot store a label."""
 
     def default_ids(self) -> list[str]:
-        """One id per row where no column names them."""
+        """Return one id per row, if there is no column of ids."""
         return [str(number) for number in range(len(self))]
 
     def require(self, column: str, option: str) -> str:
         """Return the name of a column, or raise a `SourceError` that lists the columns.
 
         Args:
-            column: the name that was given.
-            option: where it was given, e.g. ``"--label"``.
+            column: the given name.
+            option: the option with the name, e.g. ``"--label"``.
         """
         if column not in self.columns:
             raise SourceError(
@@ -126,11 +126,11 @@ class Rows(ABC):
         for column in self.columns:
             if column in seen:
                 raise SourceError(
-                    f"{self.name} has two columns named {column!r}: give every column its own name"
+                    f"{self.name} has two columns named {column!r}: column names must be unique"
                 )
             seen.add(column)
         if not len(self):
-            raise SourceError(f"{self.name} holds no rows: there is nothing to audit")
+            raise SourceError(f"{self.name} has no rows: there is nothing to audit")
 
 
 class FileRows(Rows):
@@ -141,7 +141,7 @@ class FileRows(Rows):
         self.name = self.file_name = path.name
 
     def checksum(self) -> str:
-        """Covers every byte of the file."""
+        """Return a checksum of the file's bytes."""
         digest = hashlib.blake2b(digest_size=16)
         with self.path.open("rb") as file:
             while block := file.read(_BLOCK):
@@ -155,11 +155,11 @@ class FileRows(Rows):
         dropped: Collection[int],
         relabel: Callable[[AnyStr, Label], AnyStr],
     ) -> Iterator[AnyStr]:
-        """The lines of the file, without those of dropped rows. All others stay as they are.
+        """Yield the lines of the file without those of dropped rows. All others are unchanged.
 
         Args:
-            lines: with whether each is a row.
-            new_labels: by row.
+            lines: the lines, and whether each is a row.
+            new_labels: new labels, by row.
             dropped: rows to leave out.
             relabel: returns a line with a new label.
         """
@@ -171,15 +171,15 @@ class FileRows(Rows):
             is_changed = is_row and number in new_labels
             yield relabel(line, new_labels[number]) if is_changed else line
         if number + 1 != len(self):
-            raise SourceError(f"{self.path} changed while it was written again: do it again")
+            raise SourceError(f"{self.path} changed while it was being corrected: try again")
 
 
 class LabelColumn(Store):
-    """A table of which one column holds the labels.
+    """A table with a column of labels.
 
     Args:
-        rows: of the table.
-        options: `label` names the column, and `id`, if given, one with ids.
+        rows: rows of the table.
+        options: `label` names the column of labels, and `id` optionally that of ids.
     """
 
     def __init__(self, rows: Rows, options: SourceOptions) -> None:
@@ -195,26 +195,26 @@ class LabelColumn(Store):
         return len(self.rows)
 
     def labels(self) -> pandas.Series:
-        """The column of labels."""
+        """Return the column of labels."""
         return self.rows.raw_labels(self.column)
 
     def ids(self) -> list[str]:
-        """The column of ids, or the numbers of the rows."""
+        """Return the column of ids, or the row numbers."""
         if self.id_column is None:
             return self.rows.default_ids()
         return _unique_ids(self.rows, self.id_column)
 
     @property
     def has_numbered_ids(self) -> bool:
-        """Whether neither a column nor the rows themselves have ids."""
+        """Return whether neither a column nor the rows themselves have ids."""
         return self.id_column is None and not self.rows.has_ids
 
     def checksum(self) -> str:
-        """That of the rows."""
+        """Return the checksum of the rows."""
         return self.rows.checksum()
 
     def require_label(self, label: Label) -> None:
-        """Raise a `SourceError` if the column cannot hold this label."""
+        """Raise a `SourceError` if the column cannot store this label."""
         self.rows.require_label(label, self.column)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
@@ -224,7 +224,7 @@ class LabelColumn(Store):
         return [path]
 
     def save(self, path: Path, corrections: Corrections) -> Path:
-        """Write the table to a file with this name, which says the format of data in memory."""
+        """Write the table to this file. For data in memory, the suffix determines the format."""
         if isinstance(self.rows, FileRows):
             return super().save(path, corrections)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -232,11 +232,11 @@ class LabelColumn(Store):
         return path
 
     def corrected(self, corrections: Corrections) -> Any:
-        """The table with the corrections, of the type that it was given in."""
+        """Return the table with the corrections, with its original type."""
         return self.rows.corrected(corrections.labels, self.column, corrections.dropped)
 
     def fields(self, row: int, *hidden: str | None) -> tuple[tuple[str, str], ...]:
-        """Names and values of a row without its label and without hidden columns."""
+        """Return the names and values of a row without its label and hidden columns."""
         names = (self.column, *hidden)
         return tuple(field for field in self.rows.row(row) if field[0] not in names)
 
@@ -244,14 +244,14 @@ class LabelColumn(Store):
 def _label_column(rows: Rows, options: SourceOptions) -> str:
     if options.label is None:
         raise SourceError(
-            f"say which column of {rows.name} holds the labels, --label COLUMN: "
+            f"choose the column of {rows.name} with the labels, --label COLUMN: "
             f"it has {', '.join(rows.columns)}"
         )
     column = rows.require(options.label, "--label")
     others = {"--id": options.id, "--text": options.text, "--image": options.image}
     for option, other in others.items():
         if other == column:
-            raise SourceError(f"--label and {option} name the same column, {column!r}: name two")
+            raise SourceError(f"--label and {option} name the same column, {column!r}: choose two")
     return column
 
 
@@ -260,8 +260,8 @@ def _unique_ids(rows: Rows, column: str) -> list[str]:
     for number, text in enumerate(rows.texts(column)):
         if text is None:
             raise SourceError(
-                f"row {number} of {rows.name} (from 0) has nothing in the column {column!r}: "
-                "every row needs an id, or leave out --id"
+                f"row {number} of {rows.name} (from 0) is empty in the column {column!r}: "
+                "give every row an id, or leave out --id"
             )
         if text in first_row:
             raise SourceError(
