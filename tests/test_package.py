@@ -110,7 +110,7 @@ def test_a_batch_goes_through_few_files(epoch: int) -> None:
         ),
         *("state/batch_checks.py", "state/exchange.py", "state/processes.py"),
     }
-    assert sum(len((package / file).read_text().splitlines()) for file in files) < 1760
+    assert sum(len((package / file).read_text().splitlines()) for file in files) < 1800
 
 
 # Memory.

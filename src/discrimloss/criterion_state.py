@@ -241,7 +241,10 @@ class CriterionState(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        run = json.dumps({"options": self.run_options, "steps": self.steps}).encode()
+        state = {"options": self.run_options, "steps": self.steps}
+        if self.watch.are_distances:
+            state["are_distances"] = True
+        run = json.dumps(state).encode()
         device = self.table.history.device
         destination[prefix + RUN_KEY] = torch.tensor(list(run), dtype=torch.uint8, device=device)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discrimloss.criterion_state import CriterionState
 
 RUN_KEY = "run"
-"""Entry of `state_dict` with the options and the steps in the epoch, as JSON."""
+"""Entry of `state_dict` with the options, the steps in the epoch and the kind of loss, as JSON."""
 
 
 def rename_keys_of_0_1(
@@ -83,6 +83,7 @@ def take_up_run(
     if saved is not None:  # not in a state of 0.1
         run = json.loads(bytes(saved.tolist()))
         criterion.steps = run["steps"]
+        criterion.watch.are_distances = run.get("are_distances")
         criterion.watch.compare_options(run["options"], criterion.run_options)
 
 

@@ -39,6 +39,8 @@ class RunWatch:
     def __init__(self, epochs: int | None, *, passes_are_epochs: bool = True) -> None:
         self.epochs = epochs
         self.passes_are_epochs = passes_are_epochs
+        self.are_distances: bool | None = None
+        """Whether losses that come alone are distances of regression targets, once it is known."""
         self._rows = 0  # since the current epoch began
         self._new_epochs = 0  # calls of `set_epoch` that began another epoch
         self._sets_epoch = False

@@ -14,9 +14,11 @@ from discrimloss import DiscrimLoss
 from discrimloss.judging.known_labels import errors_by_predictions
 from discrimloss.judging.run_limits import (
     CLASS_NOT_LEARNED,
+    FAR_OFF_ONLY,
     LEARNED_AS_THEY_ARE,
     LEARNED_LATE,
     MEMORISED,
+    NO_SCALE,
     NOT_APART,
     NOT_CROSS_ENTROPY,
     NOT_LEARNED,
@@ -253,6 +255,50 @@ def test_the_loss_scale_of_a_regression_does_not_depend_on_the_offset_of_targets
         criterion.set_epoch(4)
         scales.append(float(criterion.loss_scale))
     assert scales[1] == pytest.approx(scales[0], rel=0.2)
+
+
+@pytest.mark.parametrize("offset", [0.0, 40.0])
+@pytest.mark.parametrize("with_target", [False, True])
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "huber_loss"])
+def test_small_losses_of_regression_targets_do_not_prove_them_right(
+    loss: str, *, with_target: bool, offset: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    expected = 5.0 * torch.randn(NUMBER, generator=generator) + offset
+    target = expected + torch.randn(NUMBER, generator=generator)
+    target[:200] = target[torch.randint(NUMBER, (200,), generator=generator)]
+    options: dict[str, Any] = {"task": "regression"} if with_target else {}
+    criterion = DiscrimLoss(NUMBER, epochs=8, **options)
+    for epoch in range(1, 9):
+        criterion.set_epoch(epoch)
+        outputs = (expected if epoch > 1 else torch.zeros(NUMBER)).clone().requires_grad_()
+        losses = getattr(torch.nn.functional, loss)(outputs, target, reduction="none")
+        known = {"target": target} if with_target else {}
+        criterion(losses, torch.arange(NUMBER), **known)
+    verdicts = criterion.verdicts()
+    if verdicts.noise_rate is None:
+        assert verdicts.counts["incorrect"] == 0
+    else:  # a lower limit, which is said
+        assert 0.1 < verdicts.noise_rate < 0.2
+        assert verdicts.notes == (FAR_OFF_ONLY,)
+    if offset and not with_target:
+        assert verdicts.notes == (NO_SCALE,)
+
+
+def test_targets_far_off_are_found_by_losses_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    expected = 5.0 * torch.randn(NUMBER, generator=generator)
+    target = expected + 0.2 * torch.randn(NUMBER, generator=generator)
+    target[:200] += 30.0
+    criterion = DiscrimLoss(NUMBER, epochs=8)
+    for epoch in range(1, 9):
+        criterion.set_epoch(epoch)
+        outputs = (expected if epoch > 1 else torch.zeros(NUMBER)).clone().requires_grad_()
+        losses = torch.nn.functional.l1_loss(outputs, target, reduction="none")
+        criterion(losses, torch.arange(NUMBER))
+    verdicts = criterion.verdicts()
+    assert verdicts.noise_rate == pytest.approx(0.2, abs=0.02)
+    assert verdicts.notes == (FAR_OFF_ONLY,)
 
 
 @pytest.mark.parametrize("kind", ["plain", "weighted", "smoothed"])

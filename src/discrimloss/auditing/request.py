@@ -45,7 +45,10 @@ class AuditSettings:
         if self.threads < 0:
             raise ValueError(f"threads must be 0 or more, not {self.threads}")
         if isinstance(self.model, str) and self.model not in (AUTO, NETWORK):
-            raise ValueError(f"model must be {AUTO} or {NETWORK}, not {self.model}")
+            raise ValueError(
+                f"model must be {AUTO} or {NETWORK}, not {self.model}; in Python it may also be a "
+                "scikit-learn estimator"
+            )
         if not isinstance(self.model, str) and self.epochs is not None:
             raise ValueError("epochs are for the network: leave them out if model is an estimator")
         require_noise_rate(self.noise_rate)

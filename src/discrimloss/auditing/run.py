@@ -26,11 +26,10 @@ from discrimloss.auditing.out_of_fold.choose import (
     Choice,
     choose_candidates,
     compared_inputs,
-    estimator_candidate,
     is_cheap,
 )
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
-from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor, own_regressor
+from discrimloss.auditing.out_of_fold.own_estimator import OwnEstimator, own_estimator
 from discrimloss.auditing.out_of_fold.regression_verdicts import (
     is_regression_on_features,
     regression_verdicts,
@@ -280,7 +279,7 @@ class _Audit:
             verdicts, models = regression_verdicts(
                 self._regression_task,
                 settings.seed + number - 1,
-                self._own_regressor,
+                self._own_estimator,
                 settings.noise_rate,
             )
             self._models = models if number == 1 else self._models
@@ -333,20 +332,19 @@ class _Audit:
         inputs, or by the user's regressor."""
         if not self.source.is_regression:
             return None
-        has_own = self._own_regressor is not None
+        has_own = self._own_estimator is not None
         return self._task if has_own or is_regression_on_features(self._task) else None
 
     @cached_property
-    def _own_regressor(self) -> OwnRegressor | None:
-        if not self.source.is_regression or isinstance(self.settings.model, str):
+    def _own_estimator(self) -> OwnEstimator | None:
+        if isinstance(self.settings.model, str):
             return None
-        return own_regressor(self.source, self.settings.model)
+        return own_estimator(self.source, self.settings.model)
 
     def _chosen(self) -> Choice:
         require_room(len(self.source), len(self.source.class_names))
-        if not isinstance(self.settings.model, str):
-            own = estimator_candidate(self.source, self.settings.model)
-            return Choice([own], compared_inputs(self.source, None))
+        if self._own_estimator is not None:
+            return Choice([self._own_estimator.candidate()], compared_inputs(self.source, None))
         return choose_candidates(self.source, self._cache())
 
     def _on_step(self, number: int) -> Callable[[int, int], None] | None:

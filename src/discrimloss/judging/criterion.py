@@ -19,10 +19,12 @@ from discrimloss.judging.known_labels import (
 )
 from discrimloss.judging.label_errors import LabelErrors
 from discrimloss.judging.run_limits import (
+    FAR_OFF_ONLY,
     HARDLY_ANY,
     LEARNED_AS_THEY_ARE,
     NOT_CROSS_ENTROPY,
     against_label,
+    are_distances,
     are_other_losses,
     limit_by_index,
     limit_by_losses,
@@ -133,8 +135,11 @@ def _find_errors(
     by_losses = losses.noise(calibration)
     wrong_index = limit_by_index(criterion.table, criterion.epoch)
     if predicted is None:
-        limit = wrong_index or limit_by_losses(losses, by_losses)
+        of_distances = are_distances(criterion)
+        limit = wrong_index or limit_by_losses(losses, by_losses, of_distances=of_distances)
         notes = _notes(limit, by_losses.rate)
+        if of_distances and limit is None:
+            notes = (FAR_OFF_ONLY,)
         # Measured against its class, a wrong label that is learned late looks like a hard sample.
         has_hard = kinds is None or not notes
         return _Found(calibration, limit=limit, notes=notes, has_hard=has_hard)

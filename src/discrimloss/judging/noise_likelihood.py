@@ -55,8 +55,8 @@ class NoiseModel:
         """Shape (samples, classes): log probability of the true class and the given label."""
         logits = centred(logits)
         logits[torch.arange(len(given)), given] -= self.leak
-        true = log_softmax(logits * self.sharpness + self.bias, 1)
-        return true + self.log_transition[:, given].T
+        true = log_softmax(logits * self.sharpness + self.bias.to(logits), 1)
+        return true + self.log_transition.T.contiguous().to(logits)[given]
 
     def posterior(self, logits: Tensor, given: Tensor) -> Tensor:
         """Shape (samples, classes): probabilities of the true class."""

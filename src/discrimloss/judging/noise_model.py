@@ -52,8 +52,8 @@ CLEARLY_LIKELIER = 10.0
 other class. With less, classes that overlap look like wrong labels (wine_quality)."""
 MOST_FITTED = 10_000
 """Samples in a fit. With more, the interval is no narrower: a misfit of the model decides it."""
-MOST_FITTED_ENTRIES = 2_000_000
-"""The same for samples times classes."""
+MOST_FITTED_ENTRIES, FEWEST_FITTED = 400_000, 2000
+"""The same for samples times classes, unless the samples are fewer than the second value."""
 NOISE_RATES = (0.002, 0.01, 0.03, 0.06, 0.1, 0.15, 0.22, 0.3, 0.4, 0.5, 0.65, 0.8)
 """Common noise rates whose likelihood is computed."""
 PLAUSIBLE_QUANTILE = 0.8
@@ -62,6 +62,8 @@ with known wrong labels: higher ones call too many clean labels incorrect, lower
 wrong labels where classes overlap."""
 IMPLAUSIBLE = 8.0
 """Rates whose log likelihood is below the best by more are not tried."""
+LARGE_PROBLEM = 150_000
+"""Samples times classes of a problem that starts from the solution of a small one."""
 LARGEST_LEAK = 3.0
 """The largest effect of memorising on a logit, in standard deviations of the logits."""
 CHUNK = 1 << 22
@@ -98,7 +100,7 @@ def estimate_class_errors(logits: Tensor, given: Tensor, is_held_out: Tensor) ->
 def _random_rows(chosen: Tensor, logits: Tensor) -> Tensor:
     """A random subset of the chosen samples, large enough to fit a model to."""
     rows = chosen.nonzero()[:, 0]
-    most = min(MOST_FITTED, max(MOST_FITTED_ENTRIES // logits.shape[1], 1))
+    most = min(MOST_FITTED, max(MOST_FITTED_ENTRIES // logits.shape[1], FEWEST_FITTED))
     return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]]
 
 
@@ -124,14 +126,13 @@ def _fit(logits: Tensor, given: Tensor) -> tuple[LabelLikelihood, Tensor]:
     some = (logits[:MOST_COMPARED], given[:MOST_COMPARED])
     if len(given) >= 4 and logits.shape[1] <= MOST_CLASSES_WITH_OWN_NOISE:
         prior, start = _likeliest_prior(*some)
-    else:
-        if len(given) >= 4 and logits.shape[1] <= MOST_CLASSES_WITH_SPREAD and _has_spread(*some):
-            spread = mistaken_classes(logits, given)
-        if len(given) > MOST_COMPARED:
-            start = LabelLikelihood(*some, prior, spread).solve()
+    elif len(given) >= 4 and logits.shape[1] <= MOST_CLASSES_WITH_SPREAD:
+        has_spread, start = _has_spread(*some)
+        spread = mistaken_classes(logits, given) if has_spread else None
     problem = LabelLikelihood(logits, given, prior, spread)
+    is_large = len(given) > MOST_COMPARED or len(given) * logits.shape[1] > LARGE_PROBLEM
     # A large problem starts from the solution of a small one.
-    return problem, problem.solve(start if len(given) > MOST_COMPARED else None)
+    return problem, problem.solve(start if is_large else None)
 
 
 def _likeliest_prior(logits: Tensor, given: Tensor) -> tuple[float, Tensor]:
@@ -154,15 +155,22 @@ def _likeliest_prior(logits: Tensor, given: Tensor) -> tuple[float, Tensor]:
     return best, solutions[best]
 
 
-def _has_spread(logits: Tensor, given: Tensor) -> bool:
-    """Whether errors clearly go to the classes that predictions confuse, not to all alike."""
+def _has_spread(logits: Tensor, given: Tensor) -> tuple[bool, Tensor]:
+    """Whether errors clearly go to the classes that predictions confuse, not to all alike.
+
+    Returns:
+        That, and the parameters fitted in this form to one half.
+    """
     gain = 0.0
     for own, other in _halves(logits, given):
         even = LabelLikelihood(*own, PRIORS[0])
         spread = LabelLikelihood(*own, PRIORS[0], mistaken_classes(*own))
-        gain += _log_likelihood(spread.model(spread.solve()), *other)
-        gain -= _log_likelihood(even.model(even.solve()), *other)
-    return gain > CLEARLY_LIKELIER
+        of_even = even.solve()
+        of_spread = spread.solve(of_even)
+        gain += _log_likelihood(spread.model(of_spread), *other)
+        gain -= _log_likelihood(even.model(of_even), *other)
+    has_spread = gain > CLEARLY_LIKELIER
+    return has_spread, of_spread if has_spread else of_even
 
 
 Half = tuple[Tensor, Tensor]
@@ -251,11 +259,11 @@ def _fill_in(
     rows_at_once = max(CHUNK // logits.shape[1], 1)
     for rows in torch.split(chosen.nonzero()[:, 0], rows_at_once):
         labels, place = given[rows], torch.arange(len(rows))
-        joint = model.log_joint(logits[rows].double(), labels)
-        likeliest = joint.argmax(1)
+        joint = model.log_joint(logits[rows], labels)  # in the precision of the logits
         correct = joint[place, labels]
         joint[place, labels] = -torch.inf
         score[rows] = (joint.logsumexp(1) - correct).float()
+        highest, other[rows] = joint.max(1)
         # A label can be likelier than any other class, and still more likely wrong than right.
-        other[rows] = joint.argmax(1)
-        suggested[rows] = torch.where(score[rows] > 0, other[rows], likeliest)
+        is_other = (score[rows] > 0) | (highest > correct)
+        suggested[rows] = torch.where(is_other, other[rows], labels)

@@ -20,6 +20,7 @@ from discrimloss.judging.verdicts import CANNOT_TELL
 from discrimloss.loss import DiscrimLoss
 from discrimloss.run_watch import FEW_SAMPLES, FEWEST_SAMPLES, MOST_SEEN
 from discrimloss.state.table import SampleTable
+from discrimloss.target_ranges import TargetRanges
 
 MOST_COMPARED = 1_000_000
 """Samples that the limits are computed from."""
@@ -85,6 +86,11 @@ NOT_APART = (
     "The losses do not fall into two groups, so they cannot tell wrong labels from hard samples. "
     "Pass target= and logits= as well, or train for more epochs."
 )
+NO_SCALE = (
+    "The losses are distances of regression targets: alone, they do not show how large the loss of "
+    "a wrong target is, so the run cannot tell how many are wrong. Pass target= and predictions= "
+    'to a DiscrimLoss with task="regression".'
+)
 UNSURE = (
     "The network's predictions contradict many labels without being confident, so they cannot "
     "tell wrong labels from hard samples. Train for more epochs or with a model that fits better."
@@ -103,6 +109,12 @@ LEARNED_LATE = (
     "them are wrong. Train for fewer epochs or with a smaller network."
 )
 
+
+FAR_OFF_ONLY = (
+    "The losses are distances of regression targets: alone, they show only wrong targets that are "
+    "far off, so more may be wrong than estimated."
+)
+"""A note of runs on regression targets that can tell."""
 
 LEARNED_AS_THEY_ARE = (
     "Hardly any label contradicts what the network has learned. Wrong labels that follow a rule, "
@@ -190,6 +202,16 @@ def are_other_losses(criterion: DiscrimLoss) -> bool:
     return bool(((losses / entropies - 1.0).abs() > OTHER_LOSS).any())
 
 
+def are_distances(criterion: DiscrimLoss) -> bool:
+    """Whether the losses are distances of regression targets.
+
+    All processes must call this.
+    """
+    of_targets = isinstance(criterion.labels, TargetRanges)
+    own = of_targets or (criterion.labels is None and bool(criterion.watch.are_distances))
+    return bool(criterion.table.shards.total(torch.tensor([int(own)])) > 0)
+
+
 def limit_by_index(table: SampleTable, epoch: int) -> str | None:
     """Why the index says that these are not the samples; None if it may be right.
 
@@ -208,8 +230,16 @@ def limit_by_index(table: SampleTable, epoch: int) -> str | None:
     return None
 
 
-def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
-    """Why losses cannot tell which labels are wrong; None if they can."""
+def limit_by_losses(
+    losses: RunLosses, found: LossNoise, *, of_distances: bool = False
+) -> str | None:
+    """Why losses cannot tell which labels are wrong; None if they can.
+
+    Args:
+        losses: of the run.
+        found: what they find.
+        of_distances: whether they are distances of regression targets, see `are_distances`.
+    """
     if len(losses.latest) == 0:
         return None
     if float(losses.visits.median()) < FEWEST_VISITS:
@@ -217,6 +247,8 @@ def limit_by_losses(losses: RunLosses, found: LossNoise) -> str | None:
     support = float((losses.latest > 1.0).float().mean())
     if float(losses.latest.median()) > LEARNED_BY_LOSSES or support < LEAST_SUPPORT * found.rate:
         return NOT_LEARNED
+    if found.rate < HARDLY_ANY and of_distances:
+        return NO_SCALE
     if found.rate < HARDLY_ANY and _are_high(losses, support - found.rate):
         return NOT_APART
     if not found.is_clear:

@@ -140,6 +140,21 @@ def test_equal_samples_have_no_near_duplicates() -> None:
     assert near_duplicates(find_neighbours(values), exact).number == 0
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 6])
+def test_samples_that_are_close_by_chance_are_no_near_duplicates(width: int) -> None:
+    values = np.random.default_rng(0).normal(size=(2000, width)).astype(np.float32)
+    exact = exact_duplicates(np.arange(2000))
+    neighbours = find_neighbours(values)
+    for confirm in (None, rows_confirm(values)):
+        assert len(near_duplicates(neighbours, exact, confirm).samples) <= 16
+    if width == 1:  # a copy that is rounded is no closer than others
+        return
+    copied = values.copy()
+    copied[:100] = values[100:200] * 1.00001
+    found = near_duplicates(find_neighbours(copied), exact, rows_confirm(copied)).samples
+    assert len(set(found.tolist()) & set(range(100))) >= 90
+
+
 # Outliers, broken samples, order.
 
 

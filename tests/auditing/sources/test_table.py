@@ -147,6 +147,14 @@ def test_what_cannot_be_audited_gets_a_sentence(tmp_path, change, said, sentence
 # Columns.
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("names", [["label"], ["id", "label"]])
+def test_a_table_of_labels_alone_is_refused(tmp_path, suffix, names):
+    frame = pandas.DataFrame({"id": range(20), "label": list("ab") * 10})[names]
+    with pytest.raises(SourceError, match="no column to learn from besides labels and ids"):
+        opened(tmp_path, frame, suffix, label="label")
+
+
 def test_columns_are_told_apart():
     generator = np.random.default_rng(0)
     number = 200

@@ -94,7 +94,8 @@ def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> Data
     target = source.target.numpy()
     neighbours = compared.neighbours
     exact = exact_duplicates(compared.keys)
-    near = near_duplicates(neighbours, exact, _confirm(source, inputs))
+    confirm, by_texts = _confirm(source, inputs)
+    near = near_duplicates(neighbours, exact, confirm, by_texts)
     both = Duplicates(np.where(near.group >= 0, near.group + exact.number, exact.group))
     labels = _rounded(target) if source.is_regression else target
     checks = (
@@ -110,19 +111,20 @@ def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> Data
     return DataHealth([entry for entry in checks if entry is not None], neighbours.notes)
 
 
-def _confirm(source: AuditSource, inputs: Any) -> Confirm | None:
+def _confirm(source: AuditSource, inputs: Any) -> tuple[Confirm | None, bool]:
+    """How to look at pairs that may be near duplicates again, and whether by their texts."""
     if isinstance(source.contents, Texts):
-        return texts_confirm(source.contents.texts)
+        return texts_confirm(source.contents.texts), True
     if not isinstance(source.contents, Columns):
-        return None
+        return None, False
     texts = source.contents.texts()
     if texts is None:
-        return rows_confirm(np.asarray(inputs))
+        return rows_confirm(np.asarray(inputs)), False
     same_texts = texts_confirm(texts)
     if not source.contents.has_table:
-        return same_texts
+        return same_texts, True
     same_rows = rows_confirm(source.contents.ordinal_and_features()[1])
-    return lambda first, second: same_texts(first, second) and same_rows(first, second)
+    return lambda first, second: same_texts(first, second) and same_rows(first, second), True
 
 
 def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:

@@ -20,6 +20,9 @@ NEAR = 0.1
 and the nearest other one."""
 NEAR_IF_CONFIRMED = 0.8
 """The same limit where a second check confirms each pair."""
+BY_CHANCE = 0.002
+"""At most this fraction of samples that are not copies may have another one within the limit. In a
+table of two numbers, samples lie close together by chance."""
 SHINGLE = 5
 """Characters: texts are compared by all stretches of this length."""
 LEAST_OVERLAP = 0.75
@@ -72,7 +75,10 @@ def exact_duplicates(keys: npt.NDArray[Any]) -> Duplicates:
 
 
 def near_duplicates(
-    neighbours: Neighbours, exact: Duplicates, confirm: Confirm | None = None
+    neighbours: Neighbours,
+    exact: Duplicates,
+    confirm: Confirm | None = None,
+    by_texts: bool = False,
 ) -> Duplicates:
     """Groups of samples that are nearly the same and not all exact duplicates.
 
@@ -80,6 +86,7 @@ def near_duplicates(
         neighbours: of all samples.
         exact: groups of exact duplicates, which are not reported again.
         confirm: looks at a pair again; None trusts the distance.
+        by_texts: whether `confirm` compares texts, which are not nearly the same by chance.
     """
     samples = len(neighbours.index)
     nearest = neighbours.distance[:, :1]
@@ -88,7 +95,8 @@ def near_duplicates(
         return Duplicates(np.full(samples, -1, np.int64))
     first_different = np.where(neighbours.distance > 0.0, neighbours.distance, np.inf).min(1)
     usual = float(np.median(first_different[np.isfinite(first_different)]))
-    reach = usual * (NEAR if confirm is None else NEAR_IF_CONFIRMED)
+    limit = NEAR if confirm is None else NEAR_IF_CONFIRMED
+    reach = usual * (limit if by_texts else min(limit, _limit_of_chance(neighbours.distance)))
     row, place = np.nonzero(neighbours.distance <= reach)
     other = neighbours.index[row, place]
     low, high = np.minimum(row, other), np.maximum(row, other)
@@ -99,6 +107,28 @@ def near_duplicates(
     if not len(pairs):
         return Duplicates(np.full(samples, -1, np.int64))
     return Duplicates(_joined(samples, pairs, exact))
+
+
+def _limit_of_chance(distance: npt.NDArray[Any]) -> float:
+    """The distance within which `BY_CHANCE` of the samples have another one, in median distances.
+
+    It follows from the number of dimensions that the samples fill, which shows in how fast the
+    distances to the nearest ones grow.
+
+    Args:
+        distance: shape (samples, neighbours), nearest first.
+    """
+    others = distance.shape[1] - 1
+    from_first = distance[distance[:, 0] > 0.0].astype(np.float64)
+    if others < 1 or not len(from_first):
+        return 1.0
+    growth = float(np.median(np.log(from_first[:, -1] / from_first[:, 0])))
+    if growth <= 0.0:
+        return 1.0
+    # Were the samples spread evenly, (first / last) ** dimensions would be the smallest of `others`
+    # uniform numbers, and 0.5 ** (distance / median) ** dimensions the fraction beyond a distance.
+    dimensions = -np.log(1.0 - 0.5 ** (1.0 / others)) / growth
+    return float((BY_CHANCE / np.log(2.0)) ** (1.0 / dimensions))
 
 
 def _joined(samples: int, pairs: Rows, exact: Duplicates) -> Rows:

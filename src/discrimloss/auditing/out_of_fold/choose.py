@@ -14,7 +14,7 @@ from discrimloss.auditing.out_of_fold.candidates import (
     text_candidates,
 )
 from discrimloss.auditing.out_of_fold.ngrams import Ngrams, weighted_ngrams
-from discrimloss.auditing.sources.base import AuditSource, SourceError
+from discrimloss.auditing.sources.base import AuditSource
 from discrimloss.auditing.sources.columns import Columns
 from discrimloss.auditing.sources.images import Pictures
 from discrimloss.auditing.sources.text import Texts
@@ -93,25 +93,6 @@ def compared_inputs(source: AuditSource, inputs: Inputs | None) -> ComparedInput
         return ComparedInputs(contents.ordinal_and_features()[1])
     raw: Any = contents.model_inputs(None, source.fingerprint()).inputs
     return ComparedInputs(raw.tensor.numpy())
-
-
-def estimator_candidate(source: AuditSource, estimator: Any) -> Candidate:
-    """A scikit-learn classifier of the user, which gets the inputs as they are.
-
-    Raises:
-        SourceError: it cannot be used.
-    """
-    from sklearn.base import clone
-
-    name = type(estimator).__name__
-    if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
-        raise SourceError(
-            f"model= is a {name} without fit and predict_proba: give a scikit-learn classifier"
-        )
-    inputs = source.contents.raw_inputs()
-    if inputs is None:
-        raise SourceError("model= takes texts, tables and features, not images")
-    return Candidate(name, inputs, lambda: clone(estimator), takes_weights=False)
 
 
 def _of_columns(contents: Columns, classes: int) -> Choice:

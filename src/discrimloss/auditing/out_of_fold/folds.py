@@ -1,6 +1,8 @@
-"""Which fold each sample belongs to."""
+"""Which fold each sample belongs to, and the rows of some samples."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,3 +31,8 @@ def stratified_folds(target: npt.NDArray[np.int64], seed: int) -> Folds:
     # Dealt out class by class: both the classes and all samples are spread evenly.
     folds[order] = np.arange(len(target)) % number
     return folds
+
+
+def rows_of(inputs: Any, rows: npt.NDArray[np.integer[Any]]) -> Any:
+    """Some rows of an array, a sparse matrix or a data frame."""
+    return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from discrimloss.auditing.out_of_fold.candidates import Candidate
-from discrimloss.auditing.out_of_fold.folds import Folds
+from discrimloss.auditing.out_of_fold.folds import Folds, rows_of
 from discrimloss.judging.optimization import minimize
 from discrimloss.training.processes import divided, of_first
 
@@ -64,7 +64,7 @@ def out_of_fold(
             probabilities += frequency  # there is nothing to learn
         else:
             model = _fitted(candidate, rows, target, weights)
-            known = model.predict_proba(_rows(candidate.inputs, held))
+            known = model.predict_proba(rows_of(candidate.inputs, held))
             probabilities[:, np.asarray(model.classes_, dtype=np.int64)] = known
         mixed = (1.0 - PRIOR_WEIGHT) * probabilities + PRIOR_WEIGHT * frequency
         progress()
@@ -90,11 +90,7 @@ def _fitted(
         given["sample_weight"] = weights[rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a model that has not converged still predicts
-        return model.fit(_rows(candidate.inputs, rows), target[rows], **given)
-
-
-def _rows(inputs: Any, rows: npt.NDArray[np.int64]) -> Any:
-    return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
+        return model.fit(rows_of(candidate.inputs, rows), target[rows], **given)
 
 
 def _training_rows(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from discrimloss.auditing.out_of_fold.folds import FEW_SAMPLES, FOLDS, FOLDS_OF_FEW
 from discrimloss.auditing.out_of_fold.gaussian_process import GaussianProcess
-from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor
+from discrimloss.auditing.out_of_fold.own_estimator import OwnEstimator
 from discrimloss.judging.target_density import (
     LEAST_FOUND,
     ScaledTargets,
@@ -67,7 +67,7 @@ class OutOfFoldRegression:
 
 
 def out_of_fold_regression(
-    features: Any, target: Any, seed: int = 0, own: OwnRegressor | None = None
+    features: Any, target: Any, seed: int = 0, own: OwnEstimator | None = None
 ) -> OutOfFoldRegression:
     """Predict every target from the others, and estimate which are wrong.
 
@@ -94,7 +94,7 @@ def out_of_fold_regression(
     return _judged(found, scale.back(prediction), _description(blend, scale))
 
 
-def _with_own(own: OwnRegressor, boosting: _Boosting, given: Array) -> OutOfFoldRegression:
+def _with_own(own: OwnEstimator, boosting: _Boosting, given: Array) -> OutOfFoldRegression:
     prediction = own.predict(boosting.folds, given, np.ones(len(given)))
     scales = [ScaledTargets(given, by_rank) for by_rank in (False, True)]
     fits = [fit_target_noise(scale, scale.of(prediction)) for scale in scales]

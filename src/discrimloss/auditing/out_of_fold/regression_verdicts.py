@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from discrimloss.auditing.out_of_fold.own_regressor import OwnRegressor
+from discrimloss.auditing.out_of_fold.own_estimator import OwnEstimator
 from discrimloss.auditing.out_of_fold.regression import out_of_fold_regression
 from discrimloss.data.base import TaskData
 from discrimloss.judging.find_label_errors import EASY_ERRORS, FEWEST_SAMPLES, verdict_codes
@@ -25,7 +25,7 @@ def is_regression_on_features(task: TaskData) -> bool:
 def regression_verdicts(
     task: TaskData,
     seed: int,
-    own: OwnRegressor | None = None,
+    own: OwnEstimator | None = None,
     noise_rate: float | None = None,
 ) -> tuple[Verdicts, str]:
     """The verdicts on all targets, with out-of-fold predictions as suggestions; and the models.

@@ -170,6 +170,11 @@ def plan_table(
         for name in names:
             if name in hidden:
                 raise SourceError(f"--columns has {name!r}, the labels or ids: leave it out")
+    if not names:
+        raise SourceError(
+            "the table has no column to learn from besides labels and ids: add columns that say "
+            "something about the labels"
+        )
     frame = rows.frame(names).iloc[samples.rows]
     plan = plan_columns(frame, samples.target.numpy(), are_wanted=wanted is not None)
     if splits is None:
@@ -222,9 +227,7 @@ def plan_columns(
         warnings += [_not_learned_from(found, reason == _GIVEN_AWAY)] if found else []
     if not used:
         reasons = "; ".join(ColumnPlan((), tuple(left_aside)).notes)
-        raise SourceError(
-            f"there is no usable column: {reasons or 'the labels are the only column'}"
-        )
+        raise SourceError(f"there is no usable column: {reasons}")
     return ColumnPlan(tuple(used), tuple(left_aside), tuple(warnings))
 
 
