@@ -1,4 +1,4 @@
-"""What kind of loss a batch has, read from the operations that computed it."""
+"""Detects the kind of a loss from the operations that computed it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import deque
 from torch import Tensor
 
 DISTANCES = ("MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss", "Abs", "Pow", "Square")
-"""Operations that measure how far a prediction is from a target."""
+"""Operations that measure the distance of a prediction from its target."""
 OF_CLASSES = ("Softmax", "NllLoss", "BinaryCrossEntropy", "Sigmoid", "Softplus", "Logsumexp", "Exp")
-"""Operations of losses that compare probabilities of classes, anywhere in their names."""
+"""Parts of the names of operations that compare class probabilities."""
 MOST_OPERATIONS = 24
-"""Operations that are looked at, from the loss backwards. The network's own follow."""
+"""Number of operations to inspect, from the loss backwards. Later ones are the network's."""
 
 
 def is_distance(losses: Tensor) -> bool:
-    """Whether losses are distances of regression targets, such as squared and absolute errors.
+    """Return whether losses are distances of regression targets, such as squared errors.
 
     Focal loss and the Brier score contain powers too, but of probabilities. Losses without a
     gradient do not show how they were computed, and are not taken for distances.
