@@ -184,7 +184,7 @@ def test_a_finished_run_is_kept(finished: Path, capsys: pytest.CaptureFixture[st
         "pass --overwrite to replace it, or choose another directory"
     )
     other = refused(capsys, "train", *SMALL, "epochs=3", "--out", str(finished), "--resume")
-    assert other.startswith("cannot resume with other settings (epochs was 2, now 3): give the")
+    assert other.startswith("cannot resume with other settings (epochs was 2, now 3): pass the")
     assert snapshot(finished) == before
 
 

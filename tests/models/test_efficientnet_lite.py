@@ -52,7 +52,7 @@ def test_features_are_those_of_the_definition() -> None:
 def test_other_weights_get_a_sentence(tmp_path: Path) -> None:
     file = tmp_path / "weights.pth"
     torch.save({"conv1.weight": torch.zeros(1)}, file)
-    with pytest.raises(ValueError, match="holds no weights of an EfficientNet-Lite"):
+    with pytest.raises(ValueError, match="contains no weights of an EfficientNet-Lite"):
         read_weights(file)
     file.write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"cannot read .*weights\.pth"):

@@ -135,7 +135,7 @@ def test_each_key_of_the_smallest_recipe_is_needed(key: str) -> None:
             "noise.mapping must have numbers of classes, e.g. {1 = 7}, not 1 = 'dog'",
         ),
         # What does not go together.
-        ({"noise": {"rate": 0.4}}, "noise.rate is above 0 but noise.kind is 'none': name a kind"),
+        ({"noise": {"rate": 0.4}}, "noise.rate is above 0 but noise.kind is 'none': choose a kind"),
         ({"noise": {"kind": "human"}}, "noise.kind = 'human' needs noise.labels"),
         ({"schedule": {"kind": "step"}}, "schedule.kind = 'step' needs schedule.milestones"),
         (

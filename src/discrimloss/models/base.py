@@ -17,7 +17,7 @@ class TaskShape:
 
     A registered model is a `torch.nn.Module` class (or a function that returns one) that takes a
     `TaskShape`; its keyword-only arguments are the keys of ``[model]``. Its output has shape
-    (batch, outputs) for a classification, (batch, choices) for a multiple choice and (batch,) for a
+    (batch, outputs) for classification, (batch, choices) for multiple choice and (batch,) for
     regression. A text model has a method ``tokenize(texts)``, which turns the result of
     ``Inputs.rows`` into a dict of tensors.
     """
@@ -26,15 +26,15 @@ class TaskShape:
     num_classes: int | None
     """None for a regression."""
     target_mean: float = 0.0
-    """Mean of the training targets of a regression; 0 for a classification."""
+    """Mean of the regression targets for training. 0 for classification."""
     target_spread: float = 1.0
-    """Standard deviation of the training targets of a regression; 1 for a classification."""
+    """Standard deviation of the regression targets for training. 1 for classification."""
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs of a model per sample."""
+        """Number of model outputs per sample."""
         return 1 if self.num_classes is None else self.num_classes
 
     def unscaled(self) -> TaskShape:
-        """The shape for a model whose raw output is the prediction of a regression."""
+        """Return the shape for a model whose raw output is the regression prediction."""
         return replace(self, target_mean=0.0, target_spread=1.0)

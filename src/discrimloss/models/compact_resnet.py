@@ -1,4 +1,4 @@
-"""A residual network small enough for two CPU cores."""
+"""A small residual network for two CPU cores."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from discrimloss.models.layers import TaskOutput, channels_last, image_size, ima
 class CompactResNet(nn.Module):
     """A ResNet of 8 convolutions for small images, made for CPUs.
 
-    Three 3x3 convolutions widen the channels, each followed by pooling, so that most of the work is
-    done on few pixels and many channels, where a CPU is fast. A residual block follows the second
-    and the third. Global max pooling leads to the linear head.
+    Three 3x3 convolutions increase the number of channels, each followed by pooling. So most of the
+    work is on few pixels and many channels, where a CPU is fast. A residual block follows the
+    second and the third convolution. Global max pooling precedes the linear head.
 
     Args:
-        shape: of the task; images of any size from 8x8.
-        width: channels of the first convolution; later ones have 2 and 4 times as many.
+        shape: shape of the task, with images of at least 8x8 pixels.
+        width: number of channels of the first convolution. Later ones have 2 and 4 times as many.
     """
 
     def __init__(self, shape: TaskShape, *, width: int = 32) -> None:
@@ -55,16 +55,16 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Keeps the shape (batch, channels, height, width)."""
+        """Apply the block, which keeps the shape (batch, channels, height, width)."""
         change: Tensor = self.change(x)
         return x + change
 
 
 def halved(channels: int, wider: int) -> nn.Sequential:
-    """To more channels on half as many rows and columns.
+    """Increase the channels and halve the number of rows and columns.
 
-    Pooling comes first, so that normalization and ReLU have a quarter of the pixels to go through:
-    outside of convolutions a CPU's time goes into moving memory.
+    Pooling comes first, so that normalization and ReLU process a quarter of the pixels. Outside of
+    convolutions, a CPU spends its time on memory access.
     """
     return nn.Sequential(
         convolution(channels, wider),

@@ -1,4 +1,4 @@
-"""An LSTM that adds up digits."""
+"""An LSTM that adds digits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class DigitLSTM(nn.Module):
 
     An embedding of 11 symbols (ten digits and padding), one layer of LSTM without peepholes, and a
     linear head with ReLU on the state at the last digit. The paper does not describe the head's
-    initialisation. Ours predicts in units of the targets' spread and starts at their mean, so that
-    small steps suffice and the ReLU passes gradients from the start.
+    initialisation. Ours predicts in units of the targets' standard deviation and starts at their
+    mean, so that small steps suffice and the ReLU passes gradients from the start.
 
     Args:
-        shape: of the task, for the mean and the spread of its targets.
-        hidden_size: units of the LSTM.
-        embedding_size: length of the vector of a symbol.
-        standardized: whether the head starts from the targets' mean and spread.
+        shape: shape of the task, for the mean and standard deviation of its targets.
+        hidden_size: number of units of the LSTM.
+        embedding_size: size of the embedding of a symbol.
+        standardized: whether the head starts from the targets' mean and standard deviation.
         random_states: whether every forward pass draws the initial states from a normal
-            distribution, in evaluation too, as the authors' released code does; else they are 0.
+            distribution, even in evaluation, as in the authors' released code. Otherwise they are
+            0.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class DigitLSTM(nn.Module):
         self.output = TaskOutput(shape if standardized else shape.unscaled())
 
     def forward(self, digits: Tensor) -> Tensor:
-        """The sums of sequences of shape (batch, length); shape (batch,)."""
+        """Return the sums of sequences of shape (batch, length), shape (batch,)."""
         first = None
         if self.random_states:
             drawn = torch.randn(2, 1, len(digits), self.lstm.hidden_size, device=digits.device)

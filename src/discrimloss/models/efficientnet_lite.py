@@ -1,8 +1,8 @@
-"""EfficientNet-Lite as an encoder of images, built from a plain state dict.
+"""EfficientNet-Lite as an image encoder, built from a plain state dict.
 
 The file holds weights only, with the names of the package ``efficientnet-lite-pytorch``
 (``_conv_stem.weight``, ``_blocks.0._depthwise_conv.weight`` ...). All sizes follow from their
-shapes, so Lite0 to Lite4 and any other width load alike. The package itself is not needed.
+shapes, so Lite0 to Lite4 and any other width can be loaded. The package itself is not needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 SIDE = 224
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
-"""How the published weights expect pixels, where white is 1."""
+"""Mean and standard deviation of pixels for the published weights, where white is 1."""
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
 """Stride of the first block of each stage. A stage begins where the number of channels changes."""
 EPSILON = 1e-3
@@ -27,7 +27,7 @@ Weights = Mapping[str, Tensor]
 
 
 class EfficientNetLite(nn.Module):
-    """The layers up to the last pooling.
+    """All layers up to the last pooling.
 
     Args:
         weights: the state dict.
@@ -43,19 +43,19 @@ class EfficientNetLite(nn.Module):
             self.blocks = nn.Sequential(*_blocks(weights))
             self.head = _Layer(weights, "_conv_head", "_bn1")
         except KeyError as error:
-            raise ValueError(f"these weights have no {error}, as EfficientNet-Lite has") from error
+            raise ValueError(f"these weights lack {error} of an EfficientNet-Lite") from error
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Features of shape (images, width), from (images, 3, height, width)."""
+        """Map (images, 3, height, width) to features of shape (images, width)."""
         pooled: Tensor = self.head(self.blocks(self.stem(pixels))).mean((2, 3))
         return pooled
 
 
 def read_weights(file: Path) -> Weights:
-    """The state dict in a file.
+    """Return the state dict in a file.
 
     Raises:
-        ValueError: the file cannot be read, or holds something else.
+        ValueError: the file cannot be read, or contains something else.
     """
     try:
         found: Any = torch.load(file, map_location="cpu", weights_only=True)
@@ -66,7 +66,7 @@ def read_weights(file: Path) -> Weights:
         found = found["state_dict"]
     if not isinstance(found, Mapping) or STEM not in found:
         raise ValueError(
-            f"{file} holds no weights of an EfficientNet-Lite (no {STEM}): give a folder that "
+            f"{file} contains no weights of an EfficientNet-Lite (no {STEM}): pass a folder that "
             "save_pretrained wrote for other models"
         )
     return found
@@ -86,7 +86,7 @@ def _blocks(weights: Weights) -> list[nn.Module]:
 
 
 class _Block(nn.Module):
-    """Widen, filter each channel, narrow; added to the input where the shape stays."""
+    """Expand, filter each channel, and project. The input is added if the shape does not change."""
 
     def __init__(self, weights: Weights, name: str, stride: int) -> None:
         super().__init__()
@@ -107,10 +107,10 @@ class _Block(nn.Module):
 
 
 class _Layer(nn.Module):
-    """A convolution padded as TensorFlow does, batch norm, and optionally ReLU6.
+    """A convolution with TensorFlow's padding, batch norm, and optionally ReLU6.
 
-    The norm is part of the convolution: an encoder does not train, and most of its time is spent
-    on reading and writing memory.
+    The norm is merged into the convolution, because an encoder is not trained and spends most of
+    its time on memory access.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class _Layer(nn.Module):
         out, within, self.size, _ = kernel.shape
         self.stride, self.activation = stride, activation
         groups = out if depthwise else 1
-        # With an odd kernel and no stride, as much is added on both sides: the convolution can.
+        # With an odd kernel and no stride, padding is equal on both sides, as in the convolution.
         self.is_symmetric = stride == 1 and self.size % 2 == 1
         padding = self.size // 2 if self.is_symmetric else 0
         self.convolution = nn.Conv2d(

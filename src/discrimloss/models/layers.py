@@ -15,9 +15,9 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 class TaskOutput(nn.Module):
     """The last layer of a model, which turns raw outputs into predictions.
 
-    In a classification the raw outputs are the logits, and stay unchanged. In a regression the
-    prediction is ``raw * target_spread + target_mean``, so that a new network starts at the mean of
-    the target and learns at the same rate whatever its unit is.
+    In classification, the raw outputs are the logits and are not changed. In regression, the
+    prediction is ``raw * target_spread + target_mean``. So a new network starts at the mean of the
+    target, and its learning speed does not depend on the target's unit.
     """
 
     target_mean: Tensor
@@ -27,19 +27,19 @@ class TaskOutput(nn.Module):
         super().__init__()
         self.is_regression = shape.num_classes is None
         if self.is_regression:
-            # Buffers, because the weights depend on them: they are saved together.
+            # Buffers, so that they are saved with the weights, which depend on them.
             self.register_buffer("target_mean", torch.tensor(float(shape.target_mean)))
             self.register_buffer("target_spread", torch.tensor(float(shape.target_spread)))
 
     def forward(self, raw: Tensor) -> Tensor:
-        """Map (batch, outputs) to (batch, classes), or to (batch,) for a regression."""
+        """Map (batch, outputs) to (batch, classes), or to (batch,) for regression."""
         if not self.is_regression:
             return raw
         return raw.squeeze(1) * self.target_spread + self.target_mean
 
 
 def image_size(shape: TaskShape, model: str, smallest: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width of the images; a `ValueError` if they do not fit `model`."""
+    """Return channels, height and width of the images, or raise an error if they do not fit."""
     if len(shape.input_shape) != 3 or min(shape.input_shape[1:]) < smallest:
         raise ValueError(
             f"{model} needs images, (channels, height, width), of at least {smallest} x {smallest} "
@@ -50,16 +50,16 @@ def image_size(shape: TaskShape, model: str, smallest: int = 1) -> tuple[int, in
 
 
 def channels_last(network: AnyModule) -> AnyModule:
-    """The network with its weights in the channels-last memory format.
+    """Return the network with its weights in the channels-last memory format.
 
-    Convolutions are faster with it on most machines; results are the same.
+    Convolutions are faster with this format on most machines. Results are the same.
     """
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def images_channels_last(images: Tensor) -> Tensor:
-    """The images, (batch, channels, height, width), in the channels-last memory format.
+    """Return images, (batch, channels, height, width), in the channels-last memory format.
 
-    With one channel both formats are the same, and nothing is copied.
+    With one channel, both formats are the same and nothing is copied.
     """
     return images.contiguous(memory_format=torch.channels_last)

@@ -13,14 +13,14 @@ class LeNet(nn.Module):
     """LeNet: 6 and 16 channels of 5x5, ReLU, max pooling, then 120 and 84 units.
 
     Args:
-        shape: of the task; images of any size from 16x16.
+        shape: shape of the task, with images of at least 16x16 pixels.
     """
 
     def __init__(self, shape: TaskShape) -> None:
         super().__init__()
         channels, height, width = image_size(shape, "lenet", smallest=16)
-        # ReLU after pooling: it keeps the order of the pixels, so the result is that of the usual
-        # order, at a quarter of the work.
+        # ReLU after pooling gives the same result as the usual order, because it is monotonic, with
+        # a quarter of the work.
         self.network = nn.Sequential(
             nn.Conv2d(channels, 6, 5),
             nn.MaxPool2d(2),
@@ -45,7 +45,7 @@ class LeNet(nn.Module):
 
 
 def side_after(side: int) -> int:
-    """The side of the feature map after both convolutions and poolings.
+    """Return the side of the feature map after both convolutions and poolings.
 
     >>> side_after(28), side_after(32), side_after(16)
     (4, 5, 1)

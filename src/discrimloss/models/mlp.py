@@ -15,9 +15,9 @@ class MLP(nn.Module):
     """One hidden layer, for features or very small images.
 
     Args:
-        shape: of the task; inputs of any shape are flattened.
-        hidden: units of the hidden layer.
-        dropout: fraction of them that is dropped at random in training, against memorising.
+        shape: shape of the task. Inputs of any shape are flattened.
+        hidden: number of units of the hidden layer.
+        dropout: fraction of the units that is dropped in training, against memorisation.
     """
 
     def __init__(self, shape: TaskShape, *, hidden: int = 256, dropout: float = 0.0) -> None:
@@ -38,6 +38,6 @@ class MLP(nn.Module):
         self.output = TaskOutput(shape)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map (batch, ...) to (batch, classes), or to (batch,) for a regression."""
+        """Map (batch, ...) to (batch, classes), or to (batch,) for regression."""
         prediction: Tensor = self.output(self.network(features))
         return prediction

@@ -10,12 +10,12 @@ from discrimloss.models.layers import TaskOutput
 
 @models.register("ngram_text")
 class NgramText(nn.Module):
-    """A vector per hashed n-gram, their weighted sum, and a linear layer: small, and fast on a CPU.
+    """A linear layer on the weighted sum of n-gram vectors: small, and fast on a CPU.
 
     Args:
-        shape: of the task.
+        shape: shape of the task.
         buckets: number of hash buckets of the n-grams.
-        dim: length of an n-gram's vector.
+        dim: size of an n-gram's vector.
     """
 
     def __init__(self, shape: TaskShape, *, buckets: int = 2**16, dim: int = 64) -> None:
@@ -32,11 +32,11 @@ class NgramText(nn.Module):
         self.output = TaskOutput(shape)
 
     def forward(self, ngrams: dict[str, Tensor]) -> Tensor:
-        """Map the n-grams of a batch to (batch, classes), or to (batch,) for a regression.
+        """Map the n-grams of a batch to (batch, classes), or to (batch,) for regression.
 
         Args:
             ngrams: ``ids`` and ``weights`` of all n-grams, the texts concatenated, and
-                ``offsets``, where each text begins.
+                ``offsets``, the start of each text.
         """
         texts = self.vectors(ngrams["ids"], ngrams["offsets"], per_sample_weights=ngrams["weights"])
         prediction: Tensor = self.output(self.head(texts))

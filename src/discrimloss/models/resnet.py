@@ -29,17 +29,17 @@ ARCHITECTURES: dict[int, dict[str, Any]] = {
 
 @models.register("resnet")
 class ResNet(nn.Module):
-    """ResNet-18 or ResNet-50 (He et al., 2015), from scratch or pretrained; for larger images.
+    """ResNet-18 or ResNet-50 (He et al., 2015), from scratch or pretrained, for larger images.
 
     Args:
-        shape: of the task; images of any size. The stem makes them smaller by 4.
-        layers: which of the two, where nothing pretrained is loaded.
+        shape: shape of the task, with images of any size. The stem reduces them by a factor of 4.
+        layers: 18 or 50, if nothing pretrained is loaded.
         pretrained: a directory or a name on the Hugging Face hub (``"microsoft/resnet-50"``) that
-            has weights for 18 or 50 layers. The head is kept if it has as many outputs as the task,
-            and is new otherwise.
-        standardized: whether a regression predicts in units of the targets' spread, from their
-            mean. Without it the output is the prediction, as in the authors' released code, whose
-            learning rates are for it.
+            has weights for 18 or 50 layers. The head is kept if its number of outputs fits the
+            task. Otherwise it is new.
+        standardized: whether regression predicts in units of the targets' standard deviation,
+            relative to their mean. Otherwise the output is the prediction, as in the authors'
+            released code, whose learning rates assume this.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ResNet(nn.Module):
 
 
 def from_scratch(shape: TaskShape, layers: int) -> Any:
-    """A network with random weights; images may have any number of channels."""
+    """Return a network with random weights, for images with any number of channels."""
     transformers = transformers_library()
     if layers not in ARCHITECTURES:
         known = " or ".join(map(str, ARCHITECTURES))
@@ -79,7 +79,7 @@ def from_scratch(shape: TaskShape, layers: int) -> Any:
 
 
 def from_pretrained(shape: TaskShape, pretrained: str) -> Any:
-    """A network with weights from a directory or the hub, and a head for this task."""
+    """Return a network with weights from a directory or the hub, and a head for this task."""
     transformers = transformers_library()
     source = Path(pretrained).expanduser()
     if looks_like_a_path(pretrained) and not source.is_dir():
@@ -100,7 +100,7 @@ def from_pretrained(shape: TaskShape, pretrained: str) -> Any:
         )
         check_report(report)
     except (OSError, ValueError, RuntimeError) as error:
-        # The first of the library's many lines gives the reason.
+        # The first line of the library's message is the reason.
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ValueError(
             f"model.pretrained: cannot load a resnet from {pretrained!r} ({reason}); give a "
@@ -110,7 +110,7 @@ def from_pretrained(shape: TaskShape, pretrained: str) -> Any:
 
 
 def check_config(config: Any, shape: TaskShape) -> None:
-    """Whether these are weights of a ResNet for such images; otherwise a `ValueError`."""
+    """Raise a `ValueError` unless these are weights of a ResNet for such images."""
     if config.model_type != "resnet":
         raise ValueError(f"it holds a model of type {config.model_type!r}, not a resnet")
     if config.num_channels != shape.input_shape[0]:
@@ -121,7 +121,7 @@ def check_config(config: Any, shape: TaskShape) -> None:
 
 
 def check_report(report: Mapping[str, Any]) -> None:
-    """Whether only the head is new: the library would initialise other weights silently."""
+    """Check that only the head is new: the library would initialise other weights silently."""
     mismatched = {key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]}
     made_up = set(report["missing_keys"]) | mismatched
     lost = sorted(key for key in made_up if not key.startswith("classifier."))
@@ -132,5 +132,5 @@ def check_report(report: Mapping[str, Any]) -> None:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether this cannot be a name on the hub, which is ``name`` or ``owner/name``."""
+    """Return whether this cannot be a hub name, which is ``name`` or ``owner/name``."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name

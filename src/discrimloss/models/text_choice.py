@@ -28,24 +28,25 @@ FIRST_SCALE = 20.0  # of cosines, which are at most 1; customary for sentence en
 class TextChoice(nn.Module):
     """A multiple choice between texts, scored by RoBERTa, BERT, XLNet, GPT-2 or a similar model.
 
-    The head ``"cross"`` is the paper's: context and choice are read together and scored by one
-    linear layer, that of transformers' multiple-choice models, or one on the last token where there
-    is none (GPT-2). The head ``"bi"`` reads each text by itself and compares: the cosine of the
-    mean token vectors, after a learned map that starts as the identity. With an encoder that was
-    made for sentences it predicts well before any training, and needs far fewer questions.
+    The head ``"cross"`` is that of the paper: context and choice are encoded together and scored by
+    one linear layer, as in transformers' multiple-choice models, or on the last token if there is
+    no such model (GPT-2). The head ``"bi"`` encodes each text separately. It compares mean token
+    vectors by their cosine, after a learned map that starts as the identity. With an encoder for
+    sentences, it predicts well before any training, and needs far fewer questions.
 
     Args:
-        shape: of the task, for the number of choices.
+        shape: shape of the task, for the number of choices.
         pretrained: a folder, a name on the model hub, or ``"package:NAME"`` for an installed
-            package that has the folder ``model``; None starts from random weights, with bytes
-            as tokens and nothing to download.
-        random_weights: take only the sizes and the tokenizer from `pretrained`.
-        architecture: what to build where `pretrained` is None.
-        hidden_size: its width, where `pretrained` is None.
-        num_layers: its depth, where `pretrained` is None.
-        max_length: longer texts are cut to this many tokens; the publishers of WikiHow use 80.
+            package with the folder ``model``. None starts from random weights, with bytes as
+            tokens and without a download.
+        random_weights: whether to use only the sizes and the tokenizer of `pretrained`.
+        architecture: the architecture to build if `pretrained` is None.
+        hidden_size: its width, if `pretrained` is None.
+        num_layers: its depth, if `pretrained` is None.
+        max_length: maximum number of tokens. Longer texts are truncated. The publishers of WikiHow
+            use 80.
         head: ``"cross"`` or ``"bi"``.
-        frozen: whether only the head is trained; the encoder then runs without dropout.
+        frozen: whether to train only the head. The encoder then runs without dropout.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class TextChoice(nn.Module):
             self.scorer.encoder.requires_grad_(False)
 
     def tokenize(self, questions: Sequence[Question]) -> dict[str, Tensor]:
-        """Tokens of shape (batch, texts, length), as long as the longest text of the batch.
+        """Return tokens of shape (batch, texts, length), padded to the longest text.
 
-        Texts are the choices, each behind its context; for the head ``"bi"`` the context, then the
-        choices.
+        The texts are the choices, each after its context. For the head ``"bi"`` they are the
+        context, then the choices.
         """
         for context, choices in questions:
             if len(choices) != self.num_choices:
@@ -104,12 +105,12 @@ class TextChoice(nn.Module):
         return {name: table.view(shape) for name, table in tokens.items()}
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Logits of shape (batch, choices)."""
+        """Return logits of shape (batch, choices)."""
         scores: Tensor = self.scorer(inputs)
         return scores
 
     def train(self, mode: bool = True) -> TextChoice:
-        """Set training mode; a frozen encoder stays in evaluation mode."""
+        """Set training mode. A frozen encoder stays in evaluation mode."""
         super().train(mode)
         if self.frozen:
             self.scorer.encoder.eval()
@@ -137,16 +138,16 @@ class CrossScorer(nn.Module):
 
     @property
     def encoder(self) -> nn.Module:
-        """All but the head."""
+        """All layers except the head."""
         return self.model.base_model  # type: ignore[no-any-return]
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Scores of shape (batch, choices)."""
+        """Return scores of shape (batch, choices)."""
         return self.model(**inputs).logits  # type: ignore[no-any-return]
 
 
 class LastTokenScorer(nn.Module):
-    """A linear layer on the state of the last token: for models that read left to right."""
+    """A linear layer on the state of the last token, for models that read left to right."""
 
     def __init__(self, pretrained: str | None, configuration: Any) -> None:
         super().__init__()
@@ -155,7 +156,7 @@ class LastTokenScorer(nn.Module):
         self.head = nn.Linear(configuration.hidden_size, 1)
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Scores of shape (batch, choices)."""
+        """Return scores of shape (batch, choices)."""
         flat = {name: table.flatten(0, 1) for name, table in inputs.items()}
         states = self.encoder(**flat).last_hidden_state
         last = flat["attention_mask"].sum(dim=1).sub(1).clamp(min=0)
@@ -165,25 +166,25 @@ class LastTokenScorer(nn.Module):
 
 
 class BiScorer(nn.Module):
-    """The scaled cosine between the context's vector and each choice's."""
+    """The scaled cosine between the vectors of the context and each choice."""
 
     def __init__(self, pretrained: str | None, configuration: Any) -> None:
         super().__init__()
         factory = transformers_library().AutoModel
         self.encoder = load_weights(factory, pretrained, configuration)
         if hasattr(self.encoder, "pooler"):
-            self.encoder.pooler = None  # unused here, which distributed training does not allow
+            self.encoder.pooler = None  # distributed training does not allow unused weights
         width = configuration.hidden_size
         self.head = nn.Linear(width, width, bias=False)
         nn.init.eye_(self.head.weight)
         self.log_scale = nn.Parameter(torch.tensor(math.log(FIRST_SCALE)))
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Scores of shape (batch, choices)."""
+        """Return scores of shape (batch, choices)."""
         return self.compared(self.vectors(inputs))
 
     def vectors(self, inputs: dict[str, Tensor]) -> Tensor:
-        """The mean token vectors of the texts, shape (batch, texts, width)."""
+        """Return the mean token vectors of the texts, shape (batch, texts, width)."""
         flat = {name: table.flatten(0, 1) for name, table in inputs.items()}
         states = self.encoder(**flat).last_hidden_state
         mask = flat["attention_mask"].unsqueeze(2).to(states.dtype)
@@ -191,13 +192,13 @@ class BiScorer(nn.Module):
         return means.view(*inputs["input_ids"].shape[:2], -1)
 
     def compared(self, vectors: Tensor) -> Tensor:
-        """Scores of shape (batch, choices) from the vectors of the context and the choices."""
+        """Return scores of shape (batch, choices) from the vectors of context and choices."""
         contexts, choices = self.head(vectors[:, :1]), vectors[:, 1:]
         return F.cosine_similarity(contexts, choices, dim=2) * self.log_scale.exp()
 
 
 def build_cross_scorer(pretrained: str | None, configuration: Any) -> CrossScorer | LastTokenScorer:
-    """The model that transformers has for multiple choice, or else our own head."""
+    """Return transformers' model for multiple choice, or by default our own head."""
     if type(configuration) in transformers_library().MODEL_FOR_MULTIPLE_CHOICE_MAPPING:
         return CrossScorer(pretrained, configuration)
     return LastTokenScorer(pretrained, configuration)
@@ -209,7 +210,7 @@ def _texts(question: Question) -> tuple[str, ...]:
 
 
 def _as_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Any) -> list[list[str]]:
-    """First and second texts, or joined ones where the tokenizer knows no pairs (GPT-2)."""
+    """Return pairs of texts, or joined texts if the tokenizer has no pairs (GPT-2)."""
     if tokenizer.sep_token is None:
         return [[f"{context}{tokenizer.eos_token}{choice}" for context, choice in pairs]]
     return [list(texts) for texts in zip(*pairs, strict=True)]

@@ -1,4 +1,4 @@
-"""Encoders and tokenizers of the transformers library, loaded or built without its output."""
+"""Loads or builds encoders and tokenizers of the transformers library, silently."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Loaded = TypeVar("Loaded")
 
 PACKAGE = "package:"
 CONFIGURATION = "config.json"
-"""Marks a folder that holds a model of the transformers library."""
+"""File in every folder with a model of the transformers library."""
 LONGEST_TEXT = 512
 HEAD_SIZE = 64  # of an attention head, in all four architectures
 
 
 def transformers_library() -> Any:
-    """The transformers library, imported on first use; an error says how to install it."""
+    """Import the transformers library, or raise an error that says how to install it."""
     try:
         import transformers
     except ImportError as error:
@@ -36,7 +36,7 @@ def transformers_library() -> Any:
 def load_configuration(
     pretrained: str | None, architecture: Architecture, hidden_size: int, num_layers: int
 ) -> Any:
-    """The sizes of an encoder: those of `pretrained`, or of an architecture over bytes."""
+    """Return the sizes of an encoder: those of `pretrained`, or of a byte-level architecture."""
     if pretrained is not None:
         return load_pretrained(transformers_library().AutoConfig.from_pretrained, pretrained)
     if hidden_size % max(1, hidden_size // HEAD_SIZE):
@@ -45,37 +45,37 @@ def load_configuration(
 
 
 def load_tokenizer(pretrained: str | None, model_type: str) -> Any:
-    """The tokenizer of `pretrained`, or bytes; ready to pad."""
+    """Return the tokenizer of `pretrained`, or one for bytes, with padding."""
     if pretrained is None:
         tokenizer = byte_tokenizer()
     else:
         tokenizer = load_pretrained(
             transformers_library().AutoTokenizer.from_pretrained, pretrained
         )
-    if tokenizer.pad_token is None:  # GPT-2 has no padding; the attention mask hides it
+    if tokenizer.pad_token is None:  # GPT-2 has no padding token. The attention mask hides it.
         tokenizer.pad_token = tokenizer.eos_token
-    if tokenizer.sep_token is None:  # context and choice are one text: keep the choice whole
+    if tokenizer.sep_token is None:  # context and choice are one text: truncate only the context
         tokenizer.truncation_side = "left"
-    # XLNet predicts at the last position, which must not be padding.
+    # XLNet predicts at the last position, which must not be padded.
     tokenizer.padding_side = "left" if model_type == "xlnet" else "right"
     return tokenizer
 
 
 def load_weights(factory: Any, pretrained: str | None, configuration: Any) -> Any:
-    """A model of an auto class, with pretrained or with random weights."""
+    """Return a model of an auto class, with pretrained or random weights."""
     if pretrained is None:
         model = factory.from_config(configuration)
     else:
         options = {"config": configuration, "dtype": torch.float32}
         model = load_pretrained(factory.from_pretrained, pretrained, **options)
     if hasattr(model.base_model, "mask_emb"):
-        # XLNet needs it for pretraining only; distributed training does not allow unused weights.
+        # XLNet needs it only for pretraining. Distributed training does not allow unused weights.
         model.base_model.mask_emb.requires_grad_(False)
     return model
 
 
 def new_configuration(architecture: Architecture, hidden_size: int, num_layers: int) -> Any:
-    """An encoder of bytes; its other sizes are in the proportions of the published ones."""
+    """Return an encoder for bytes, with the proportions of the published ones."""
     tokenizer = byte_tokenizer()
     num_heads = max(1, hidden_size // HEAD_SIZE)
     inner = {"xlnet": "d_inner", "gpt2": "n_inner"}.get(architecture, "intermediate_size")
@@ -89,15 +89,15 @@ def new_configuration(architecture: Architecture, hidden_size: int, num_layers: 
         "num_attention_heads": num_heads,
         inner: 4 * hidden_size,
     }
-    if architecture == "xlnet":  # its positions are relative: no greatest length
+    if architecture == "xlnet":  # relative positions: no maximum length
         options["d_head"] = hidden_size // num_heads
-    else:  # RoBERTa counts positions from the number behind the padding token's
+    else:  # RoBERTa counts positions from the number after the padding token's
         options["max_position_embeddings"] = LONGEST_TEXT + 2
     return transformers_library().AutoConfig.for_model(architecture, **options)
 
 
 def byte_tokenizer() -> Any:
-    """A tokenizer with one token per byte, for any text and without a file."""
+    """Return a tokenizer with one token per byte, for any text and without a file."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>"}
@@ -121,7 +121,7 @@ def byte_tokenizer() -> Any:
 
 
 def find_pretrained(pretrained: str) -> str:
-    """The source to load from: a folder, the folder of a package, or a name on the hub."""
+    """Return the source to load: a folder, the folder of a package, or a name on the hub."""
     if pretrained.startswith(PACKAGE):
         name = pretrained.removeprefix(PACKAGE)
         for place in package_folders(name):
@@ -136,17 +136,17 @@ def find_pretrained(pretrained: str) -> str:
     folder = Path(pretrained).expanduser()
     if folder.is_dir():
         return str(folder)
-    # A hub name is NAME or OWNER/NAME; anything else is meant as a folder.
+    # A hub name is NAME or OWNER/NAME. Anything else is a folder.
     if folder.is_absolute() or pretrained.startswith((".", "~")) or len(folder.parts) > 2:
         raise ValueError(f"pretrained = {pretrained!r}: there is no such folder")
     return pretrained
 
 
 def package_folders(name: str) -> list[Path]:
-    """The folders of an installed package; none if it is not installed.
+    """Return the folders of an installed package, or none if it is not installed.
 
     Args:
-        name: as it is imported, or as pip knows it.
+        name: the name for import or for pip.
     """
     module = re.sub(r"[-.]+", "_", name)
     modules = [module] if module.isidentifier() else []
@@ -164,18 +164,18 @@ def package_folders(name: str) -> list[Path]:
 
 
 def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any) -> Loaded:
-    """The result of a loading function of transformers, or a `ValueError` with one sentence.
+    """Return the result of a loading function of transformers, or raise a clear `ValueError`.
 
     Args:
-        load: takes a folder or the name of a model, such as ``AutoModel.from_pretrained``.
+        load: a function of a folder or a model name, such as ``AutoModel.from_pretrained``.
         pretrained: see `find_pretrained`.
-        options: more arguments for `load`.
+        options: further arguments for `load`.
     """
     source = find_pretrained(pretrained)
     try:
         with quiet_transformers():
             return load(source, **options)
-    # Missing or malformed files, other versions and an unreachable hub raise errors of all kinds.
+    # Missing or malformed files, other versions or an unreachable hub raise many types.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(
@@ -186,7 +186,7 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence progress bars and the warning that the head is new, which it always is."""
+    """Silence progress bars and the warning that the head is new, because it always is."""
     from huggingface_hub.utils import logging as hub_logging
 
     of_hub: Any = hub_logging  # without types
@@ -194,7 +194,7 @@ def quiet_transformers() -> Iterator[None]:
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     verbosity_of_hub = of_hub.get_verbosity()
     logging.set_verbosity_error()
-    of_hub.set_verbosity_error()  # it reports every attempt to reach the hub
+    of_hub.set_verbosity_error()  # otherwise it reports every attempt to reach the hub
     logging.disable_progress_bar()
     try:
         yield

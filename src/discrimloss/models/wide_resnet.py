@@ -15,18 +15,19 @@ from discrimloss.models.layers import TaskOutput, channels_last, image_size, ima
 class WideResNet(nn.Module):
     """WideResNet (Zagoruyko and Komodakis, 2016), by default WRN-28-10.
 
-    Three groups of (depth - 4) / 6 blocks with 16, 32 and 64 channels times the width. The weights
-    start as in the authors' code: He's normal distribution by the number of outputs, and no bias.
+    It has three groups of (depth - 4) / 6 blocks, with 16, 32 and 64 channels times the width. The
+    weights are initialised as in the authors' code: He's normal distribution by the number of
+    outputs, and no bias.
 
     Args:
-        shape: of the task; images of any size, 32x32 in the publication.
+        shape: shape of the task, with images of any size. 32x32 in the publication.
         depth: number of convolutions, 6n + 4: 16, 22, 28, 40.
         width: factor on the number of channels.
-        dropout: fraction of activations that is dropped between the convolutions of a block.
-        form: ``"published"``, or ``"released"`` for the network in the code that DiscrimLoss's
-            authors released: convolutions have biases and torch's initial weights, the second one
-            of a block has the stride, a projection starts from the input of the block, and the last
-            normalization has momentum 0.9.
+        dropout: fraction of activations dropped between the convolutions of a block.
+        form: ``"published"``, or ``"released"`` for the network in the released code of
+            DiscrimLoss. There, convolutions have biases and torch's initial weights, the second
+            convolution of a block has the stride, a projection starts from the input of the block,
+            and the last normalization has momentum 0.9.
     """
 
     def __init__(
@@ -92,9 +93,9 @@ class WideBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (batch, channels, height, width) to `wider` channels, smaller by the stride."""
+        """Map to `wider` channels, with height and width divided by the stride."""
         active = F.relu(self.normalization1(x), inplace=True)
-        # In the publication a projection starts from the normalized activations.
+        # In the publication, a projection starts from the normalized activations.
         shortcut = x
         if self.projection is not None:
             shortcut = self.projection(x if self.released else active)
@@ -104,7 +105,7 @@ class WideBlock(nn.Module):
 
 
 def blocks_per_group(depth: int) -> int:
-    """Number of blocks in each of the three groups of a network of this depth.
+    """Return the number of blocks in each of the three groups, for this depth.
 
     >>> blocks_per_group(28)
     4

@@ -1,1 +1,1 @@
-"""One training loop for all methods and tasks, on Accelerate, with records and resumption."""
+"""A training loop for all methods and tasks, on Accelerate, which records and resumes runs."""

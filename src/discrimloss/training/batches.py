@@ -1,4 +1,4 @@
-"""Batches: which samples, in which order, on which process."""
+"""Batches: their samples, order and processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from discrimloss.data.base import DataError, Split
 from discrimloss.training.methods.base import Batch
 
 OrderOfPass = Callable[[int], Tensor]
-"""Gives the sample indices of a pass over the data, counted from 1, in order of visits."""
+"""Returns the sample indices of a pass over the data, counted from 1, in order of visits."""
 
 
 def epoch_batches(
     order_of_pass: OrderOfPass, epoch: int, batch_size: int, steps_per_epoch: int | None
 ) -> list[Tensor]:
-    """The sample indices of each batch of an epoch.
+    """Yield the sample indices of each batch of an epoch.
 
     An epoch is a pass over the data, or `steps_per_epoch` steps through consecutive passes. A
     single last sample joins the batch before it, because batch normalisation needs two.
@@ -38,14 +38,14 @@ def epoch_batches(
 
 @dataclass(frozen=True)
 class PassParts:
-    """Passes over the data that are divided into epochs of at most so many steps.
+    """Divides passes over the data into epochs of at most `steps_per_epoch` steps.
 
-    Each pass begins an epoch, so that the last epoch of a pass may be shorter.
+    Each pass begins a new epoch, so the last epoch of a pass may be shorter.
 
     Args:
-        num_samples: of a pass.
-        batch_size: of a step.
-        steps_per_epoch: of an epoch that does not end a pass.
+        num_samples: number of samples of a pass.
+        batch_size: number of samples of a step.
+        steps_per_epoch: number of steps of an epoch that does not end a pass.
     """
 
     num_samples: int
@@ -54,7 +54,7 @@ class PassParts:
 
     @property
     def steps_per_pass(self) -> int:
-        """Number of batches of a pass, of which the last may have a single sample more."""
+        """Number of batches of a pass. The last may have one sample more."""
         return max(1, math.ceil((self.num_samples - (self.batch_size > 1)) / self.batch_size))
 
     @property
@@ -63,21 +63,21 @@ class PassParts:
         return math.ceil(self.steps_per_pass / self.steps_per_epoch)
 
     def batches(self, order_of_pass: OrderOfPass, epoch: int) -> list[Tensor]:
-        """The sample indices of each batch of an epoch."""
+        """Yield the sample indices of each batch of an epoch."""
         number, part = divmod(epoch - 1, self.epochs_per_pass)
         batches = epoch_batches(order_of_pass, number + 1, self.batch_size, None)
         start = part * self.steps_per_epoch
         return batches[start : start + self.steps_per_epoch]
 
     def passed(self, epoch: int, step: int) -> float:
-        """Number of epochs that have passed, where all steps count the same."""
+        """Return the number of passed epochs. All steps count equally."""
         number, part = divmod(epoch - 1, self.epochs_per_pass)
         steps = part * self.steps_per_epoch + step
         return (number + steps / self.steps_per_pass) * self.epochs_per_pass
 
 
 def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> Tensor:
-    """Samples `start` to ``start + length`` of the concatenated passes."""
+    """Return samples `start` to ``start + length`` of the concatenated passes."""
     number = 1
     order = order_of_pass(number)
     while start >= len(order):
@@ -92,10 +92,10 @@ def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> T
 
 
 def own_slice(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[Tensor]:
-    """The batches of one of several processes: an equal slice of every batch.
+    """Yield the batches of one of several processes: an equal slice of every batch.
 
-    Up to ``num_processes - 1`` samples at the end of a batch are left out where it cannot be
-    divided equally; in the next epoch these are other samples.
+    If a batch cannot be divided equally, up to ``num_processes - 1`` samples at its end are left
+    out. In the next epoch these are other samples.
     """
     if num_processes == 1:
         return list(batches)
@@ -108,7 +108,7 @@ def own_slice(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[
 
 
 class _Rows(Dataset[Any]):
-    """Gives a `DataLoader` a batch at a time."""
+    """Passes whole batches to a `DataLoader`."""
 
     def __init__(self, split: Split, tokenize: Callable[[Any], Any] | None) -> None:
         self.split = split
@@ -135,7 +135,7 @@ def load_batches(
     tokenize: Callable[[Any], Any] | None = None,
     workers: int = 0,
 ) -> Iterator[Batch]:
-    """Read batches, in worker processes where reading is slow, and copy them to the device."""
+    """Read batches, in worker processes if reading is slow, and copy them to the device."""
     workers = 0 if split.inputs.in_memory else workers
     loader: DataLoader[Any] = DataLoader(
         _Rows(split, tokenize),

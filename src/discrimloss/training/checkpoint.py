@@ -1,7 +1,7 @@
 """Checkpoints that are complete or absent.
 
-A checkpoint is written beside the old one. A manifest lists its files with their sizes and
-checksums. Only then does it replace the old one.
+A checkpoint is written next to the old one, with a manifest of its files, sizes and checksums. It
+replaces the old one only when it is complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MANIFEST = "progress.json"
 def save_checkpoint(
     accelerator: Accelerator, directory: RunDirectory, progress: dict[str, Any]
 ) -> None:
-    """Write models, optimizers, all sample state, generators and `progress`. All processes call."""
+    """Write models, optimizers, sample state, generators and `progress`, in all processes."""
     unfinished = directory / (CHECKPOINT + UNFINISHED)
     try:
         if accelerator.is_main_process:
@@ -50,7 +50,7 @@ def save_checkpoint(
 
 
 def find_checkpoint(directory: RunDirectory) -> Path | None:
-    """The last complete checkpoint, also if the run was killed while it replaced another."""
+    """Return the last complete checkpoint, even if the run was killed during its replacement."""
     current, old = directory / CHECKPOINT, directory / (CHECKPOINT + OLD)
     if current.exists():
         shutil.rmtree(old, ignore_errors=True)
@@ -60,13 +60,13 @@ def find_checkpoint(directory: RunDirectory) -> Path | None:
 
 
 def read_progress(checkpoint: Path) -> dict[str, Any]:
-    """The progress of the run, after a check of every file of the checkpoint."""
+    """Check every file of the checkpoint, and return the progress of the run."""
     try:
         text = (checkpoint / MANIFEST).read_text(encoding="utf-8")
         manifest = json.loads(text)
         progress: dict[str, Any] = manifest["progress"]
         expected = manifest["files"]
-        # Compared as text: a changed last digit of a number may leave its value unchanged.
+        # Compared as text, because a changed last digit of a number may not change its value.
         is_intact = text == _manifest_text(progress, expected)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is damaged"
@@ -87,7 +87,7 @@ def load_checkpoint(accelerator: Accelerator, checkpoint: Path) -> None:
     """Restore models, optimizers, sample state and generators."""
     try:
         accelerator.load_state(str(checkpoint))
-    except DiscrimLossError:  # a recorder says what is wrong with its files
+    except DiscrimLossError:  # an error of a recorder about its files
         raise
     except Exception as error:  # torch, safetensors and pickle raise different errors
         raise _unreadable(checkpoint, str(error).strip().partition("\n")[0]) from error
@@ -103,7 +103,7 @@ def _unreadable(path: Path, reason: str) -> DiscrimLossError:
 def _write_manifest(checkpoint: Path, progress: dict[str, Any]) -> None:
     files = {file.name: fingerprint(file) for file in sorted(checkpoint.iterdir())}
     (checkpoint / MANIFEST).write_text(_manifest_text(progress, files), encoding="utf-8")
-    for path in (*checkpoint.iterdir(), checkpoint):  # on disk before the old one is removed
+    for path in (*checkpoint.iterdir(), checkpoint):  # flush before the old one is removed
         _flush(path)
 
 
@@ -126,7 +126,7 @@ def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError:  # directories cannot be flushed everywhere
+    except OSError:  # not all systems can flush directories
         if not path.is_dir():
             raise
     finally:

@@ -15,7 +15,7 @@ from discrimloss.options import Option, OptionError, check_options, did_you_mean
 from discrimloss.training.methods.base import methods
 
 Settings = dict[str, Any]
-"""Values by key, sections as mappings within: what TOML and ``key=value`` hold."""
+"""Values by key, with sections as nested mappings, as in TOML and ``key=value``."""
 HIGHEST_SEED = 2**32 - 1
 
 
@@ -27,18 +27,18 @@ class NoiseConfig:
         "none"
     )
     rate: float = 0.0
-    """Fraction of the training samples; not for ``human``."""
+    """Fraction of the training samples. Not for ``human``."""
     labels: str | None = None
-    """For ``human``: a name the dataset knows, e.g. ``worse``, or a file of labels."""
+    """For ``human``: a name of the dataset's human labels, e.g. ``worse``, or a file of labels."""
     mapping: dict[str, Any] | None = None
-    """For ``asymmetric``: which class becomes which; class to next class if not given."""
+    """For ``asymmetric``: map from class to wrong class. By default, each to the next class."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.rate <= 1.0:
             raise OptionError(f"noise.rate must be a fraction from 0 to 1, not {self.rate}")
         if self.kind == "human" and self.labels is None:
             raise OptionError(
-                "noise.kind = 'human' needs noise.labels: a name the dataset knows, or a file"
+                "noise.kind = 'human' needs noise.labels: a name of the dataset, or a file"
             )
         if self.labels is not None and self.kind != "human":
             raise OptionError(f"noise.labels is for noise.kind = 'human', not {self.kind!r}")
@@ -51,7 +51,7 @@ class NoiseConfig:
                     f"not {source} = {goal!r}"
                 )
         if self.kind == "none" and self.rate > 0.0:
-            raise OptionError("noise.rate is above 0 but noise.kind is 'none': name a kind")
+            raise OptionError("noise.rate is above 0 but noise.kind is 'none': choose a kind")
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class OptimizerConfig:
     kind: Literal["sgd", "adamw"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.9
-    """Used by ``sgd`` only."""
+    """Only for ``sgd``."""
     nesterov: bool = False
-    """Used by ``sgd`` only."""
+    """Only for ``sgd``."""
     weight_decay: float = 0.0
     clip_norm: float | None = None
-    """Largest norm of the gradient. A longer one is scaled down."""
+    """Maximum norm of the gradient. Larger gradients are scaled down."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "momentum", "weight_decay"):
@@ -84,12 +84,12 @@ class ScheduleConfig:
 
     kind: Literal["constant", "step", "cosine", "linear", "exponential"] = "constant"
     milestones: tuple[int, ...] = ()
-    """For ``step``: after how many epochs the learning rate falls."""
+    """For ``step``: numbers of epochs after which the learning rate falls."""
     factor: float = 0.1
-    """The learning rate is multiplied by this: for ``step`` after each milestone, for
-    ``exponential`` after each epoch."""
+    """Factor of the learning rate: for ``step`` after each milestone, for ``exponential`` after
+    each epoch."""
     warmup_epochs: float = 0.0
-    """The learning rate rises from zero over so many epochs."""
+    """Number of epochs over which the learning rate rises from zero."""
 
     def __post_init__(self) -> None:
         if self.kind == "step" and not self.milestones:
@@ -121,7 +121,7 @@ class RunConfig:
     options: Settings
     """Options of the method."""
     hyperparameters: Literal["default", "paper"]
-    """``default``: our values for every noise rate. ``paper``: the values in its appendix."""
+    """``default``: our values for all noise rates. ``paper``: those of the paper's appendix."""
     loss: Literal["cross_entropy", "mse", "smooth_l1"]
     seed: int
     epochs: int
@@ -131,31 +131,31 @@ class RunConfig:
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     train_size: int | None = None
-    """Use only so many training samples, drawn at random."""
+    """Use only this number of training samples, drawn at random."""
     noisy_validation: float = 0.0
     """Fraction of the training samples that is held out for validation after every epoch. Their
-    labels stay as noisy as they are: validation without clean labels."""
+    labels remain noisy, so validation needs no clean labels."""
     mixup: float = 0.0
-    """Trains on mixtures of two samples whose weights are drawn from Beta(mixup, mixup), with any
-    method. 0 mixes nothing; 0.1 to 0.4 for ImageNet and 1 for CIFAR in the paper of mixup."""
+    """Train on mixtures of two samples with weights from Beta(mixup, mixup), with any method. 0
+    turns mixup off. The paper of mixup uses 0.1 to 0.4 for ImageNet and 1 for CIFAR."""
     steps_per_epoch: int | None = None
-    """Counts this many steps as an epoch, instead of a pass over the data."""
+    """Number of steps of an epoch. By default, an epoch is a pass over the data."""
     epochs_end_with_passes: bool = False
-    """With `steps_per_epoch`: the end of a pass ends the epoch, however few steps it has had."""
+    """With `steps_per_epoch`: whether the end of a pass always ends the epoch."""
     eval_batch_size: int = 1000
     device: str = "auto"
     """``auto``, ``cpu``, or a device of torch, e.g. ``cuda``."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
     threads: int = 0
-    """CPU threads per process; 0 leaves the choice to torch."""
+    """Number of CPU threads per process. 0 leaves the choice to torch."""
     workers: int = 4
-    """Processes that read files, for datasets that do not fit into memory."""
+    """Number of processes that read files, for datasets that do not fit into memory."""
     checkpoint_seconds: float = 300.0
-    """Longest time between two checkpoints; there is one after every epoch besides."""
+    """Maximum time between two checkpoints. There is also one after every epoch."""
     tensorboard: bool = True
     traced_samples: int = 1_000_000
-    """Largest number of training samples of which the run keeps loss, weight and prediction of
-    every epoch, at most six bytes each; 0 keeps none."""
+    """Maximum number of training samples for recording loss, weight and prediction in every epoch,
+    at most six bytes each. 0 records none."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_batch_size", "train_size", "steps_per_epoch"):
@@ -178,7 +178,7 @@ class RunConfig:
             raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
 
     def as_dict(self) -> Settings:
-        """The settings in the layout of TOML: options of data and model beside their names."""
+        """Return the settings in the layout of TOML, with options of data and model by name."""
         settings = dataclasses.asdict(self)
         for name in ("data", "model"):
             component = getattr(self, name)
@@ -190,11 +190,11 @@ def read_config(settings: Mapping[str, Any], recipe: str) -> RunConfig:
     """Check settings key by key, and fill in the defaults.
 
     Args:
-        settings: as TOML has them, in sections.
-        recipe: name of the recipe where the settings do not have it.
+        settings: settings in sections, as in TOML.
+        recipe: name of the recipe, if the settings do not have it.
 
     Raises:
-        OptionError: an unknown key, a wrong type or a missing key, in one sentence.
+        OptionError: an unknown key, a wrong type or a missing key.
     """
     values = {**settings, "recipe": settings.get("recipe", recipe)}
     options = {
@@ -223,7 +223,7 @@ _SECTION_NAMES = ("data", "model", "options", *_SECTIONS)
 
 
 def require_sections(settings: Mapping[str, Any]) -> None:
-    """Raise an `OptionError` if there is a single value where a section belongs."""
+    """Raise an `OptionError` if there is a single value instead of a section."""
     for name in _SECTION_NAMES:
         if name in settings and not isinstance(settings[name], Mapping):
             keys = [key for key in valid_keys() if key.startswith(f"{name}.")]
@@ -235,7 +235,7 @@ def require_sections(settings: Mapping[str, Any]) -> None:
 
 
 def valid_keys() -> list[str]:
-    """The keys that all recipes share. Those of data, model and options depend on the names."""
+    """Return the keys of all recipes. Keys of data, model and options depend on the names."""
     keys = [name for name in _options_of(RunConfig) if name not in _SECTION_NAMES]
     keys += ["data.name", "model.name"]
     for name, section in _SECTIONS.items():

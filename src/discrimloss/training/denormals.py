@@ -1,4 +1,4 @@
-"""Denormal numbers, which make a processor slow, count as 0 while a network learns."""
+"""Treats denormal numbers as 0 during training, because they slow down a processor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Compute with 0 in place of numbers below 1e-38, where the processor can.
+    """Compute with 0 instead of numbers below 1e-38, if the processor supports it.
 
-    The gradients of saturated units are that small. They change no weight, but Digit Sum with the
-    paper's learning rate takes ten times as long with them.
+    The gradients of saturated units are that small. They do not change the weights, but Digit Sum
+    with the paper's learning rate takes ten times as long with them.
     """
     torch.set_flush_denormal(True)
     try:

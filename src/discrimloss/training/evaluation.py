@@ -1,4 +1,4 @@
-"""Metrics: of the predictions, and of how well a method finds wrong labels."""
+"""Metrics of predictions, and of how well a method finds wrong labels."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from discrimloss.training.methods.base import Method
 
 
 def metric_name(is_regression: bool) -> str:
-    """The name of the metric: ``mae``, or ``accuracy`` in percent."""
+    """Return the name of the metric: ``mae``, or ``accuracy`` in percent."""
     return "mae" if is_regression else "accuracy"
 
 
 def is_better(value: float, than: float, is_regression: bool) -> bool:
-    """Whether a metric is better than another: a lower error, or a higher accuracy."""
+    """Return whether a metric is better than another: a lower error, or a higher accuracy."""
     return value < than if is_regression else value > than
 
 
 def score_sum(output: Tensor, target: Tensor) -> Tensor:
-    """Sum of the samples' scores: 100 for a right class, or the absolute error in a regression."""
+    """Return the sum of scores: 100 for a correct class, or the absolute error in regression."""
     if target.is_floating_point():
         return (output - target).abs().sum(dtype=torch.float64)
     return 100.0 * (output.argmax(1) == target).sum().double()
@@ -45,9 +45,9 @@ def evaluate(
     workers: int = 0,
     take: Callable[[Tensor, Tensor], None] | None = None,
 ) -> float:
-    """Mean score of the predictions on a split, computed by all processes together.
+    """Return the mean score of the predictions on a split, computed by all processes together.
 
-    `take` is called with the sample indices and the predictions of each batch of this process.
+    `take` is called with the sample indices and predictions of each batch of this process.
     """
     share_buffers(method.networks)  # otherwise each process evaluates with its own buffers
     was_training = method.training
@@ -67,11 +67,11 @@ def evaluate(
 
 
 def verdict_metrics(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, Any]:
-    """How well the verdicts of a method find the wrong labels.
+    """Return metrics of how well verdicts find the wrong labels.
 
     Args:
-        verdicts: on every training label.
-        noise: the given and the clean labels; None where the truth is unknown.
+        verdicts: verdicts on every training label.
+        noise: the given and the clean labels; None if the truth is unknown.
     """
     found: dict[str, Any] = {
         "noise_estimated": verdicts.noise_rate,
@@ -86,7 +86,7 @@ def verdict_metrics(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, 
     flagged = (verdicts.verdict == "incorrect")[seen]
     hits = int((flagged & is_wrong).sum())
     if is_wrong.any() and not is_wrong.all():
-        # Probabilities round to 1 where a label is surely wrong. The loss ranks these as well.
+        # Probabilities of surely wrong labels round to 1. The loss also ranks these.
         losses = verdicts.score if verdicts.average_loss is None else verdicts.average_loss
         found |= _ranking(losses[seen], is_wrong)
     found["precision"] = hits / int(flagged.sum()) if flagged.any() else None
@@ -95,11 +95,11 @@ def verdict_metrics(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, 
 
 
 def score_metrics(scores: Tensor, noise: NoisyLabels | None) -> dict[str, Any]:
-    """How well a method's own scores rank the wrong labels first.
+    """Return how well a method's own scores rank the wrong labels first.
 
     Args:
-        scores: shape (num_samples,), higher for a less trusted label; NaN for samples without one.
-        noise: the given and the clean labels; None where the truth is unknown.
+        scores: shape (num_samples,), higher for a less trusted label. NaN for samples without one.
+        noise: the given and the clean labels; None if the truth is unknown.
     """
     seen = ~scores.isnan()
     if noise is None or not seen.any():
@@ -112,11 +112,11 @@ def score_metrics(scores: Tensor, noise: NoisyLabels | None) -> dict[str, Any]:
 
 
 def dynamics_metrics(dynamics: Mapping[str, Tensor], noise: NoisyLabels | None) -> dict[str, Any]:
-    """How well the area under the margin and the confidence rank the wrong labels first.
+    """Return how well the area under the margin and the confidence rank wrong labels first.
 
     Args:
         dynamics: `TrainingDynamics.scores`.
-        noise: the given and the clean labels; None where the truth is unknown.
+        noise: the given and the clean labels; None if the truth is unknown.
     """
     found = {name: score_metrics(-dynamics[name], noise) for name in ("aum", "confidence")}
     return {f"{name}_auroc": each["score_auroc"] for name, each in found.items() if each}

@@ -1,11 +1,11 @@
-"""Grids of runs: many jobs, several at once, each in a process of its own.
+"""Grids of runs: many jobs, several at a time, each in its own process.
 
-`run_jobs` runs any functions, `train_runs` training runs. A job that fails, or is killed, does not
-stop the others. Ctrl-C and SIGTERM stop all of them, after a checkpoint. No job outlives the
-process that started it, even if that one is killed.
+`run_jobs` runs any functions, and `train_runs` runs training runs. A job that fails or is killed
+does not stop the others. Ctrl-C and SIGTERM stop all jobs after a checkpoint. No job outlives the
+process that started it, even if that process is killed.
 
-Pools of workers that share their work in another way, such as the trials of a search, use
-`process_context` to start their processes and call `stop_with_parent` at the beginning of each.
+Other pools of workers, such as those for the trials of a search, start their processes with
+`process_context` and call `stop_with_parent` at the beginning of each.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ IMPORTED_ONCE = ("discrimloss.training.grid", "pandas", "sklearn.datasets", "tor
 """Modules that every training run imports, which takes seconds. Missing ones are left out."""
 POLL_SECONDS = 0.1
 SECONDS_TO_STOP = 10.0
-"""How long a job may take for its checkpoint after the process that started it was killed."""
+"""Time for a job's checkpoint after its parent process was killed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A function to call in a process of its own. It must be importable, and so must its arguments.
+    """A function to call in its own process. The function and its arguments must be importable.
 
     Args:
-        name: for messages.
-        function: what to call.
-        arguments: of the call.
-        log: the file that everything the job prints is appended to; by default the job prints to
-            where this process prints.
+        name: name for messages.
+        function: the function.
+        arguments: arguments of the call.
+        log: the file to which the output of the job is appended. By default, the job prints to the
+            output of this process.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """A job that has ended."""
+    """The result of a job that has ended."""
 
     job: Job
     seconds: float
     value: Any = None
     """The return value of the function."""
     error: str | None = None
-    """Why there is no value, in one sentence; None for a job that succeeded."""
+    """The reason of the failure, in one sentence. None for a successful job."""
 
 
 def run_jobs(
@@ -72,14 +72,14 @@ def run_jobs(
     on_end: Callable[[JobResult], None] = lambda _: None,
     imported_once: Sequence[str] = IMPORTED_ONCE,
 ) -> list[JobResult]:
-    """Run jobs in their order, several at once.
+    """Run jobs in order, several at a time.
 
     Args:
-        jobs: what to run.
-        processes: how many run at once.
-        on_end: is called for every job when it has ended.
-        imported_once: modules that all jobs need. They are imported once instead of in every
-            process, where the system can do so.
+        jobs: the jobs.
+        processes: number of jobs at a time.
+        on_end: called for every job when it has ended.
+        imported_once: modules that all jobs need. If the system supports it, they are imported once
+            instead of in every process.
 
     Returns:
         The results in the order in which the jobs ended.
@@ -113,12 +113,12 @@ def train_runs(
     processes: int,
     on_end: Callable[[JobResult], None] = lambda _: None,
 ) -> list[JobResult]:
-    """Train the runs that are not finished, several at once; stopped ones continue.
+    """Train the runs that are not finished, several at a time. Stopped runs continue.
 
     Args:
-        requests: the runs, each with a directory of its own.
-        processes: how many run at once.
-        on_end: is called for every run when it has ended; `JobResult.value` is its summary.
+        requests: the runs, each with its own directory.
+        processes: number of runs at a time.
+        on_end: called for every run when it has ended. `JobResult.value` is its summary.
     """
     jobs = [
         Job(str(request.out), run_training, (request,))
@@ -129,7 +129,7 @@ def train_runs(
 
 
 def process_context(imported_once: Sequence[str] = IMPORTED_ONCE) -> Any:
-    """Start processes from a clean one that has the libraries: fast, and safe beside threads."""
+    """Return a context that starts processes from a clean one with the libraries."""
     methods = multiprocessing.get_all_start_methods()
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")
@@ -139,7 +139,7 @@ def process_context(imported_once: Sequence[str] = IMPORTED_ONCE) -> Any:
 
 
 def stop_with_parent() -> None:
-    """Send this process a SIGTERM when its parent has ended, and kill it if it does not stop.
+    """Send SIGTERM to this process when its parent has ended, and kill it if it does not stop.
 
     Without it, a process would outlive a parent that was killed and could not stop it.
     """
@@ -172,7 +172,7 @@ class _RunningJob:
         return cls(job, process, ours)
 
     def result(self) -> JobResult:
-        """The result that the process has sent, or one that says why it has sent nothing."""
+        """Return the result from the process, or one with the reason why there is none."""
         try:
             value, error = self.connection.recv()
         except EOFError:
@@ -197,7 +197,7 @@ def _why_ended(exit_code: int) -> str:
 
 
 def _stop_all(running: Sequence[_RunningJob]) -> None:
-    """Let every job write its checkpoint and end. On a second signal, they end at once."""
+    """Let every job write its checkpoint and end. After a second signal, jobs end at once."""
     for job in running:
         job.process.terminate()
     try:
@@ -213,9 +213,9 @@ def _stop_all(running: Sequence[_RunningJob]) -> None:
 
 
 def _run_job(job: Job, connection: Any) -> None:
-    """The whole life of a job's process."""
+    """Run a job in its process."""
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C reaches the parent alone, which stops every job once
+        os.setsid()  # Ctrl-C reaches only the parent, which stops every job once
     stop_with_parent()
     if job.log is not None:
         _print_to(job.log)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run stops between two steps, with a checkpoint."""
+"""Handles Ctrl-C and SIGTERM: a run stops between two steps, with a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run has stopped after a signal, in good order.
+    """The run was stopped by a signal, and has saved its state.
 
-    It is a `KeyboardInterrupt`, which scripts and notebooks handle, and not an `Exception`, so that
-    no handler of errors catches it.
+    It is a `KeyboardInterrupt`, which scripts and notebooks handle, not an `Exception`, so that no
+    error handler catches it.
     """
 
     def __init__(self, signal_number: int, where: str) -> None:
@@ -27,13 +27,13 @@ class StopRequest:
     def __init__(self) -> None:
         self.signal_number: int | None = None
         self.may_wait = False
-        """Whether the run checks this request between steps; else a signal stops it at once."""
+        """Whether the run checks this request between steps. If not, a signal stops it at once."""
 
     def __bool__(self) -> bool:
         return self.signal_number is not None
 
     def note(self, signal_number: int, frame: FrameType | None) -> None:
-        """The signal handler: remember the signal, or stop at once."""
+        """Handle a signal: record it, or stop at once."""
         if not self.may_wait or self.signal_number is not None:
             raise Interrupted(signal_number, "at once")
         self.signal_number = signal_number

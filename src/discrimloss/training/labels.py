@@ -18,10 +18,10 @@ from discrimloss.training.seeds import derived_generator
 
 
 def make_labels(config: NoiseConfig, task: TaskData, generator: torch.Generator) -> NoisyLabels:
-    """The given and the clean labels of the training samples.
+    """Return the given and the clean labels of the training samples.
 
     Raises:
-        OptionError: this kind of noise does not fit the task.
+        OptionError: the task does not support this kind of noise.
         DataError: a file of labels is missing or does not fit.
     """
     target, classes = task.train.target, task.num_classes
@@ -55,7 +55,7 @@ def make_labels(config: NoiseConfig, task: TaskData, generator: torch.Generator)
 
 
 def truth_is_known(config: NoiseConfig, task: TaskData) -> bool:
-    """Whether the labels before the noise count as clean."""
+    """Return whether the labels before the noise count as clean."""
     return task.train_labels_are_clean or config.kind != "none"
 
 
@@ -88,7 +88,7 @@ def _features(task: TaskData) -> Tensor:
 
 
 def split_rows(num_samples: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Which samples are trained on and which are held out, both in ascending order.
+    """Return the training samples and the held-out samples, both in ascending order.
 
     Raises:
         OptionError: one of the two would be empty.
@@ -106,12 +106,12 @@ def split_rows(num_samples: int, fraction: float, seed: int) -> tuple[Tensor, Te
 def hold_out(
     task: TaskData, labels: NoisyLabels, fraction: float, seed: int
 ) -> tuple[TaskData, NoisyLabels]:
-    """Hold out training samples, with their noisy labels, for validation without clean labels.
+    """Hold out training samples with their noisy labels, for validation without clean labels.
 
     They replace the validation split of the dataset, whose labels may be clean.
 
     Returns:
-        The task and the labels without the samples that are held out.
+        The task and the labels without the held-out samples.
     """
     trained, held = split_rows(len(task.train), fraction, seed)
     validation = Split(task.train.inputs, labels.target).select(held)

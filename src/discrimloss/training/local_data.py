@@ -13,7 +13,7 @@ from discrimloss.training.seeds import derived_generator
 
 
 def load_data(config: RunConfig, directory: Path) -> TaskData:
-    """Read the dataset that the config names.
+    """Read the dataset of the config.
 
     Raises:
         DataError: a file is missing or cannot be read.
@@ -29,10 +29,10 @@ def load_data(config: RunConfig, directory: Path) -> TaskData:
 
 
 def require_data(config: RunConfig, directory: Path) -> None:
-    """Check that the data of a run is there, or raise the error that loading it would raise.
+    """Check that the data of a run exists, or raise the error that loading it would raise.
 
-    Files of the published names and sizes are trusted. Other files are loaded, because loaders
-    accept more than the published files, and their errors are the most precise.
+    Files with published names and sizes are trusted. Other files are loaded, because loaders accept
+    more than the published files and have more precise errors.
 
     Raises:
         DataError: the dataset, or its file of human labels, is missing or cannot be read.

@@ -35,11 +35,11 @@ from discrimloss.training.training_dynamics import TrainingDynamics
 
 
 class NonFiniteLossError(DiscrimLossError):
-    """A loss became NaN or infinite: which samples, and when."""
+    """A loss became NaN or infinite. The message has the samples and the step."""
 
 
 class Observer(Protocol):
-    """Is called during a run, for example to show its progress."""
+    """Called during a run, for example to show its progress."""
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
         """Called after a step, with the number of its samples."""
@@ -60,7 +60,7 @@ class SilentObserver:
 
 @dataclass(frozen=True)
 class Splits:
-    """The data of a run for the loop: with given labels, without clean ones."""
+    """The data of a run for the loop, with given labels and without clean ones."""
 
     train: Split
     test: Split | None
@@ -76,9 +76,9 @@ class Progress:
     epoch: int = 1
     """The current epoch, from 1."""
     step: int = 0
-    """Number of its steps that are done."""
+    """Number of finished steps of the epoch."""
     rows: int = 0
-    """Number of its samples that are done."""
+    """Number of finished samples of the epoch."""
     loss_sum: float = 0.0
     score_sum: float = 0.0
     seconds: float = 0.0
@@ -86,17 +86,17 @@ class Progress:
 
 
 class TrainingLoop:
-    """Trains a method on one process, or on this one of several.
+    """Trains a method, in this process and possibly others.
 
     Args:
         config: the settings of the run.
-        method: what is trained.
+        method: the method.
         splits: the data.
         accelerator: the device, the precision and the other processes.
-        directory: where history and checkpoints go.
+        directory: directory for history and checkpoints.
         stop: whether a signal has requested the run to stop.
-        observer: is called after every step and every epoch.
-        recorders: record losses and outputs, besides the traces.
+        observer: called after every step and every epoch.
+        recorders: record losses and outputs, in addition to the traces.
     """
 
     def __init__(
@@ -149,14 +149,14 @@ class TrainingLoop:
         load_checkpoint(self.accelerator, checkpoint)
         progress = self.progress
         self._seconds_before = progress.seconds
-        if self.accelerator.is_main_process:  # what was saved is the sum over all processes
+        if self.accelerator.is_main_process:  # the saved value is the sum over all processes
             sums = torch.tensor([progress.loss_sum, progress.score_sum], dtype=torch.float64)
             self._sums.copy_(sums)
         else:
             progress.rows = 0
 
     def run(self) -> list[Row]:
-        """Train to the last epoch; returns the history."""
+        """Train to the last epoch, and return the history."""
         history = History(self.directory, self.config.tensorboard, self.progress.history)
         if history.rows and self.accelerator.is_main_process:
             history.write()  # the run may have been killed between a checkpoint and its row
@@ -176,7 +176,7 @@ class TrainingLoop:
         return self.progress.history
 
     def finish(self) -> float:
-        """Call after `run`: shows the recorders the final outputs; returns the training score."""
+        """Pass the final outputs to the recorders, and return the training score. After `run`."""
 
         def show_recorders(index: Tensor, output: Tensor) -> None:
             for recorder in self.recorders:
@@ -267,11 +267,11 @@ class TrainingLoop:
         value, epoch = float(result.loss.detach()), self.progress.epoch
         raise NonFiniteLossError(
             f"the loss became {value} in epoch {epoch}, step {step} "
-            f"(from {which}): lower optimizer.learning_rate or look at these samples"
+            f"(from {which}): lower optimizer.learning_rate or check these samples"
         )
 
     def _check_before_saving(self) -> None:
-        """Check the parameters, too: a gradient may overflow although the loss is finite."""
+        """Check the parameters too: a gradient may overflow although the loss is finite."""
         last = self._unchecked
         self._check_last_loss()
         if last is None or all(bool(p.isfinite().all()) for p in self.method.parameters()):
@@ -279,12 +279,12 @@ class TrainingLoop:
         step, index, _ = last
         raise NonFiniteLossError(
             f"the parameters became NaN or infinite in epoch {self.progress.epoch}, step {step} "
-            f"(with {_named(index.tolist())}): lower optimizer.learning_rate or look at these "
+            f"(with {_named(index.tolist())}): lower optimizer.learning_rate or check these "
             "samples"
         )
 
     def _stop_or_save_if_asked(self) -> None:
-        """Stop or save a checkpoint between two steps. All processes decide the same."""
+        """Stop or save a checkpoint between two steps. All processes make the same decision."""
         is_stopping = self._agree(bool(self.stop))
         overdue = time.perf_counter() - self._last_saved > self.config.checkpoint_seconds
         if is_stopping or self._agree(overdue):
@@ -295,7 +295,7 @@ class TrainingLoop:
             raise self._interrupted(step)
 
     def _agree(self, wish: bool) -> bool:
-        """Whether `wish` is true in any process."""
+        """Return whether `wish` is true in any process."""
         if process_count() == 1:
             return wish
         return bool(Processes().largest(torch.tensor(int(wish), device=self.accelerator.device)))
@@ -330,7 +330,7 @@ class TrainingLoop:
         return row
 
     def _score_and_loss(self, split: Split) -> tuple[float, float]:
-        """Mean score and mean task loss of the current predictions."""
+        """Return mean score and mean task loss of the current predictions."""
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
 
         def add_losses(index: Tensor, output: Tensor) -> None:
@@ -341,13 +341,13 @@ class TrainingLoop:
         return score, float(Processes().total(total)) / max(len(split), 1)
 
     def _totals(self) -> tuple[float, float, int]:
-        """Sums of losses, scores and samples of the epoch so far, over all processes."""
+        """Return sums of losses, scores and samples of the epoch so far, over all processes."""
         totals = torch.cat([self._sums, self._sums.new_tensor([self.progress.rows])])
         loss_sum, score, rows = Processes().total(totals).tolist()
         return loss_sum, score, int(rows)
 
     def evaluate(self, split: Split, take: Callable[[Tensor, Tensor], None] | None = None) -> float:
-        """Mean score of the current predictions; `take` is called with those of each batch."""
+        """Return the mean score of the predictions. `take` is called with those of each batch."""
         with self.accelerator.autocast():
             return evaluate(
                 self.method,
@@ -385,6 +385,6 @@ def _named(samples: list[int]) -> str:
 
 
 def _keep_sample_state_out_of_broadcasts(method: Method) -> None:
-    """Processes have equal sample state already; broadcasting it in every step would be slow."""
+    """Exclude sample state from broadcasts: it is already equal in all processes."""
     own = {name for name, _ in method.named_buffers() if not name.startswith("networks.")}
     method._ddp_params_and_buffers_to_ignore = own  # type: ignore[assignment]

@@ -13,9 +13,9 @@ from discrimloss.training.methods.base import Batch, Mixture
 
 
 def mixture_weight(alpha: float, generator: torch.Generator) -> float:
-    """The weight of a row's own sample, at least 0.5: ``lambda`` from Beta(alpha, alpha).
+    """Return the weight of a row's own sample, at least 0.5: ``lambda`` from Beta(alpha, alpha).
 
-    A mixture is the same with its two samples exchanged, so the heavier one is called the own one.
+    Mixtures are symmetric, so the sample with the larger weight counts as the row's own.
     """
     seed = torch.randint(2**62, (), generator=generator, device=generator.device)
     drawn = float(np.random.default_rng(int(seed)).beta(alpha, alpha))
@@ -23,12 +23,12 @@ def mixture_weight(alpha: float, generator: torch.Generator) -> float:
 
 
 def mixed(batch: Batch, alpha: float, generator: torch.Generator) -> Batch:
-    """A batch in which every input is mixed with that of another row.
+    """Return a batch in which every input is mixed with that of another row.
 
     Args:
-        batch: with inputs that are one tensor of real numbers.
-        alpha: of the Beta distribution of the weight.
-        generator: of random numbers, on the device of the batch.
+        batch: the batch. Its inputs must be one tensor of real numbers.
+        alpha: parameter of the Beta distribution of the weight.
+        generator: random generator, on the device of the batch.
     """
     inputs = batch.inputs
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():

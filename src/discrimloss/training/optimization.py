@@ -14,7 +14,7 @@ from discrimloss.training.config import OptimizerConfig, ScheduleConfig
 def build_optimizer(
     config: OptimizerConfig, parameters: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """The optimizer of a run."""
+    """Return the optimizer of a run."""
     parameters = list(parameters)
     rate, decay = config.learning_rate, config.weight_decay
     if config.kind == "adamw":
@@ -30,11 +30,11 @@ def build_optimizer(
 
 
 def learning_rate_factor(config: ScheduleConfig, passed: float, epochs: int) -> float:
-    """The factor of the learning rate.
+    """Return the factor of the learning rate.
 
     Args:
         config: the schedule.
-        passed: number of epochs that have passed, with the fraction of the current one.
+        passed: number of passed epochs, including the fraction of the current one.
         epochs: number of epochs of the run.
     """
     if passed < config.warmup_epochs:

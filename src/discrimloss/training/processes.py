@@ -1,10 +1,10 @@
 """Processes that a launcher started with the same command, and that divide its work.
 
-`torchrun` and Accelerate's launcher start a command several times. Every process takes the same
-steps in the same order. What takes long is divided among them by `divided`, and what must not
-differ is decided by the first process, `of_first`. An error in one of them ends all of them.
+`torchrun` and Accelerate's launcher start a command several times. Every process executes the same
+steps in the same order. `divided` divides long work among the processes. `of_first` lets the first
+process decide what must be equal in all. An error in one process ends all of them.
 
-In a command that was started once, everything is done here and nothing is exchanged.
+In a command that was started once, everything is done in this process and nothing is exchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Task = TypeVar("Task")
 Value = TypeVar("Value")
 
 LONGEST_WAIT = timedelta(days=1)
-"""For the slowest process. The launcher ends all processes when one has ended with an error."""
+"""Time limit for the slowest process. The launcher ends all processes after an error in one."""
 
 _joined: list[Processes] = []
 """The processes that share the work of the current block, see `joined_processes`."""
@@ -64,7 +64,7 @@ def joined_processes() -> Iterator[None]:
 
 @contextmanager
 def undivided() -> Iterator[None]:
-    """Do the work of the block in this process alone, although others have joined it."""
+    """Do the work of the block only in this process, although others have joined it."""
     joined = _joined[:]
     _joined.clear()
     try:
@@ -74,21 +74,21 @@ def undivided() -> Iterator[None]:
 
 
 def process_number() -> int:
-    """How many processes share the work."""
+    """Return the number of processes that share the work."""
     return _joined[-1].count if _joined else 1
 
 
 def is_divided() -> bool:
-    """Whether several processes share the work."""
+    """Return whether several processes share the work."""
     return process_number() > 1
 
 
 def divided(tasks: Sequence[Task], work: Callable[[Task], Value]) -> list[Value]:
-    """The results of all tasks, in their order. Each process does some of them.
+    """Return the results of all tasks in order. Each process does some of them.
 
     Args:
-        tasks: the same in all processes; those that take longest are best spread evenly.
-        work: does one of them. Its result is pickled.
+        tasks: the tasks, equal in all processes. Long tasks should be spread evenly.
+        work: does one task. Its result is pickled.
     """
     if not is_divided():
         return [work(task) for task in tasks]
@@ -100,15 +100,15 @@ def divided(tasks: Sequence[Task], work: Callable[[Task], Value]) -> list[Value]
 
 
 def own_number(tasks: int) -> int:
-    """How many of so many tasks this process does."""
+    """Return how many of the tasks this process does."""
     return len(range(_joined[-1].rank, tasks, _joined[-1].count)) if is_divided() else tasks
 
 
 def of_first(make: Callable[[], Value]) -> Value:
-    """What the first process makes, in all processes.
+    """Return the result of the first process in all processes.
 
     Args:
-        make: is called in the first process only. Its result is pickled.
+        make: called only in the first process. Its result is pickled.
     """
     if not is_divided():
         return make()
@@ -120,13 +120,13 @@ def of_first(make: Callable[[], Value]) -> Value:
 
 
 def require_equal(value: object, refusal: str) -> None:
-    """Raise a `DiscrimLossError` in all processes if a value is not the same in all of them."""
+    """Raise a `DiscrimLossError` in all processes if a value differs between them."""
     if is_divided() and len(set(_exchange(value))) > 1:
         raise DiscrimLossError(refusal)
 
 
 def _exchange(thing: Any) -> list[Any]:
-    """What each process has, in order of rank; an error if one of them has announced one."""
+    """Return the values of all processes by rank, or raise an error that one of them announced."""
     received = _all_gather((None, thing))
     for announced, _ in received:
         if announced is not None:
@@ -135,7 +135,7 @@ def _exchange(thing: Any) -> list[Any]:
 
 
 def _announce(error: Exception) -> None:
-    """Tell the other processes, which wait in their next exchange, that this one has failed."""
+    """Announce to the other processes, which wait in an exchange, that this one has failed."""
     if isinstance(error, DiscrimLossError):
         announced = (str(error), error.exit_code)
     else:
@@ -150,5 +150,5 @@ def _all_gather(thing: Any) -> list[Any]:
         return _joined[-1].all_gather_objects(thing)
     except RuntimeError as error:  # a closed connection
         raise SharedError(
-            "another process of this command has ended: its own message says why", 1
+            "another process of this command has ended: see its message", 1
         ) from error

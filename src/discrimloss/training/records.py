@@ -24,7 +24,7 @@ PACKAGES = ("torch", "numpy", "accelerate", "transformers", "scikit-learn")
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the libraries of a run."""
+    """Return the versions of Python and of the libraries of a run."""
     python = {"discrimloss": __version__, "python": platform.python_version()}
     return python | _installed_packages()
 
@@ -39,12 +39,12 @@ def _installed_packages() -> dict[str, str]:
 
 
 class History:
-    """One row per epoch, on disk as soon as the epoch ends.
+    """The history with one row per epoch, written at the end of each epoch.
 
     Args:
-        directory: of the run.
-        tensorboard: whether to write an event file, where TensorBoard is installed.
-        rows: of the epochs before a resumption.
+        directory: directory of the run.
+        tensorboard: whether to write an event file, if TensorBoard is installed.
+        rows: rows of the epochs before a resumption.
     """
 
     def __init__(self, directory: RunDirectory, tensorboard: bool, rows: list[Row]) -> None:
@@ -65,7 +65,8 @@ class History:
         if self._writer is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 
-            # Purge what an interrupted run logged after its last checkpoint: it is logged again.
+            # Purge the log of an interrupted run after its last checkpoint, because it is logged
+            # again.
             self._writer = SummaryWriter(str(self.directory / TENSORBOARD), purge_step=row["epoch"])
         for name, value in row.items():
             if name != "epoch":
@@ -85,7 +86,7 @@ class History:
 
 
 def as_csv(rows: list[Row]) -> str:
-    """Rows as CSV with a header; missing values are empty."""
+    """Return rows as CSV with a header. Missing values are empty."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

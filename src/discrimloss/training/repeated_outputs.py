@@ -1,4 +1,4 @@
-"""Networks that are called twice with the same inputs, and compute their output once."""
+"""Avoids a second forward pass of networks that are called twice with the same inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def computed_once(networks: Iterable[nn.Module]) -> Iterator[None]:
-    """Let networks return the output of their first call for the same inputs while it lasts."""
+    """Within the block, let networks return the output of their first call for equal inputs."""
     changed = list(networks)
     for network in changed:
         network.forward = _remembering(network.forward)
@@ -19,7 +19,7 @@ def computed_once(networks: Iterable[nn.Module]) -> Iterator[None]:
         yield
     finally:
         for network in changed:
-            del network.forward  # the class's own is in its place again
+            del network.forward  # restores the method of the class
 
 
 def _remembering(forward: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""A whole run: from a config and a data directory to a summary."""
+"""Runs a whole training, from a config and a data directory to a summary."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class RunRequest:
     config: RunConfig
     data: Path
     out: Path | None
-    """None: nothing is written."""
+    """Directory of the results. If None, nothing is written."""
     resume: bool = False
     overwrite: bool = False
     command: str = ""
-    """The command that runs it again, for the summary."""
+    """The command that repeats the run, for the summary."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Prepared:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run that has ended."""
+    """The results of a run."""
 
     summary: dict[str, Any]
     verdicts: Verdicts | None = None
     history: list[Row] = field(default_factory=list)
     traces: SampleTraces | None = None
-    """The samples from epoch to epoch, where there are few enough of them."""
+    """The traces of the samples over the epochs, unless there are too many samples."""
 
 
 def run_training(
@@ -93,13 +93,13 @@ def run_training(
     task: TaskData | None = None,
     recorders: Sequence[StepRecorder] = (),
 ) -> dict[str, Any]:
-    """Train as the config says, or resume a run that was stopped; returns the summary.
+    """Train according to the config, or resume a stopped run. Return the summary.
 
     Args:
-        request: what to run.
-        observer: is called after every step and every epoch.
-        task: the data; by default the dataset that the config names.
-        recorders: see the losses and outputs of every step.
+        request: the run.
+        observer: called after every step and every epoch.
+        task: the data. By default the dataset of the config.
+        recorders: record the losses and outputs of every step.
     """
     return train_run(request, observer, task=task, recorders=recorders).summary
 
@@ -112,16 +112,16 @@ def train_run(
     recorders: Sequence[StepRecorder] = (),
     judge: Callable[[Method], Verdicts] | None = None,
 ) -> TrainedRun:
-    """Train as the config says, or resume a run that was stopped.
+    """Train according to the config, or resume a stopped run.
 
     Args:
-        request: what to run.
-        observer: is called after every step and every epoch.
-        task: the data; by default the dataset that the config names.
-        recorders: see the losses and outputs of every step.
-        judge: gives the verdicts in place of `Method.verdicts`. Then the run writes no verdicts:
-            that is left to the caller. A finished run that is resumed is not trained again;
-            its verdicts come from its last checkpoint.
+        request: the run.
+        observer: called after every step and every epoch.
+        task: the data. By default the dataset of the config.
+        recorders: record the losses and outputs of every step.
+        judge: returns the verdicts instead of `Method.verdicts`. The run then writes no verdicts;
+            the caller may do so. A finished run that is resumed is not trained again. Its verdicts
+            come from its last checkpoint.
     """
     config = request.config
     directory = NoDirectory() if request.out is None else RunDirectory(request.out)
@@ -138,7 +138,7 @@ def train_run(
             if directory.is_finished and judge is None:
                 return TrainedRun(directory.summary())
         accelerator = build_accelerator(config)
-        accelerator.wait_for_everyone()  # all have looked into the directory before one writes
+        accelerator.wait_for_everyone()  # until all have read the directory, before one writes
         if config.batch_size < accelerator.num_processes:
             raise OptionError(
                 f"batch_size = {config.batch_size} is less than one sample for each of the "
@@ -150,7 +150,7 @@ def train_run(
         if not is_main:
             return _train(request, prepared, accelerator, directory, *watched, judge)
         with directory.locked():
-            directory.check(request.resume, request.overwrite)  # again: another run may have ended
+            directory.check(request.resume, request.overwrite)  # again: another may have ended
             if not request.resume:
                 directory.clear()
             directory.write_config(config.as_dict())
@@ -160,10 +160,10 @@ def train_run(
 
 
 def build_accelerator(config: RunConfig) -> Accelerator:
-    """The device, the precision and the processes of a run."""
+    """Return the accelerator: device, precision and processes of a run."""
     if config.device not in ("auto", "cpu"):
         _choose_device(config.device)
-    # Accelerate joins processes on CPUs only with `cpu=True`.
+    # Accelerate connects processes on CPUs only with `cpu=True`.
     has_other_device = getattr(torch, "accelerator", torch.cuda).is_available()
     is_cpu = config.device == "cpu" or (config.device == "auto" and not has_other_device)
     return Accelerator(cpu=is_cpu, mixed_precision=config.mixed_precision)
@@ -188,8 +188,8 @@ def prepare_run(
     Args:
         config: the settings of the run.
         data: the data directory.
-        process_index: of this process, from 0.
-        task: the data; by default the dataset that the config names, read from `data`.
+        process_index: index of this process, from 0.
+        task: the data. By default the dataset of the config, read from `data`.
     """
     task = load_data(config, data) if task is None else task
     if config.train_size is not None and config.train_size > len(task.train):
@@ -201,7 +201,7 @@ def prepare_run(
     if config.noisy_validation > 0.0:
         task, labels = hold_out(task, labels, config.noisy_validation, config.seed)
     method = build_method(config, task, labels.target)
-    # Processes drop different units of a network, from the same initial weights.
+    # Processes draw different dropout, from the same initial weights.
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
     train = replace(task.train, target=labels.target)
     tokenize = getattr(method.networks[0], "tokenize", None)
@@ -210,7 +210,7 @@ def prepare_run(
 
 
 def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Method:
-    """The method with its networks, initialised from the seed."""
+    """Return the method with its networks, initialised from the seed."""
     numbers = target.double() if task.is_regression else None
     shape = TaskShape(
         task.input_shape,
@@ -238,7 +238,7 @@ def build_method(config: RunConfig, task: TaskData, target: torch.Tensor) -> Met
         method: Method = methods.get(config.method)(setting, **config.options)
     except ValueError as error:
         raise OptionError(str(error).strip().partition("\n")[0]) from error
-    except (RuntimeError, ArithmeticError) as error:  # how libraries refuse odd sizes
+    except (RuntimeError, ArithmeticError) as error:  # libraries raise these for impossible sizes
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(f"cannot build this method and model: {reason}") from error
     return method
@@ -258,7 +258,7 @@ def _train(
     watched = (stop, observer, recorders)
     loop = TrainingLoop(config, prepared.method, splits, accelerator, directory, *watched)
     if request.resume and accelerator.is_main_process:
-        find_checkpoint(directory)  # puts it in its place before the others look
+        find_checkpoint(directory)  # completes an interrupted replacement before the others read it
     accelerator.wait_for_everyone()
     checkpoint = find_checkpoint(directory) if request.resume else None
     if checkpoint is not None:
@@ -290,7 +290,7 @@ def _train(
 def _circumstances(
     request: RunRequest, prepared: Prepared, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """Seed, hyperparameters, versions and device of a run, known before its first step."""
+    """Return seed, hyperparameters, versions and device of a run, before its first step."""
     return {
         "seed": request.config.seed,
         "initial_weights": request.config.model.options.get("pretrained") or "random",
@@ -312,7 +312,7 @@ def summarize(
     scores: torch.Tensor | None,
     truth: NoisyLabels | None,
 ) -> dict[str, Any]:
-    """The metrics of a run: of the last epoch first, of the best epoch second."""
+    """Return the metrics of a run: first those of the last epoch, then those of the best."""
     is_regression = config.loss != "cross_entropy"
     metric = metric_name(is_regression)
     summary: dict[str, Any] = {
@@ -357,17 +357,17 @@ def write_verdicts(
     """Write the verdicts on all training labels to ``verdicts.parquet``.
 
     The file has the columns of `Verdicts.to_pandas`, with the labels that were trained on as the
-    given ones, and three of its own: ``target``, the given label as the model sees it;
-    ``clean_target``, where the truth is known; ``method_score``, where the method has scores. Of a
-    classification it also has ``aum``, ``confidence``, ``variability`` and ``correctness``.
+    given ones, and three more: ``target``, the given label as the model sees it; ``clean_target``,
+    if the truth is known; ``method_score``, if the method has scores. For classification it also
+    has ``aum``, ``confidence``, ``variability`` and ``correctness``.
 
     Args:
-        verdicts: the method's.
-        scores: the method's own, `Method.sample_scores`.
+        verdicts: verdicts of the method.
+        scores: scores of the method, `Method.sample_scores`.
         prepared: the task and its labels.
-        truth_known: whether `NoisyLabels.clean_target` is true.
-        directory: where the file goes.
-        dynamics: more columns, `TrainingDynamics.scores`.
+        truth_known: whether `NoisyLabels.clean_target` is correct.
+        directory: directory for the file.
+        dynamics: further columns, `TrainingDynamics.scores`.
     """
     target = prepared.labels.target.cpu().numpy()
     names = np.array(prepared.task.class_names, dtype=object)

@@ -1,4 +1,4 @@
-"""The directory of a run: its files, and whether a new run may start in it."""
+"""The directory of a run: reads and writes its files, and checks if a run may start in it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FILES = (
     CHECKSUMS,
     LOCK,
 )
-PUT_BACK = "put the file back, or train again with --overwrite"
+PUT_BACK = "restore the file, or train again with --overwrite"
 
 
 class RunDirectory:
@@ -61,30 +61,30 @@ class RunDirectory:
 
     @property
     def is_finished(self) -> bool:
-        """Whether a run ended here."""
+        """Whether the directory has a finished run."""
         return (self / SUMMARY).is_file()
 
     @property
     def holds_run(self) -> bool:
-        """Whether a run began here."""
+        """Whether a run has begun in the directory."""
         return (self / CONFIG).is_file()
 
     def summary(self) -> dict[str, Any]:
-        """The summary of a finished run."""
+        """Return the summary of a finished run."""
         try:
             content = json.loads((self / SUMMARY).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DiscrimLossError(f"cannot read {self / SUMMARY}: {error}") from error
         if not isinstance(content, dict):
             raise DiscrimLossError(
-                f"{self / SUMMARY} is damaged, it is not what a run wrote: put the file back, or "
+                f"{self / SUMMARY} is damaged or was not written by a run: restore the file, or "
                 "train again with --overwrite"
             )
         summary: dict[str, Any] = content
         return summary
 
     def config(self) -> dict[str, Any]:
-        """The settings of the run that began here."""
+        """Return the settings of the run in the directory."""
         try:
             text = (self / CONFIG).read_text(encoding="utf-8")
             return tomlkit.parse(text).unwrap()
@@ -92,7 +92,7 @@ class RunDirectory:
             raise DiscrimLossError(f"cannot read {self / CONFIG}: {error}") from error
 
     def check(self, resume: bool, overwrite: bool) -> None:
-        """Raise a `DiscrimLossError` unless a run may start or be resumed here."""
+        """Raise a `DiscrimLossError` unless a run may start or resume in the directory."""
         if objection := why_unusable(self.path):
             raise DiscrimLossError(objection)
         if not self.path.exists():
@@ -114,9 +114,9 @@ class RunDirectory:
             )
 
     def clear(self) -> None:
-        """Remove the files of an earlier run, and nothing else."""
+        """Remove the files of an earlier run. Other files are kept."""
         # The summary first, so that the rest does not look like a finished run. The config last, so
-        # that the rest still looks like a run if this process is killed here.
+        # that the rest still looks like a run if this process is killed.
         for name in (SUMMARY, *(name for name in FILES if name != CONFIG), CONFIG):
             for suffix in ("", UNFINISHED, OLD):
                 path = self / (name + suffix)
@@ -126,12 +126,12 @@ class RunDirectory:
                     path.unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, completely or not at all."""
+        """Write a file atomically."""
         with atomic_write(self / name) as unfinished:
             unfinished.write_bytes(text.encode())
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write the checksums of all records, and then the summary, which ends the run."""
+        """Write the checksums of all records, then the summary, which marks the run as finished."""
         text = json.dumps(summary, indent=1, allow_nan=False) + "\n"
         names = [CONFIG, ENVIRONMENT, HISTORY, HISTORY_LINES, VERDICTS]
         folder = self / TRACES
@@ -150,14 +150,14 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the directory until this one ends, however it ends."""
+        """Lock the directory until this run ends in any way."""
         refusal = f"another run is using {self.path}: wait for it, or choose another directory"
         with exclusive_lock(self / LOCK, refusal):
             yield
 
 
 class NoDirectory(RunDirectory):
-    """The directory of a run that is kept in memory: nothing is written."""
+    """The directory of a run in memory. Nothing is written."""
 
     is_kept = False
 
@@ -166,19 +166,19 @@ class NoDirectory(RunDirectory):
 
     @property
     def is_finished(self) -> bool:
-        """No run ended here."""
+        """Always False: there is no finished run."""
         return False
 
     @property
     def holds_run(self) -> bool:
-        """No run began here."""
+        """Always False: no run has begun."""
         return False
 
     def check(self, resume: bool, overwrite: bool) -> None:
-        """A run may always start."""
+        """Do nothing: a run may always start."""
 
     def clear(self) -> None:
-        """There is nothing to remove."""
+        """Do nothing: there are no files."""
 
     def write(self, name: str, text: str) -> None:
         """Write nothing."""
@@ -188,14 +188,14 @@ class NoDirectory(RunDirectory):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """There is nothing to keep others out of."""
+        """Do nothing: there is no directory to lock."""
         yield
 
 
 def why_unusable(path: Path, option: str = "--out") -> str | None:
-    """Why no directory can be made or written at `path`, in one sentence; None if it can.
+    """Return why no directory can be created or written at `path`, or None if it can.
 
-    `option` is the option that named it.
+    `option` is the option with the path.
     """
     nearest = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
     if not nearest.is_dir():
@@ -206,23 +206,23 @@ def why_unusable(path: Path, option: str = "--out") -> str | None:
 
 
 def require_same_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise an `OptionError` unless a run is resumed with the settings it began with."""
+    """Raise an `OptionError` unless a run is resumed with its original settings."""
     if differences := changed_settings(saved, wanted):
         raise OptionError(
             f"cannot resume with other settings ({differences}): "
-            "give the same ones, or choose another directory"
+            "pass the same ones, or choose another directory"
         )
 
 
 def changed_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """The first three differences: ``"noise.rate was 0.4, now 0.2"``; empty if there is none."""
+    """Return the first three differences: ``"noise.rate was 0.4, now 0.2"``. May be empty."""
     before, now = dict(flat(as_toml(saved))), dict(flat(as_toml(wanted)))
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     return ", ".join(f"{k} was {before.get(k)!r}, now {now.get(k)!r}" for k in changed[:3])
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted keys: ``noise.rate``."""
+    """Return settings by dotted keys: ``noise.rate``."""
     for key, value in settings.items():
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{key}.")
@@ -231,9 +231,9 @@ def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def as_toml(value: Any) -> Any:
-    """Settings as TOML takes them: lists for tuples, sections last."""
+    """Return settings in the form of TOML: lists instead of tuples, sections last."""
     if isinstance(value, dict):
-        # Plain values before sections: a section ends where the next one begins.
+        # Plain values before sections, because a section ends where the next one begins.
         ordered = sorted(value.items(), key=lambda item: isinstance(item[1], dict))
         return {key: as_toml(entry) for key, entry in ordered}
     return [as_toml(entry) for entry in value] if isinstance(value, (list, tuple)) else value

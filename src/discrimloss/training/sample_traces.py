@@ -1,8 +1,8 @@
 """Traces: the loss, the weight and the prediction of every sample in every epoch.
 
-There is a file for each epoch with a column for each value, at most six bytes a sample. That is
-enough to plot how losses and weights develop over a run, and little beside the data. Values have
-three significant digits (bfloat16).
+There is a file for each epoch with a column for each value, at most six bytes per sample. That is
+small compared with the data, and enough to plot losses and weights over a run. Values have three
+significant digits (bfloat16).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from discrimloss.files.checksums import Fingerprint, fingerprint, require_finger
 from discrimloss.state.processes import Processes
 from discrimloss.training.run_directory import TRACES
 
-if TYPE_CHECKING:  # it imports torch's compiler
+if TYPE_CHECKING:  # training imports torch's compiler
     from discrimloss.training.methods.base import Method, StepResult
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
 Column = npt.NDArray[np.float32]
-START_OVER = "put the file back, or start over with --overwrite"
+START_OVER = "restore the file, or start over with --overwrite"
 
 
 class StepRecorder(Protocol):
@@ -50,22 +50,22 @@ class StepRecorder(Protocol):
         """Called last, in the main process, before the run counts as finished."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for the checkpoint."""
+        """Return the state for the checkpoint."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state from a checkpoint."""
 
 
 class SampleTraces:
     """Records every step of an epoch, and writes a file when the epoch ends.
 
-    A sample that an epoch does not visit is NaN there; of several visits the last one counts.
+    A sample without a visit in an epoch is NaN. Of several visits, the last one counts.
 
     Args:
-        num_samples: of the training data.
-        num_classes: None for a regression.
-        directory: of the run; None keeps all epochs in memory.
-        device: of the training, so that recording does not synchronise with the host.
+        num_samples: number of training samples.
+        num_classes: number of classes; None for regression.
+        directory: directory of the run; None keeps all epochs in memory.
+        device: device of the training, so that recording does not synchronise with the host.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SampleTraces:
     ) -> None:
         self.directory = None if directory is None else directory / TRACES
         self.epochs: dict[int, dict[str, Tensor]] = {}
-        """The columns of each epoch, where they are kept in memory: see `stack_traces`."""
+        """The columns of each epoch, if they are kept in memory. See `stack_traces`."""
         self._written: dict[str, Fingerprint] = {}
         """The files of finished epochs, with their checksums."""
         self._class_type = torch.uint8 if (num_classes or 0) <= 256 else torch.int32
@@ -102,7 +102,7 @@ class SampleTraces:
         for column in self._columns.values():
             seen = processes.total((~column.isnan()).int())
             total = processes.total(column.nan_to_num())
-            # A sample that two processes visited gets the mean.
+            # A sample visited by two processes gets the mean.
             column.copy_(torch.where(seen > 0, total / seen.clamp(min=1), torch.nan))
 
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
@@ -114,10 +114,10 @@ class SampleTraces:
             column.fill_(torch.nan)
 
     def record_final(self, index: Tensor, output: Tensor) -> None:
-        """Traces end with the last epoch."""
+        """Do nothing: traces end with the last epoch."""
 
     def finish(self, method: Method) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     def _write(self, epoch: int, weights: Tensor | None) -> None:
         columns = {"loss": self._columns["loss"].bfloat16()}
@@ -137,7 +137,7 @@ class SampleTraces:
         self._written[path.name] = fingerprint(path)
 
     def state_dict(self) -> dict[str, Any]:
-        """The columns of the current epoch, and the checksums of the files of earlier ones."""
+        """Return the columns of the current epoch, and the checksums of earlier epochs' files."""
         columns: dict[str, Any] = {name: c.clone() for name, c in self._columns.items()}
         return {**columns, "written": dict(self._written)}
 
@@ -147,7 +147,7 @@ class SampleTraces:
         Raises:
             DiscrimLossError: a file of an earlier epoch is damaged or missing.
         """
-        self._written = dict(state.get("written") or {})  # earlier versions do not have it
+        self._written = dict(state.get("written") or {})  # missing in earlier versions
         if self.directory is not None:
             for name, found in self._written.items():
                 require_fingerprint(self.directory / name, found, START_OVER)
@@ -166,9 +166,9 @@ class Traces:
     """The traces of a run so far."""
 
     epochs: npt.NDArray[np.int64]
-    """Shape (epochs,): which ones, from 1, in order."""
+    """Shape (epochs,): the epochs, from 1, in order."""
     loss: Column
-    """Shape (epochs, samples); NaN where an epoch did not visit a sample."""
+    """Shape (epochs, samples): the losses. NaN if an epoch did not visit a sample."""
     weight: Column | None
     """Shape (epochs, samples), at the end of each epoch: the method's score of a sample, higher for
     a less trusted label; for DiscrimLoss its ``delta``. None for a method without scores."""
@@ -179,12 +179,12 @@ class Traces:
 def read_traces(
     run: Path, chosen: npt.NDArray[np.int64] | None = None, last: int | None = None
 ) -> Traces | None:
-    """The traces that a run kept, or None if it kept none.
+    """Return the traces of a run, or None if it has none.
 
     Args:
         run: the directory of the run.
-        chosen: indices of the samples to read; by default all.
-        last: the number of epochs to read, counted from the last; by default all.
+        chosen: indices of the samples to read. By default all.
+        last: number of last epochs to read. By default all.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -207,11 +207,11 @@ def read_traces(
 def stack_traces(
     epochs: Iterable[tuple[int, dict[str, Tensor]]], chosen: npt.NDArray[np.int64] | None = None
 ) -> Traces | None:
-    """Traces from the columns of each epoch, or None if there is no epoch.
+    """Return traces from the columns of each epoch, or None if there is no epoch.
 
     Args:
-        epochs: number and columns, in order.
-        chosen: indices of the samples to read; by default all.
+        epochs: number and columns of each epoch, in order.
+        chosen: indices of the samples to read. By default all.
     """
     wanted = slice(None) if chosen is None else torch.from_numpy(chosen)
     numbers, rows = [], []

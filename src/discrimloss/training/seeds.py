@@ -1,7 +1,7 @@
 """Seeds for the purposes of a run, each derived from the seed of the run.
 
-Order, noise and augmentation of an epoch follow from the seed and the number of the epoch alone, so
-a resumed run needs no generator states for them.
+Order, noise and augmentation of an epoch depend only on the seed and the number of the epoch, so a
+resumed run needs no generator states for them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def derived_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """A seed for one purpose, independent of the seeds for others.
+    """Return a seed for one purpose, independent of the seeds for others.
 
     >>> derived_seed(1, "order", 2) == derived_seed(1, "order", 2)
     True
@@ -27,5 +27,5 @@ def derived_seed(seed: int, purpose: str, *numbers: int) -> int:
 def derived_generator(
     seed: int, purpose: str, *numbers: int, device: torch.device | str = "cpu"
 ) -> torch.Generator:
-    """A generator seeded with `derived_seed`."""
+    """Return a generator seeded with `derived_seed`."""
     return torch.Generator(device).manual_seed(derived_seed(seed, purpose, *numbers))

@@ -10,12 +10,12 @@ from discrimloss.options import OptionError
 
 
 def mse(output: Tensor, target: Tensor) -> Tensor:
-    """Squared errors, shape (batch,)."""
+    """Return squared errors, shape (batch,)."""
     return F.mse_loss(output, target, reduction="none")
 
 
 def smooth_l1(output: Tensor, target: Tensor) -> Tensor:
-    """Squared where the error is below 1, absolute above; shape (batch,)."""
+    """Return errors, squared below 1 and absolute above, shape (batch,)."""
     return F.smooth_l1_loss(output, target, reduction="none")
 
 
@@ -27,7 +27,7 @@ _LOSSES: dict[str, TaskLoss] = {
 
 
 def task_losses(name: str, is_regression: bool) -> TaskLoss:
-    """The loss of this name, if it fits the task."""
+    """Return the loss of this name, or raise an error if it does not fit the task."""
     if is_regression == (name == "cross_entropy"):
         valid = "mse, smooth_l1" if is_regression else "cross_entropy"
         task = "a regression" if is_regression else "a classification"

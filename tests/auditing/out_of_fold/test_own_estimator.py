@@ -132,7 +132,7 @@ class TestBoth:
         assert sentence == "model= is the class Plain: give an estimator, such as model=Plain()"
 
     def test_without_fit(self, do: Any) -> None:
-        assert "Unfit without fit: give a scikit-learn" in refusal(Unfit(), do)
+        assert "Unfit without fit: pass a scikit-learn" in refusal(Unfit(), do)
         assert "object without fit and predict" in refusal(object(), do)
         assert "NoneType without fit and predict" in refusal(None, do)
 
@@ -179,7 +179,7 @@ class TestClassifiers:
         from sklearn.linear_model import LinearRegression
 
         sentence = refusal(LinearRegression(), of_classes)
-        assert "LinearRegression is a regressor, and these labels are classes" in sentence
+        assert "LinearRegression is a regressor, but these labels are classes" in sentence
 
     def test_one_without_probabilities_is_refused(self) -> None:
         from sklearn.pipeline import make_pipeline
@@ -237,7 +237,7 @@ class TestRegressors:
     def test_something_else_is_refused(self) -> None:
         from sklearn.cluster import KMeans
 
-        assert "KMeans is a clusterer, and these labels" in refusal(KMeans(2), of_targets)
+        assert "KMeans is a clusterer, but these labels" in refusal(KMeans(2), of_targets)
 
     def test_one_column_is_enough(self) -> None:
         from sklearn.linear_model import LinearRegression

@@ -199,24 +199,24 @@ def own_estimator(source: AuditSource, estimator: Any) -> OwnEstimator:
     kind = _kind(estimator)
     if source.is_regression and kind not in (REGRESSOR, None):
         raise SourceError(
-            f"model= {name} is a {kind}, and these labels are regression targets: give a "
+            f"model= {name} is a {kind}, but these labels are regression targets: pass a "
             "regressor, or regression=False to audit them as classes"
         )
     if not source.is_regression and kind not in (CLASSIFIER, None):
         raise SourceError(
-            f"model= {name} is a {kind}, and these labels are classes: give a classifier with "
+            f"model= {name} is a {kind}, but these labels are classes: pass a classifier with "
             "predict_proba, or regression=True if they are regression targets"
         )
     needed = ("fit", "predict" if source.is_regression else "predict_proba")
     missing = [method for method in needed if not hasattr(estimator, method)]
     if missing == ["predict_proba"]:
         raise SourceError(
-            f"model= {name} has no predict_proba, and an audit needs probabilities: give a "
+            f"model= {name} has no predict_proba, but an audit needs probabilities: pass a "
             "classifier that has it, or wrap this one in a CalibratedClassifierCV"
         )
     if missing:
         raise SourceError(
-            f"model= is a {name} without {' and '.join(missing)}: give a scikit-learn {wanted}, or "
+            f"model= is a {name} without {' and '.join(missing)}: pass a scikit-learn {wanted}, or "
             "leave out model="
         )
     inputs = source.contents.raw_inputs()
