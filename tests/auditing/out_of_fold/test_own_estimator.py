@@ -232,7 +232,7 @@ class TestRegressors:
         from sklearn.naive_bayes import GaussianNB
 
         sentence = refusal(GaussianNB(), of_targets)
-        assert "GaussianNB is a classifier, and these labels are regression targets" in sentence
+        assert "GaussianNB is a classifier, but these labels are regression targets" in sentence
 
     def test_something_else_is_refused(self) -> None:
         from sklearn.cluster import KMeans
