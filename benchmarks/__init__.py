@@ -1,1 +1,1 @@
-"""What we claim, as programs that print it: run them from the root of a clone."""
+"""Programs that measure our published results. Run them from the root of a clone."""

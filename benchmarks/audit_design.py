@@ -1,8 +1,8 @@
 """The design of the audit benchmark: which sets, how many rows, which wrong labels.
 
 Not every combination is run. Every set without known truth has clean labels and 10 % symmetric
-noise. The noises of `VARIED` are dealt to the sets of each kind in turn. Sets with known truth have
-their labels as given. A seed draws the rows of a large set and the wrong labels.
+noise. The noises of `VARIED` are assigned to the sets of each kind in turn. Sets with known truth
+keep their given labels. The seed determines the rows of a large set and the wrong labels.
 """
 
 from __future__ import annotations

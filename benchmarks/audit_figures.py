@@ -1,4 +1,4 @@
-"""What a method made of the labels, and how good that is."""
+"""Metrics of a method's verdicts on labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BINS = 15
 
 @dataclass(frozen=True)
 class Finding:
-    """What a method says of each label."""
+    """A method's verdict on each label."""
 
     flagged: Flags
     """Shape (samples,): called wrong, at the method's own cut."""

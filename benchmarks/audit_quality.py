@@ -1,4 +1,4 @@
-"""Does the audit find wrong labels? `discrimloss.audit` at its defaults, beside other ways.
+"""Does the audit find wrong labels? Compares `discrimloss.audit` at its defaults with others.
 
     python -m benchmarks.audit_quality run --data DIR --cifar DIR    # run what is not stored yet
     python -m benchmarks.audit_quality run --data DIR --only small/  # rows with this in their title
@@ -9,8 +9,8 @@ noise; 50 to 1,000 rows; AQuA's protocol. `audit_design` has the rows, `audit_ri
 `audit_sets` the layout of DIR.
 
 Each cell is a line of results/audit_quality.jsonl, appended when its job ends. Stored cells are not
-run again, so a stopped program goes on with the same command. A change in the code is not noticed:
-remove the lines of the methods it concerns. `run` writes the page as well.
+run again, so the same command continues a stopped program. Changes in the code are not detected:
+remove the lines of the affected methods. `run` also writes the page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The audit, and other ways to find wrong labels.
 
 A method is a function from samples to a `Finding`. Methods that use the same cross-validation or
-the same training run share it through `Shared`; each is charged the time of all that it needs.
+training run share it through `Shared`. The time of each method includes everything that it needs.
 """
 
 from __future__ import annotations

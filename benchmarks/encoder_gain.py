@@ -1,8 +1,8 @@
-"""What does a pretrained encoder bring to an audit?
+"""How much does a pretrained encoder improve an audit?
 
     python -m benchmarks.encoder_gain --data DIR [--cifar DIR] [--most ROWS]
 
-Audits of texts and images with and without the encoder that `discrimloss.audit` takes by itself
+Audits of texts and images with and without the default encoder of `discrimloss.audit`
 (``encoder="auto"`` and ``"none"``), with a tenth of the labels exchanged at random: the average
 precision of the ranks, F1 of what is called incorrect, and CPU seconds. DIR is laid out as in
 `benchmarks.audit_sets`. Images are half as many as texts.

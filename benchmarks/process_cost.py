@@ -1,7 +1,7 @@
 """What DiscrimLoss costs in several processes.
 
-    python -m benchmarks.process_cost            # two processes; minutes, and a quiet machine
-    python -m benchmarks.process_cost --quick    # does it run? seconds, and the figures mean little
+    python -m benchmarks.process_cost            # two processes; minutes, on an idle machine
+    python -m benchmarks.process_cost --quick    # a smoke test of seconds; its values mean little
 
 Shows, measured in one run on the CPU, with gloo:
 

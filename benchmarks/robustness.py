@@ -9,8 +9,8 @@ and many epochs; SGD and AdamW; a constant and a decaying rate. `robustness_desi
 `robustness_losses` the methods, `robustness_sets` the layout of DIR.
 
 Each cell is a line of results/robustness.jsonl, appended when its job ends. Stored cells are not
-run again, so a stopped program goes on with the same command. A change in the code is not noticed:
-remove the lines of the methods it concerns. `run` writes the page as well.
+run again, so the same command continues a stopped program. Changes in the code are not detected:
+remove the lines of the affected methods. `run` also writes the page.
 """
 
 from __future__ import annotations

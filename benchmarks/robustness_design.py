@@ -1,9 +1,9 @@
 """The design of the robustness benchmark: on which sets, with which labels, trained how.
 
 Not every combination is run. Every set without known truth has two settings in common: clean labels
-and 40 % symmetric noise. The settings of `VARIED` are dealt to the sets of each kind of data in
-turn, so each of them is seen once with texts, once with tables and once with images. The sets with
-known truth are trained on their labels as given.
+and 40 % symmetric noise. The settings of `VARIED` are assigned to the sets of each kind of data in
+turn, so each of them occurs once with texts, once with tables and once with images. The sets with
+known truth are trained on their given labels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stored cells of the robustness benchmark, put together by row.
 
-The score of a cell is the mean of overall and balanced accuracy: either alone can be bought with
-the other.
+The score of a cell is the mean of overall and balanced accuracy, because a method can improve
+either one at the cost of the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does a network trained with DiscrimLoss add to out-of-fold predictions of simple models?
+"""Does a network trained with DiscrimLoss improve out-of-fold predictions of simple models?
 
     python -m benchmarks.second_witness FILE.csv.gz [FILE.csv.gz ...] [--most ROWS] [--rate RATE]
 

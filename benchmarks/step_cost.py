@@ -1,7 +1,7 @@
 """What a training step with DiscrimLoss costs.
 
-    python -m benchmarks.step_cost            # about five minutes; a quiet machine, please
-    python -m benchmarks.step_cost --quick    # does it run? seconds, and the figures mean little
+    python -m benchmarks.step_cost            # about five minutes, on an idle machine
+    python -m benchmarks.step_cost --quick    # a smoke test of seconds; its values mean little
     python -m benchmarks.step_cost --forms    # the forms with targets and predictions; a minute
 
 Shows, as ratios measured in one run:

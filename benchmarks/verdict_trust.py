@@ -70,7 +70,7 @@ BINS = 10
 REASONS = {
     "too short": run_limits.TOO_SHORT,
     "not learned": run_limits.NOT_LEARNED,
-    "not apart": run_limits.NOT_APART,
+    "not apart": run_limits.NOT_SEPARATED,
     "unsure": run_limits.UNSURE,
     "class not learned": run_limits.CLASS_NOT_LEARNED,
     "memorised": run_limits.MEMORISED,

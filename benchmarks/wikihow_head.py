@@ -1,4 +1,4 @@
-"""WikiHow on stored vectors of a sentence encoder: what is there to gain, and who keeps it.
+"""WikiHow on stored vectors of a sentence encoder: accuracy of the head with several losses.
 
     python -m benchmarks.wikihow_head --data DIR [--vectors FILE]
 

@@ -4,7 +4,7 @@ python examples/accelerate_ddp.py
 torchrun --nproc-per-node 2 examples/accelerate_ddp.py
 accelerate launch --multi_gpu --num_processes 2 examples/accelerate_ddp.py
 
-`--multi_gpu` on CPUs, too: with `--cpu`, `accelerate launch` starts one process, whatever you say.
+Use `--multi_gpu` on CPUs too: with `--cpu`, `accelerate launch` always starts a single process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ images, labels = torch.tensor(digits.data / 16).float(), torch.tensor(digits.tar
 order = torch.randperm(len(images))
 train, test = order[450:], order[:450]
 
-given = labels[train].clone()  # the labels that training sees
+given = labels[train].clone()  # the labels for training
 wrong = torch.randperm(len(given))[: int(0.4 * len(given))]
 given[wrong] = (given[wrong] + torch.randint(1, 10, wrong.shape)) % 10
 dataset = IndexedDataset(TensorDataset(images[train], given))  # batches are (x, y, index)
@@ -43,14 +43,14 @@ def train_model(criterion: DiscrimLoss | None) -> torch.nn.Module:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer.optimizer, options.epochs)
     if criterion:
         criterion.to(accelerator.device)
-        accelerator.register_for_checkpointing(criterion)  # `save_state` and `load_state` keep it
+        accelerator.register_for_checkpointing(criterion)  # for `save_state` and `load_state`
     for epoch in range(1, options.epochs + 1):
         if criterion:
             criterion.set_epoch(epoch)
         for x, y, index in loader:
             logits = model(x)
             losses = cross_entropy(logits, y, reduction="none")
-            # Every process calls the criterion; it tells the others what it saw.
+            # Every process calls the criterion, which exchanges the batches of all processes.
             loss = criterion(losses, index, target=y, logits=logits) if criterion else losses.mean()
             accelerator.backward(loss)
             optimizer.step()

@@ -1,10 +1,10 @@
 """An ImageNet-style script: mixed precision, a scheduler, checkpoints, and resuming from them.
 
 python examples/amp_and_resume.py checkpoint.pt        # trains, and saves after every epoch
-python examples/amp_and_resume.py checkpoint.pt 20     # goes on, up to epoch 20
+python examples/amp_and_resume.py checkpoint.pt 20     # continues up to epoch 20
 
-The lines with `criterion` are all that DiscrimLoss adds: one each to build, save, load, set the
-epoch and compute the loss.
+DiscrimLoss adds only the lines with `criterion`: one each to build, save and load it, to set the
+epoch, and to compute the loss.
 """
 
 import sys

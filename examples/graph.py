@@ -1,4 +1,4 @@
-"""A graph convolution network: the whole graph in every step, and a loss of each labelled node.
+"""A graph convolution network: the whole graph in every step, and a loss for each labelled node.
 
 python examples/graph.py [EPOCHS]
 """
@@ -24,7 +24,7 @@ features = torch.randn(NODES, 16) + nn.functional.one_hot(labels, 16)
 
 wrong = torch.rand(NODES) < 0.2
 given = torch.where(wrong, (labels + torch.randint(1, CLASSES, labels.shape)) % CLASSES, labels)
-labelled = (torch.rand(NODES) < 0.7).nonzero()[:, 0]  # the nodes that are trained on
+labelled = (torch.rand(NODES) < 0.7).nonzero()[:, 0]  # the nodes for training
 
 
 class GraphNetwork(nn.Module):
@@ -43,7 +43,7 @@ for epoch in range(1, epochs + 1):
     criterion.set_epoch(epoch)
     logits = model(features)[labelled]
     losses = cross_entropy(logits, given[labelled], reduction="none")
-    loss = criterion(losses, labelled)  # a node is known by its number
+    loss = criterion(losses, labelled)  # the index of a node is its number
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

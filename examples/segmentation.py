@@ -2,7 +2,7 @@
 
 python examples/segmentation.py [EPOCHS]
 
-Some masks are of another image, as when files are mixed up.
+Some masks belong to another image, as if files were mixed up.
 """
 
 import sys

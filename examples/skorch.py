@@ -1,4 +1,4 @@
-"""Handwritten digits with 40 % wrong labels, in skorch: another class of net, nothing else.
+"""Handwritten digits with 40 % wrong labels, in skorch: only the class of the net changes.
 
 python examples/skorch.py
 """
@@ -25,7 +25,7 @@ images, labels = torch.tensor(digits.data / 16).float(), torch.tensor(digits.tar
 order = torch.randperm(len(images))
 train, test = order[450:], order[:450]
 
-given = labels[train].clone()  # the labels that training sees
+given = labels[train].clone()  # the labels for training
 wrong = torch.randperm(len(given))[: int(0.4 * len(given))]
 given[wrong] = (given[wrong] + torch.randint(1, 10, wrong.shape)) % 10
 

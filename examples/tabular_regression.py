@@ -1,4 +1,4 @@
-"""Regression on a table: standardised targets, and the criterion is given both sides.
+"""Regression on a table: the criterion gets standardised targets and predictions.
 
 python examples/tabular_regression.py [EPOCHS]
 """
@@ -16,7 +16,7 @@ torch.manual_seed(0)
 table = load_diabetes()
 rows = torch.tensor(table.data).float()
 rows = (rows - rows.mean(0)) / rows.std(0)
-# The progression that a linear model expects, with a little noise, so that wrong targets stand out.
+# Targets from a linear model plus a little noise, so that wrong targets stand out.
 expected = torch.linalg.lstsq(rows, torch.tensor(table.target).float()[:, None]).solution
 targets = (rows @ expected)[:, 0] + 150 + 10 * torch.randn(len(rows))
 wrong = torch.rand(len(rows)) < 0.1

@@ -20,9 +20,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = ("discrimloss/py.typed", "discrimloss/recipes/mnist.toml")
-"""Files that the wheel must hold beside the modules."""
+"""Files that the wheel must contain besides the modules."""
 FORBIDDEN = ("tests/", "benchmarks/", "docs/", "examples/", "tools/")
-"""Directories that belong to the repository only."""
+"""Directories that belong only to the repository."""
 LARGEST_WHEEL = 2_000_000
 """Bytes."""
 LARGEST_SDIST = 3_000_000
@@ -30,11 +30,11 @@ LARGEST_SDIST = 3_000_000
 
 
 class ReleaseError(Exception):
-    """What is wrong, in a sentence."""
+    """A problem of the release, in one sentence."""
 
 
 def version_of(root: Path) -> str:
-    """The version that will be released.
+    """Return the version to release.
 
     Raises:
         ReleaseError: it is a development version, or the citation has another.
@@ -52,7 +52,7 @@ def version_of(root: Path) -> str:
 
 
 def notes_of(changelog: str, version: str) -> str:
-    """The section of a version, without its title.
+    """Return the changelog section of a version, without its title.
 
     Raises:
         ReleaseError: there is none, it is empty, or it has no date.
@@ -72,7 +72,7 @@ def notes_of(changelog: str, version: str) -> str:
 
 
 def check_contents(wheel: Path) -> None:
-    """Check what the wheel holds.
+    """Check the contents of the wheel.
 
     Raises:
         ReleaseError: a file is missing or does not belong there, or the wheel is too large.
@@ -156,7 +156,7 @@ def _output(command: list[str], where: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command. A mistake ends with a sentence and exit code 2."""
+    """Run a command. An error ends with a sentence and exit code 2."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -13,7 +13,7 @@ TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 
 
 def main(names: list[str]) -> None:
-    """Run the notebooks of these names, or all, each in a fresh kernel."""
+    """Run the notebooks of these names, or all, each in a new kernel."""
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["COLUMNS"] = "100"
     for path in sorted(TUTORIALS.glob("*.ipynb")):

@@ -1,7 +1,7 @@
 """Griffe extension: show the examples of docstrings as code.
 
-Our docstrings title examples with prompts ``Example:``, as those of PyTorch do. Griffe expects
-``Examples:``. Examples without prompts are titled ``Example::``, as in reStructuredText.
+As in PyTorch, the title of examples with prompts is ``Example:``, while Griffe expects
+``Examples:``. The title of examples without prompts is ``Example::``, as in reStructuredText.
 """
 
 from __future__ import annotations

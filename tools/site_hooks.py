@@ -1,8 +1,8 @@
-"""MkDocs hooks: put pages on the site that live outside `docs/`, and adjust the links to them.
+"""MkDocs hooks: add pages from outside `docs/` to the site, and adjust the links to them.
 
 The README is the home page. The results of the benchmarks, the examples and the files at the root
-of the repository are pages as well, so that each text exists once. On disk all links are relative
-to the file, as code hosts expect; on the site they lead to the page that was made of it.
+of the repository are pages too, so that each text exists only once. On disk, all links are relative
+to the file, as code hosts expect. On the site, they lead to the page made from the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINK = re.compile(r"(?P<open>\]\()(?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
 FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 _on_site: dict[Path, str] = {}
-"""Where each file of the repository is on the site."""
+"""The place of each file of the repository on the site."""
 _on_disk: dict[str, Path] = {}
 """The reverse."""
 
@@ -68,9 +68,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to where their file is on the site. Links to nothing stay, and MkDocs warns.
+    """Point links to their file on the site. Broken links stay, and MkDocs warns.
 
-    A page without a section has no menu beside it, so that wide tables of results have more room.
+    Pages without a section have no menu, so that wide results tables have more space.
     """
     if page.parent is None:
         page.meta.setdefault("hide", ["navigation"])
@@ -86,26 +86,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path = posixpath.relpath(_on_site[target], start or ".")
         return f"{found['open']}{path}{found['anchor'] or ''})"
 
-    parts = FENCE.split(markdown)  # code is left alone
+    parts = FENCE.split(markdown)  # code is not changed
     return "".join(part if n % 2 else LINK.sub(adjusted, part) for n, part in enumerate(parts))
 
 
 def folder_page(folder: Path) -> str:
-    """A page that lists the files of a folder."""
+    """Return a page that lists the files of a folder."""
     names = [path.relative_to(folder.parent).as_posix() for path in sorted(folder.rglob("*"))]
     links = [f"- [{name}]({name})" for name in names if (folder.parent / name).is_file()]
     return "\n".join([f"# {folder.name}", "", *links]) + "\n"
 
 
 def script_page(path: Path) -> str:
-    """An example as a page: the first line of its docstring, then the code."""
+    """Return an example as a page: the first line of its docstring, then the code."""
     code = path.read_text("utf-8")
     title = code.removeprefix('"""').partition("\n")[0].rstrip(' ."').partition('"""')[0]
     return f"# {path.name}\n\n{title}.\n\n```python\n{code}```\n"
 
 
 def notebook_page(path: Path) -> str:
-    """A notebook as a page, with its stored outputs."""
+    """Return a notebook as a page, with its stored outputs."""
     cells = json.loads(path.read_text("utf-8"))["cells"]
     parts = []
     for cell in cells:

@@ -309,12 +309,12 @@ def track_losses(
     usual = torch.where(median > 0, median, batch_mean(sizes))
     usual = torch.where(is_first, usual, tracked.mean_abs)
     sizes = torch.minimum(sizes, of_group(LARGEST_RATIO * usual, group_of_mean))
-    scale_share = share.masked_fill(scale_is_fixed, 0.0)
+    scale_fraction = share.masked_fill(scale_is_fixed, 0.0)
     return TrackedLosses(
         k1=k1,
         visits=seen,
-        mean_abs=torch.lerp(tracked.mean_abs, batch_mean(sizes), scale_share),
-        mean_square=torch.lerp(tracked.mean_square, batch_mean(sizes.square()), scale_share),
+        mean_abs=torch.lerp(tracked.mean_abs, batch_mean(sizes), scale_fraction),
+        mean_square=torch.lerp(tracked.mean_square, batch_mean(sizes.square()), scale_fraction),
     )
 
 

@@ -82,7 +82,7 @@ def test_gradient_of_the_mixture_of_losses() -> None:
     centers = torch.linspace(-3.5, 2.5, 256, dtype=torch.float64)
     counts = torch.randint(0, 30, (256,), generator=generator).double()
     mixture = _Mixture(centers, counts, 300.0, float(centers[1] - centers[0]))
-    for objective, parameters in ((mixture.objective, 9), (mixture.one_part_objective, 4)):
+    for objective, parameters in ((mixture.objective, 9), (mixture.one_component_objective, 4)):
         place = torch.randn(parameters, generator=generator, dtype=torch.float64)
         numeric = numeric_gradient(lambda at, f=objective: f(at)[0], place)
         torch.testing.assert_close(objective(place)[1], numeric, rtol=1e-5, atol=1e-7)

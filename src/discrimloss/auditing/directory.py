@@ -15,7 +15,7 @@ import numpy as np
 from discrimloss.auditing.evidence.why import Evidence
 from discrimloss.auditing.health.data_health import DataHealth
 from discrimloss.auditing.review.decision_log import DECISIONS
-from discrimloss.auditing.review.saved_part import SavedPart
+from discrimloss.auditing.review.saved_record import SavedRecord
 from discrimloss.auditing.sources.base import (
     FINGERPRINT_VERSION,
     AuditSource,
@@ -284,7 +284,7 @@ class AuditDirectory:
         outputs = (SUMMARY, VERDICTS, VERDICTS_CSV, CLEANED, LEFT_OUT, HEALTH, EVIDENCE, REPORT)
         for folder in (RUNS, CORRECTED):
             shutil.rmtree(self / folder, ignore_errors=True)
-        saved = SavedPart(self / DECISIONS).path.name
+        saved = SavedRecord(self / DECISIONS).path.name
         for name in (*outputs, CHECKSUMS, CHANGES, DECISIONS, saved, AUDIT):
             (self / name).unlink(missing_ok=True)
 

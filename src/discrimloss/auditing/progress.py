@@ -86,9 +86,9 @@ class Lines:
 
     def on_rows(self, done: int, rows: int) -> None:
         """Report that the features of `done` samples are computed."""
-        self.tell(lambda: f"reading, {done:,} of {rows:,} samples")
+        self.print_if_due(lambda: f"reading, {done:,} of {rows:,} samples")
 
-    def tell(self, words: Callable[[], str]) -> None:
+    def print_if_due(self, words: Callable[[], str]) -> None:
         """Print a line if enough time has passed since the last one."""
         now = self._clock()
         if now < self._next:
@@ -113,7 +113,7 @@ class LineObserver:
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
         """Print a line if enough time has passed since the last one."""
         done = ((self.run - 1) * self.epochs + epoch - 1 + step / steps) / self.epochs / self.runs
-        self.lines.tell(lambda: f"predicting, {100 * done:.0f} %")
+        self.lines.print_if_due(lambda: f"predicting, {100 * done:.0f} %")
 
     def on_epoch(self, row: Row) -> None:
         """Do nothing: `on_step` prints."""

@@ -39,10 +39,10 @@ def ls(directory: DataOption = None) -> None:
     table = Table("name", "what it is", "how to get it", "available")
     for name in datasets.names():
         how = how_obtained(datasets.get(name))
-        table.add_row(name, datasets.summary(name), _way(how), _there(how, directory))
+        table.add_row(name, datasets.summary(name), _way(how), _availability(how, directory))
     _print(table)
     if directory is None:
-        _say(f"To see which are available, pass the data directory with --data or {ENVIRONMENT}.")
+        _echo(f"To see which are available, pass the data directory with --data or {ENVIRONMENT}.")
 
 
 @data.command("fetch")
@@ -64,13 +64,13 @@ def fetch(name: NameArgument, directory: DataOption = None) -> None:
 
     how = how_obtained(datasets.get(name))
     if isinstance(how, BuiltIn):
-        _say(f"{name}: nothing to download: {how.why}.")
+        _echo(f"{name}: nothing to download: {how.why}.")
         return
     if isinstance(how, ByHand):
         files = check_files(how, directory) if directory is not None else []
         if not (files and are_complete(files)):
             raise DiscrimLossError(f"{name} cannot be downloaded by this command: {how.steps}")
-        _say(f"{name}: already there.")
+        _echo(f"{name}: already there.")
         return
     directory = required(directory)
     if directory.exists():
@@ -78,7 +78,7 @@ def fetch(name: NameArgument, directory: DataOption = None) -> None:
     go_on = "downloaded files are kept: run the command again to continue"
     with if_stopped(lambda stopped: f"{stopped}; {go_on}"):
         _download(how, directory)
-    _say(f"Next: discrimloss data check {name}")
+    _echo(f"Next: discrimloss data check {name}")
 
 
 @data.command("check")
@@ -106,7 +106,7 @@ def check(
     check_is_directory(directory)
     files = check_files(how, directory)
     for file in files:
-        _say(f"{file}{', optional' if file.optional else ''}")
+        _echo(f"{file}{', optional' if file.optional else ''}")
     wrong = [file.path for file in files if file.is_wrong]
     if wrong:
         raise DiscrimLossError(
@@ -115,7 +115,7 @@ def check(
         )
     loaded: TaskData = loader(directory, **options)
     for line in _sizes(name, loaded):
-        _say(line)
+        _echo(line)
 
 
 def _way(how: Any) -> str:
@@ -129,7 +129,7 @@ def _way(how: Any) -> str:
     return "by hand"
 
 
-def _there(how: Any, directory: Path | None) -> str:
+def _availability(how: Any, directory: Path | None) -> str:
     from discrimloss.data.published_files import BuiltIn, State, are_complete, check_files
 
     if isinstance(how, BuiltIn):
@@ -153,13 +153,13 @@ def _download(how: Any, directory: Path) -> None:
             bar.stop()
             source = "exists already" if file.url is None else f"downloaded from {file.url}"
             checksum = f"; there is no published checksum; {file.checksum}"
-            _say(f"{file.path}: {source}{checksum if file.checksum else ''}")
+            _echo(f"{file.path}: {source}{checksum if file.checksum else ''}")
             for wrong in file.set_aside:
-                _say(f"The earlier, damaged file is now {wrong}. You can delete it.")
+                _echo(f"The earlier, damaged file is now {wrong}. You can delete it.")
     finally:
         bar.stop()
     if how.terms:
-        _say(f"Terms: {how.terms}")
+        _echo(f"Terms: {how.terms}")
 
 
 def _sizes(name: str, loaded: Any) -> Iterator[str]:
@@ -175,5 +175,5 @@ def _print(table: Table) -> None:
     Console(highlight=False).print(table)
 
 
-def _say(line: str) -> None:
+def _echo(line: str) -> None:
     Console(highlight=False).print(line, markup=False, soft_wrap=True)

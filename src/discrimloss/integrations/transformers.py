@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:  # the base classes of a mixin come from the class that uses it
     _Trainer = object
 
-SHARE_KEY = "discrimloss_share"
+FRACTION_KEY = "discrimloss_fraction"
 STATE_FILES = "discrimloss*.safetensors"  # one file, or one per process with a sharded table
 SampleLosses = Callable[[Any, Any, Any], Tensor]
 
@@ -238,9 +238,9 @@ class DiscrimTrainerMixin(_Trainer):
         if not is_stream(dataset):
             return NamedRows(dataset, self.sample_id)
         # By default, the first process reads the batches and sends the others only tensors.
-        shared_out = getattr(self.args.accelerator_config, "dispatch_batches", None) is not False
+        is_dispatched = getattr(self.args.accelerator_config, "dispatch_batches", None) is not False
         return NamedStream(
-            dataset, self.sample_id, only_numbers=shared_out and self.args.world_size > 1
+            dataset, self.sample_id, only_numbers=is_dispatched and self.args.world_size > 1
         )
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -254,9 +254,9 @@ class DiscrimTrainerMixin(_Trainer):
         if len(batches) > 1:
             numbers = torch.stack([self._labelled(batch).sum() for batch in batches])
             numbers = self.accelerator.reduce(numbers.to(self.args.device), "sum").double()
-            shares = numbers / numbers.mean().clamp(min=1e-9)
-            for batch, share in zip(batches, shares.tolist(), strict=True):
-                batch[SHARE_KEY] = share
+            fractions = numbers / numbers.mean().clamp(min=1e-9)
+            for batch, fraction in zip(batches, fractions.tolist(), strict=True):
+                batch[FRACTION_KEY] = fraction
         # The Trainer would count labelled tokens, but our loss averages over samples.
         return batches, None
 
@@ -271,7 +271,7 @@ class DiscrimTrainerMixin(_Trainer):
         if not model.training and INDEX_KEY not in inputs:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         labelled = self._labelled(inputs)
-        index, share = inputs.pop(INDEX_KEY), inputs.pop(SHARE_KEY, 1.0)
+        index, fraction = inputs.pop(INDEX_KEY), inputs.pop(FRACTION_KEY, 1.0)
         # The model gets the labels, as in the Trainer, although its own loss is not used here.
         outputs = model(**inputs)
         labels = self._labels(inputs)
@@ -288,7 +288,7 @@ class DiscrimTrainerMixin(_Trainer):
             self._build(self._label_use.options(known, self._options)).set_epoch(self._epoch)
         known = None if known is None else known.rows(labelled)
         more = self._label_use.arguments(self.criterion, known)
-        loss = share * self.criterion(losses[labelled], index, **more)
+        loss = fraction * self.criterion(losses[labelled], index, **more)
         return (loss, outputs) if return_outputs else loss
 
     def _sample_labels(self, outputs: Any, labels: Any) -> SampleLabels | None:

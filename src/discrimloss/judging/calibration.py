@@ -178,14 +178,14 @@ class _Mixture:
     """Number of samples below the first bin."""
     width: float
 
-    def log_parts(self, parameters: Tensor) -> tuple[_LogF, _LogF]:
+    def log_components(self, parameters: Tensor) -> tuple[_LogF, _LogF]:
         """Return the log density of both components at the centres; last, the mass below."""
-        correct = self._log_part(parameters[0], parameters[1:4])
-        return correct, self._log_part(self.incorrect_mode(parameters), parameters[5:8])
+        correct = self._log_component(parameters[0], parameters[1:4])
+        return correct, self._log_component(self.incorrect_mode(parameters), parameters[5:8])
 
     def log_odds(self, parameters: Tensor) -> Tensor:
         """Return the log-odds of the incorrect component at the centres."""
-        correct, incorrect = self.log_parts(parameters)
+        correct, incorrect = self.log_components(parameters)
         return (incorrect.value - correct.value)[:-1] + parameters[8]
 
     def incorrect_mode(self, parameters: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ class _Mixture:
         The priors have the weight of a few samples.
         """
         odds = parameters[8]
-        correct, incorrect = self.log_parts(parameters)
+        correct, incorrect = self.log_components(parameters)
         log_correct = correct.value + logsigmoid(-odds)
         log_incorrect = incorrect.value + logsigmoid(odds)
         log_sum = torch.logaddexp(log_correct, log_incorrect)
@@ -213,14 +213,14 @@ class _Mixture:
         likelihood = (self.weights * log_sum).sum()
         return (prior - likelihood) / self.number, (pull - gradient) / self.number
 
-    def one_part_objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def one_component_objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Like `__call__`, for a model with only correct labels, which has four parameters."""
-        correct = self._log_part(parameters[0], parameters[1:4])
+        correct = self._log_component(parameters[0], parameters[1:4])
         pull = parameters * PRIOR_PRECISION[:4]
         value = 0.5 * (parameters * pull).sum() - (self.weights * correct.value).sum()
         return value / self.number, (pull - correct.gradient @ self.weights) / self.number
 
-    def _log_part(self, mode: Tensor, shape: Tensor) -> _LogF:
+    def _log_component(self, mode: Tensor, shape: Tensor) -> _LogF:
         density = _log_f_density(self.points, mode, shape, self.width)
         bins = len(self.centers)
         masses = density.value[bins:] + LOG_OF_STEPS
@@ -246,7 +246,7 @@ class _Mixture:
     def number(self) -> float:
         return max(float(self.counts.sum()) + self.learned, 1.0)
 
-    def one_part_start(self) -> list[float]:
+    def one_component_start(self) -> list[float]:
         mode, scale = self._moments(self.counts >= 0, self.learned, fallback=0.0)
         return [mode, scale, 0.0, 0.0]
 
@@ -281,8 +281,10 @@ def _incorrect_log_odds(mixture: _Mixture) -> Tensor:
     """Return the incorrect component's log-odds, or the smallest if one component suffices."""
     starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
     value, parameters = min((_minimize(mixture.objective, s) for s in starts), key=lambda f: f[0])
-    one_part_value, _ = _minimize(mixture.one_part_objective, mixture.one_part_start())
-    gain = (one_part_value - value) * mixture.number
+    one_component_value, _ = _minimize(
+        mixture.one_component_objective, mixture.one_component_start()
+    )
+    gain = (one_component_value - value) * mixture.number
     if not gain > 0.5 * EXTRA_PARAMETERS * math.log(mixture.number):
         return torch.full_like(mixture.centers, -LARGEST_LOG_ODDS)
     mode = float(mixture.incorrect_mode(parameters))

@@ -16,7 +16,7 @@ samples. Noise is then uniform, or follows `mistaken_classes`."""
 PRIORS = (20.0, 2.0, 0.2)
 """Strengths of the prior that draws the transition matrix towards uniform noise. The weakest is for
 labels whose errors mostly go to one other class."""
-EVEN_PART = 0.1
+UNIFORM_FRACTION = 0.1
 """Uniform fraction of `mistaken_classes`, so that no pair of classes has probability 0."""
 RARE_NOISE = -3.0
 """Mean of the weak prior on the log-odds of the noise rate."""
@@ -341,7 +341,7 @@ def mistaken_classes(logits: Tensor, given: Tensor) -> Tensor:
     taken_for.index_add_(1, given, true.T.contiguous())
     taken_for /= taken_for.sum(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).tiny)
     even = (1.0 - torch.eye(classes, dtype=logits.dtype)) / (classes - 1)
-    mixed = torch.lerp(taken_for, even, EVEN_PART)
+    mixed = torch.lerp(taken_for, even, UNIFORM_FRACTION)
     return mixed / mixed.sum(1, keepdim=True)
 
 

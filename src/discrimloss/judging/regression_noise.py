@@ -66,7 +66,7 @@ def estimate_target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor
         pull = everything.subset(trained).pull_for(problem.noise_rate(parameters), parameters)
         undone = everything.pulled_back(pull).prediction
         everything = _Likelihood(torch.where(is_held_out, prediction, undone), target)
-    correct, incorrect = everything.log_parts(parameters)
+    correct, incorrect = everything.log_components(parameters)
     score = incorrect - correct
     suggested = scores.inverse(everything.centre(parameters)).to(given.dtype)
     # At the end of the range of targets, no closer target can be suggested.

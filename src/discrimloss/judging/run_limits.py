@@ -51,7 +51,7 @@ MOST_UNEXPLAINED, MOST_OF_FOUND = 1.0 / 6.0, 0.9
 """Labels that contradict the most likely class but are not found wrong, as a fraction of all labels
 and of those found wrong. If there are more than both, the network is unsure and cannot distinguish
 wrong labels from hard samples."""
-MORE_BY_LOSSES, MOST_DOUBT_OF_WITNESS = 0.08, 0.1
+MORE_BY_LOSSES, MOST_DOUBT_TO_COMPARE = 0.08, 0.1
 """If losses show this much more noise than predictions, wrong labels may be memorised. This is not
 checked if losses may misjudge more than the second fraction of all samples."""
 NO_NOISE = 0.025
@@ -81,7 +81,7 @@ NOT_LEARNED = (
     "The network has not learned the task yet, so the run cannot tell which labels are wrong. "
     "Train for more epochs or with a larger learning rate."
 )
-NOT_APART = (
+NOT_SEPARATED = (
     "The losses do not fall into two groups, so they cannot tell wrong labels from hard samples. "
     "Pass target= and logits= as well, or train for more epochs."
 )
@@ -249,9 +249,9 @@ def limit_by_losses(
     if found.rate < HARDLY_ANY and of_distances:
         return NO_SCALE
     if found.rate < HARDLY_ANY and _are_high(losses, support - found.rate):
-        return NOT_APART
+        return NOT_SEPARATED
     if not found.is_clear:
-        return NOT_APART
+        return NOT_SEPARATED
     learned_late = (losses.average > WAS_HIGH) & (losses.latest < IS_LOW)
     return LEARNED_LATE if float(learned_late.float().mean()) > MOST_LEARNED_LATE else None
 
@@ -282,7 +282,7 @@ def limit_by_predictions(
     is_unsettled = predicted.confidence < LEAST_CONFIDENCE * predicted.agreement
     if is_unsettled or (by_losses_too and median > LEARNED_BY_PREDICTIONS):
         return NOT_LEARNED
-    are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT_OF_WITNESS
+    are_clear = median <= LEARNED_BY_LOSSES and by_losses.doubt <= MOST_DOUBT_TO_COMPARE
     if by_losses_too and are_clear and by_losses.rate > predicted.noise_rate + MORE_BY_LOSSES:
         return MEMORISED
     if predicted.worst_class > WHOLE_CLASS:

@@ -124,7 +124,7 @@ def fit_target_noise(
     mixture = everything.subset(order[:MOST_FITTED])
     with torch.enable_grad():
         parameters = mixture.solve()
-    correct, incorrect = everything.log_parts(parameters)
+    correct, incorrect = everything.log_components(parameters)
     gain = torch.logaddexp(correct, incorrect) - everything.log_density
     return TargetNoise(
         score=(incorrect - correct).numpy(),

@@ -55,7 +55,7 @@ class TargetMixture(ABC):
         ]
         return min(solutions, key=lambda solution: solution[0])[1]
 
-    def log_parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def log_components(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log density of correct and of incorrect targets, each times its fraction."""
         correct, incorrect = self.log_densities(parameters)
         rate = noise_rate(parameters)
@@ -63,7 +63,7 @@ class TargetMixture(ABC):
 
     def objective(self, parameters: Tensor) -> Tensor:
         """Return the negative log posterior per sample."""
-        correct, incorrect = self.log_parts(parameters)
+        correct, incorrect = self.log_components(parameters)
         # Uninformative predictions fit any noise rate. The prior then selects 0.
         prior = self.log_prior(parameters)
         prior = prior + CORRECT_BEFOREHAND * torch.log1p(-noise_rate(parameters))
@@ -71,7 +71,7 @@ class TargetMixture(ABC):
 
     def p_incorrect(self, parameters: Tensor) -> Tensor:
         """Return the probability that each target is wrong, shape (samples,)."""
-        correct, incorrect = self.log_parts(parameters)
+        correct, incorrect = self.log_components(parameters)
         return (incorrect - correct).sigmoid()
 
     def noise_rate(self, parameters: Tensor) -> float:

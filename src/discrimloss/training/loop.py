@@ -214,7 +214,7 @@ class TrainingLoop:
                 epoch, progress.step, len(batches), len(batch.index) * process_count()
             )
             if progress.step < len(batches):
-                self._stop_or_save_if_asked()
+                self._stop_or_save_if_requested()
         self._check_before_saving()
 
     def _order_of_pass(self, number: int) -> Tensor:
@@ -283,7 +283,7 @@ class TrainingLoop:
             "samples"
         )
 
-    def _stop_or_save_if_asked(self) -> None:
+    def _stop_or_save_if_requested(self) -> None:
         """Stop or save a checkpoint between two steps. All processes make the same decision."""
         is_stopping = self._agree(bool(self.stop))
         overdue = time.perf_counter() - self._last_saved > self.config.checkpoint_seconds

@@ -69,7 +69,7 @@ def find_evidence(basis: Basis) -> Evidence:
                 *_clue_sentences(basis, clues[place], row, new),
                 *_predicted(basis, row, new),
                 *([learned[place]] if learned[place] is not None else []),
-                _how_sure(basis, row, new),
+                _probability_sentence(basis, row, new),
             ]
         else:
             sentences = [
@@ -150,7 +150,7 @@ def _predicted(basis: Basis, row: int, suggested: int) -> list[str]:
     return [f"Models that were not trained on this sample assign a probability of {text}."]
 
 
-def _how_sure(basis: Basis, row: int, suggested: int) -> str:
+def _probability_sentence(basis: Basis, row: int, suggested: int) -> str:
     wrong = float(basis.verdicts.p_incorrect[row])
     text = f"The label is wrong with a probability of {_percent(wrong)}"
     given = int(basis.target[row])

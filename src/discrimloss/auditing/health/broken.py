@@ -36,14 +36,14 @@ def broken_texts(texts: Sequence[str]) -> Broken:
         stripped = text.strip().casefold()
         if stripped in PLACEHOLDERS:
             found[index] = f"placeholder {stripped!r}"
-        elif not any(map(_says_something, stripped)) and not EMOTICON.search(text):
+        elif not any(map(_has_content, stripped)) and not EMOTICON.search(text):
             found[index] = "no letters or digits"
         elif MOJIBAKE.search(text):
             found[index] = "characters that were decoded wrongly"
     return found
 
 
-def _says_something(character: str) -> bool:
+def _has_content(character: str) -> bool:
     """Letters, digits and symbols such as hearts do, punctuation does not."""
     return character.isalnum() or unicodedata.category(character) == "So"
 

@@ -23,7 +23,7 @@ NOISE_WORTH_A_ROUND = 0.25
 not worth its cost."""
 MOST_ROWS_OF_ROUNDS = 20_000
 LEAST_WEIGHT = 0.02
-WITNESS_FACTOR = 0.75
+PLAIN_PREDICTIONS_FACTOR = 0.75
 """Factor for the sum of two log-odds that share most of their evidence. Chosen by F1 and
 calibration on texts and tables."""
 IN_BLEND = 0.05
@@ -83,19 +83,19 @@ def out_of_fold_classes(
     log_probabilities, weights = blend(predicted(candidates), target)
     is_held_out = torch.ones(len(target), dtype=torch.bool)
     errors = of_first(lambda: estimate_class_errors(log_probabilities, target, is_held_out))
-    rounds, witness = 1, log_probabilities
+    rounds, plain = 1, log_probabilities
     if errors.noise_rate >= NOISE_WORTH_A_ROUND and len(target) <= MOST_ROWS_OF_ROUNDS:
         used = _weighable(candidates, weights)
         if used:
             trust = np.clip(1.0 - errors.p_incorrect.double().numpy(), LEAST_WEIGHT, 1.0)
             further = predicted([one for one, _ in used], trust)
             total = sum(weight * one for (_, weight), one in zip(used, further, strict=True))
-            witness, rounds = torch.as_tensor(total).log_softmax(1), 2
-    errors = _with_witness(errors, witness, target)
+            plain, rounds = torch.as_tensor(total).log_softmax(1), 2
+    errors = _with_plain_predictions(errors, plain, target)
     return ClassPredictions(log_probabilities, errors, _named(candidates, weights), number, rounds)
 
 
-def _with_witness(first: LabelErrors, further: Tensor, target: Tensor) -> LabelErrors:
+def _with_plain_predictions(first: LabelErrors, further: Tensor, target: Tensor) -> LabelErrors:
     """Return scores to which the predictions are added again, with the same noise rate.
 
     The noise model estimates the confidence of predictions and the noise of each class. If these
@@ -110,7 +110,7 @@ def _with_witness(first: LabelErrors, further: Tensor, target: Tensor) -> LabelE
     of_given = further[place, target]
     others = further.clone()
     others[place, target] = -torch.inf
-    score = WITNESS_FACTOR * (first.score + others.logsumexp(1) - of_given)
+    score = PLAIN_PREDICTIONS_FACTOR * (first.score + others.logsumexp(1) - of_given)
     shifted = with_mean_probability(score, first.noise_rate)
     other = others.argmax(1)
     return replace(

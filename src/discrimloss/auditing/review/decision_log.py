@@ -14,7 +14,7 @@ from typing import IO, Any
 from typing_extensions import Self
 
 from discrimloss.auditing.review.decisions import UNDO, Event, read_decisions
-from discrimloss.auditing.review.saved_part import SavedPart
+from discrimloss.auditing.review.saved_record import SavedRecord
 from discrimloss.auditing.sources.base import Label
 from discrimloss.errors import DiscrimLossError
 from discrimloss.files.locks import exclusive_lock
@@ -48,7 +48,7 @@ class DecisionLog:
                 stack.enter_context(exclusive_lock(path.with_suffix(".lock"), refusal))
                 self.decisions, length = read_decisions(path)
                 self._file = self._open_at(length)
-                self._saved = SavedPart(path)
+                self._saved = SavedRecord(path)
                 self._saved.begin(path.read_bytes())
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()

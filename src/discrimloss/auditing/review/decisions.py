@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from discrimloss.auditing.review.saved_part import SavedPart
+from discrimloss.auditing.review.saved_record import SavedRecord
 from discrimloss.auditing.sources.base import Label
 from discrimloss.errors import DiscrimLossError
 
@@ -198,7 +198,7 @@ def read_decisions(path: Path) -> tuple[Decisions, int]:
         DiscrimLossError: the file cannot be read, saved decisions are missing, or a complete line
             is not an event.
     """
-    saved = SavedPart(path)
+    saved = SavedRecord(path)
     known = saved.read()
     try:
         content = path.read_bytes()

@@ -38,7 +38,7 @@ class MeasureStyle(NumberStyle):
         """Return a value as a number. A bound is read as its number."""
         if not isinstance(value, str):
             return super().number(value)
-        text, unit = _taken_apart(value)
+        text, unit = _split_measure(value)
         if unit.casefold() not in ("", self.unit.casefold()):
             return float("nan")
         return super().number(text)
@@ -62,7 +62,7 @@ def find_measures(values: Iterable[Any], decimal_comma: bool | None = None) -> M
         return None
     if sum(_BOUND.match(text) is not None for text in texts) > _MOST_BOUNDS * len(texts):
         return None
-    parts = [_taken_apart(text) for text in texts]
+    parts = [_split_measure(text) for text in texts]
     units = Counter(unit.casefold() for _, unit in parts)
     unit = next((unit for unit, _ in units.most_common() if unit), "")
     fits = [text for text, its in parts if its.casefold() in ("", unit)]
@@ -82,7 +82,7 @@ def several_units(values: Iterable[Any]) -> Sequence[str]:
         Empty unless nearly all values are numbers with a few units.
     """
     texts = _present(values)
-    parts = [_taken_apart(text) for text in texts]
+    parts = [_split_measure(text) for text in texts]
     units = Counter(unit for text, unit in parts if unit and find_style([text]) is not None)
     frequent = [unit for unit, number in units.most_common() if number > 0.01 * len(texts)]
     is_clear = sum(units[unit] for unit in frequent) >= READABLE * len(texts)
@@ -93,7 +93,7 @@ def _present(values: Iterable[Any]) -> list[str]:
     return [value for value in values if isinstance(value, str) and not is_word_for_missing(value)]
 
 
-def _taken_apart(text: str) -> tuple[str, str]:
+def _split_measure(text: str) -> tuple[str, str]:
     """Return a text without bound and unit, and the unit."""
     bare = _BOUND.sub("", text.strip(), count=1) if _BOUND.match(text.strip()) else text.strip()
     found = _UNIT.fullmatch(bare)

@@ -18,7 +18,7 @@ FEWEST_LABELS = 3
 SHARED = 0.8
 """Fraction of the parts that must occur in two or more different labels."""
 _LIST = re.compile(r"\[.*\]|\{.*\}|\(.*,.*\)", re.DOTALL)
-_WAY_OUT = (
+_ADVICE = (
     "audit one label at a time, with a column that says whether a sample has the label (in "
     "pandas, {})"
 )
@@ -31,7 +31,7 @@ def refuse_lists(values: Any) -> None:
         raise SourceError(
             f"a label is a list or an object, such as {str(list(first))[:60]}, but an audit needs "
             "one label per sample: "
-            + _WAY_OUT.format('frame["label"].map(lambda labels: "a" in labels)')
+            + _ADVICE.format('frame["label"].map(lambda labels: "a" in labels)')
         )
 
 
@@ -57,7 +57,7 @@ def refuse_several_labels(names: Sequence[str]) -> None:
         dummies = f'frame["label"].str.get_dummies({json.dumps(between)})'
         raise SourceError(
             f"labels such as {example[:60]!r} seem to be several of {len(parts)} labels: "
-            f"{_WAY_OUT.format(dummies)}; if each is a class, pass --no-regression"
+            f"{_ADVICE.format(dummies)}; if each is a class, pass --no-regression"
         )
 
 
@@ -67,7 +67,7 @@ def _refuse_written_lists(names: Sequence[str]) -> None:
     if lists and 2 * len(lists) > len(names):
         raise SourceError(
             f"labels such as {lists[0][:60]!r} are lists, but an audit needs one label per sample: "
-            + _WAY_OUT.format('frame["label"].str.contains("\'a\'", regex=False)')
+            + _ADVICE.format('frame["label"].str.contains("\'a\'", regex=False)')
             + "; if each is a class, pass --no-regression"
         )
 

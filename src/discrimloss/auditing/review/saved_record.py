@@ -17,7 +17,7 @@ ENDING = ".saved"
 _CONTENT = re.compile(r"([0-9]{15}) ([0-9a-f]{64})\n")
 
 
-class SavedPart:
+class SavedRecord:
     """Length and checksum of the saved part of a log.
 
     Args:
