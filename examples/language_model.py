@@ -17,9 +17,7 @@ DOCUMENTS, LENGTH, WINDOW, BATCH, SYMBOLS = 300, 64, 16, 32, 12
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1500
 torch.manual_seed(0)
 start, stride = torch.randint(SYMBOLS, (DOCUMENTS, 1)), torch.randint(1, 4, (DOCUMENTS, 1))
-documents = (
-    start + stride * torch.arange(LENGTH)
-) % SYMBOLS  # each document counts with its own stride
+documents = (start + stride * torch.arange(LENGTH)) % SYMBOLS  # each has its own stride
 wrong = torch.rand(DOCUMENTS) < 0.2
 for document in wrong.nonzero()[:, 0]:
     documents[document] = documents[document, torch.randperm(LENGTH)]

@@ -154,7 +154,7 @@ def test_fetch_downloads_once(
     assert (tmp_path / "new/toy/file.bin").read_bytes() == BODY
     server.requests.clear()
     assert printed(capsys, "fetch", "toy", "--data", tmp_path / "new")[0] == (
-        "toy/file.bin: already there"
+        "toy/file.bin: exists already"
     )
     assert server.requests == []
 
@@ -205,14 +205,14 @@ def test_what_is_built_in_needs_no_directory(capsys: pytest.CaptureFixture[str])
         "toy-made: nothing to download: it is made of nothing."
     ]
     assert printed(capsys, "check", "toy-made") == [
-        "toy-made can be loaded: train 5, validation 5, test 5; a regression"
+        "toy-made can be loaded: train 5, validation 5, test 5; regression"
     ]
 
 
 @pytest.mark.parametrize("command", ["fetch", "check"])
 def test_no_place_is_made_up(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert refused(capsys, command, "toy") == (
-        "name the data directory with --data DIR or in the environment variable DISCRIMLOSS_DATA"
+        "pass the data directory with --data DIR or in the environment variable DISCRIMLOSS_DATA"
     )
 
 

@@ -193,6 +193,6 @@ def test_an_audit_is_reported_with_its_own_verdicts(
     assert main(["report", str(audit), "--format", "svg"]) == 0
     assert (audit / "figures" / "confusion.svg").is_file()
     capsys.readouterr()
-    assert "by itself" in refused(capsys, "report", str(audit), str(run))
+    assert "has its own report" in refused(capsys, "report", str(audit), str(run))
     (audit / "summary.json").unlink()
     assert "not finished" in refused(capsys, "report", str(audit), "--overwrite")

@@ -348,7 +348,7 @@ def test_a_disk_without_room_is_told_before_anything_is_asked(
     usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     sentence = refused(remote(server.serve("file.bin", BODY), size=12_345_678), tmp_path)
-    assert sentence.startswith("toy/file.bin needs 12 MB and ")
+    assert sentence.startswith("toy/file.bin needs 12 MB, but ")
     assert "has 1 MB left" in sentence
     assert server.requests == []
 

@@ -140,7 +140,7 @@ def test_line_numbers_count_the_heading_which_only_a_csv_has(tmp_path: Path) -> 
 def test_labels_of_another_type_or_shape_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "labels.npy"
     for array, message in (
-        (np.array([0.0, 1.0]), r"whole numbers, but .*labels\.npy holds torch\.float64"),
+        (np.array([0.0, 1.0]), r"whole numbers, but .*labels\.npy contains torch\.float64"),
         (np.array([True, False]), "whole numbers"),
         (np.array(["cat", "dog"]), "cannot read labels"),
         (np.array([[0, 1], [1, 0]]), r"one label per sample, but .* has shape \(2, 2\)"),

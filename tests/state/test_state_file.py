@@ -92,7 +92,7 @@ def test_of_two_states_the_one_written_last_counts(tmp_path: Path) -> None:
 def test_a_state_of_another_number_of_samples_is_refused(tmp_path: Path) -> None:
     save_state(DiscrimLoss(5, 6), tmp_path)
     criterion = DiscrimLoss(6, 6)
-    with pytest.raises(ValueError, match=r"holds 5 samples, this DiscrimLoss 6: .*resize\(6\)"):
+    with pytest.raises(ValueError, match=r"has 5 samples, but .* has 6: .*resize\(6\)"):
         load_state(criterion, tmp_path)
     assert_same_state(criterion, DiscrimLoss(6, 6))
 

@@ -1,4 +1,4 @@
-"""The result of a search, compared with an oracle that sees clean labels."""
+"""The result of a search, compared with an oracle that uses clean labels."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from discrimloss.tuning.study import AS_IT_IS, SETTINGS, SURPLUS, TEST, WHY, bes
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trials of a study, the best one and those to compare it with."""
+    """The trials of a study: the best trial, and trials for comparison."""
 
     is_regression: bool
     trials: tuple[FrozenTrial, ...]
-    """All trials that began, in order."""
+    """All started trials, in order."""
     best: FrozenTrial
-    """The best one by the noisy validation labels."""
+    """The best trial by the noisy validation labels."""
     as_it_is: FrozenTrial | None
     """The trial of the recipe's own values, if it is complete."""
     oracle: FrozenTrial | None
-    """The trial with the best test metric, for comparison only; None without test data."""
+    """The trial with the best test metric, only for comparison. None without test data."""
     rank_correlation: float | None
-    """Spearman's, between noisy validation and test metric over all complete trials."""
+    """Spearman's rank correlation of noisy validation and test metric over complete trials."""
 
     @property
     def metric(self) -> str:
@@ -41,7 +41,7 @@ class Outcome:
         return [t for t in self.trials if t.state == TrialState.COMPLETE]
 
     def validation(self, score: float | None) -> float:
-        """The metric of a score. The score of an error is its negative."""
+        """Return the metric of a score. The score of an error is its negative."""
         assert score is not None
         return -score if self.is_regression else score
 
@@ -82,7 +82,7 @@ def outcome_of(study: Study, is_regression: bool) -> Outcome:
 
 
 def rank_correlation(first: list[float], second: list[float]) -> float | None:
-    """Spearman's rank correlation; None where one of the two does not vary.
+    """Return Spearman's rank correlation, or None if one of the two does not vary.
 
     >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
     0.5

@@ -30,7 +30,7 @@ NAMED = ("method", "optimizer", "all")
 def parse_search(
     config: RunConfig, wanted: Sequence[str], settings: Sequence[str] = ()
 ) -> SearchSpace:
-    """The search space of some ``--search`` options.
+    """Return the search space of ``--search`` options.
 
     Args:
         config: the recipe with its settings.
@@ -85,7 +85,7 @@ def _parse_one(config: RunConfig, key: str, text: str) -> Searched:
 
 
 def _require_searchable(key: str) -> None:
-    """Refuse keys that change what trials are compared by, such as the data."""
+    """Refuse keys that change the comparison of trials, such as those of the data."""
     section, _, name = key.partition(".")
     is_in_section = bool(name) and section in ("optimizer", "schedule", "options", "model")
     if key == "batch_size" or (is_in_section and key != "model.name"):
@@ -131,7 +131,7 @@ def _value_of(key: str, text: str) -> Any:
 
 
 def _is_whole(config: RunConfig, key: str, example: float) -> bool:
-    """Whether a setting takes whole numbers only. A setting without numbers is refused."""
+    """Return whether a setting takes only whole numbers. A setting without numbers is refused."""
     section, _, name = key.partition(".")
     types: dict[str, Any] = {}
     if section in ("optimizer", "schedule"):
@@ -143,7 +143,7 @@ def _is_whole(config: RunConfig, key: str, example: float) -> bool:
     if key == "batch_size":
         return True
     if name not in types:
-        with_values(config, {key: example})  # says which keys there are
+        with_values(config, {key: example})  # the error lists the keys
     try:
         checked_value(0.5, types[name], key)
     except OptionError:

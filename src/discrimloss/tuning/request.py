@@ -1,7 +1,7 @@
-"""The request for a search: a recipe, a search space, a storage, and the score of a trial.
+"""A search request: a recipe, a search space, a storage, and the score of a trial.
 
-Trials are compared by their score on the labels of the noisy validation split. Clean labels serve
-the oracle alone: they show afterwards how good the choice was.
+Trials are compared by their score on the labels of the noisy validation split. Clean labels are
+used only by the oracle, which shows afterwards how good the choice was.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from discrimloss.training.records import Row
 from discrimloss.tuning.search_space import SearchSpace
 
 DEFAULT_FRACTION = 0.2
-"""Fraction of the training samples for validation where the recipe sets none. It is large enough
-that the sampling error of a score is small beside the differences between trials."""
+"""Fraction of the training samples for validation, if the recipe sets none. It is so large that the
+sampling error of a score is small compared with the differences between trials."""
 DEVICE_SETTINGS = ("device", "threads", "workers")
-"""Settings that may differ from machine to machine."""
+"""Settings that may differ between machines."""
 
 
 def searchable(config: RunConfig, settings: Sequence[str] = ()) -> RunConfig:
-    """The config with a noisy validation split, its own or the default one.
+    """Return the config with a noisy validation split, its own or the default one.
 
     Args:
         config: the recipe with its settings. It may have no such split: `best.toml` has none.
@@ -61,7 +61,7 @@ class TuneRequest:
     """Seconds without a heartbeat after which a worker counts as dead and its trial is repeated."""
 
     def settings(self) -> dict[str, Any]:
-        """The settings in which all workers of a study must agree."""
+        """Return the settings that must be equal for all workers of a study."""
         config = self.config.as_dict()
         kept = {name: value for name, value in config.items() if name not in DEVICE_SETTINGS}
         return {
@@ -72,27 +72,27 @@ class TuneRequest:
 
 
 def averaged_epochs(epochs: int) -> int:
-    """How many of the last epochs the score averages over: a tenth of them, at least one.
+    """Return the number of last epochs that a score averages: a tenth, at least one.
 
-    A single epoch often wins by luck, above all where the learning rate stays high. Many epochs
-    would include those before the switch of stages.
+    A single epoch is often best by chance, especially with a high learning rate. Many epochs would
+    include those before the switch of stages.
     """
     return max(1, round(epochs / 10))
 
 
 def epoch_score(row: Row, is_regression: bool) -> float:
-    """The validation score of an epoch, higher is better: the accuracy, or minus the error."""
+    """Return the validation score of an epoch, higher is better: accuracy, or minus the error."""
     value = float(row[f"validation_{metric_name(is_regression)}"])
     return -value if is_regression else value
 
 
 def trial_score(history: Sequence[Row], is_regression: bool) -> float:
-    """The objective: the mean score of the last epochs of a finished run."""
+    """Return the objective: the mean score of the last epochs of a finished run."""
     last = history[-averaged_epochs(len(history)) :]
     return sum(epoch_score(row, is_regression) for row in last) / len(last)
 
 
 def oracle_metric(row: Row, is_regression: bool) -> float | None:
-    """The metric on the test data, for comparison only; None without test data."""
+    """Return the metric on the test data, only for comparison. None without test data."""
     value: Any = row.get(f"test_{metric_name(is_regression)}")
     return None if value is None else float(value)

@@ -1,4 +1,4 @@
-"""The settings that a search may change: ranges and choices by the names of settings."""
+"""The search space: ranges and choices by the names of settings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from discrimloss.training.config import RunConfig, read_config
 LOWEST_WEIGHT = "options.weight_range[0]"
 """The lower bound of the sample weights: the first of the two numbers of a setting."""
 OWN_SPACE = ("discrimloss", "superloss_discrimloss")
-"""Methods whose own hyperparameters are searched by default: those of the paper."""
+"""Methods whose hyperparameters, those of the paper, are searched by default."""
 
 MOST_COMBINATIONS = 10_000
-"""In a space with more combinations, hardly any of them is drawn twice."""
+"""In a space with more combinations, duplicates are rare."""
 
 Value = float | int | str | bool
 
@@ -39,16 +39,16 @@ class Range:
     """Whether numbers are uniform on a log scale."""
     whole: bool = False
     zero_below: float = 0.0
-    """A draw below it means 0, which a log scale cannot reach."""
+    """A draw below this value means 0, which a log scale cannot reach."""
 
     def draw(self, trial: Any, key: str) -> Value:
-        """The value that an Optuna trial suggests."""
+        """Return the value that an Optuna trial suggests."""
         if self.whole:
             return int(trial.suggest_int(key, int(self.low), int(self.high), log=self.log))
         return self._meant(trial.suggest_float(key, self.low, self.high, log=self.log))
 
     def drawn_as(self, value: Any) -> Value | None:
-        """The draw that gives this value; None if it is not in the range."""
+        """Return the draw for this value, or None if it is not in the range."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         if value == 0 and self.zero_below > 0.0:
@@ -58,7 +58,7 @@ class Range:
         return int(value) if self.whole else float(value)
 
     def _meant(self, drawn: float) -> float:
-        # Four digits, so that the recipe shows exactly the value that was tried.
+        # Rounded to four digits, so that the recipe shows exactly the value of the trial.
         return 0.0 if drawn < self.zero_below else rounded(drawn)
 
     def __str__(self) -> str:
@@ -74,12 +74,12 @@ class Choice:
     values: tuple[Value, ...]
 
     def draw(self, trial: Any, key: str) -> Value:
-        """The value that an Optuna trial suggests."""
+        """Return the value that an Optuna trial suggests."""
         value: Value = trial.suggest_categorical(key, self.values)
         return value
 
     def drawn_as(self, value: Any) -> Value | None:
-        """The draw that gives this value; None if it is not a choice."""
+        """Return the draw for this value, or None if it is not a choice."""
         return next((own for own in self.values if own == value), None)
 
     def __str__(self) -> str:
@@ -91,12 +91,12 @@ SearchSpace = dict[str, Searched]
 
 
 def rounded(value: float) -> float:
-    """To four significant digits."""
+    """Round to four significant digits."""
     return float(f"{value:.4g}")
 
 
 def method_space(config: RunConfig) -> SearchSpace:
-    """The paper's hyperparameters, in ranges that follow from the number of epochs.
+    """Return ranges of the paper's hyperparameters, which depend on the number of epochs.
 
     The ranges include the rows of the paper's appendix, scaled to the number of epochs, and the
     values of the recipe.
@@ -131,7 +131,7 @@ def method_space(config: RunConfig) -> SearchSpace:
 
 
 def optimizer_space(config: RunConfig) -> SearchSpace:
-    """Learning rate, schedule and weight decay, around those of the recipe."""
+    """Return ranges of learning rate, schedule and weight decay around the recipe's values."""
     rate = config.optimizer.learning_rate or 0.01
     kinds = dict.fromkeys((config.schedule.kind, "constant", "cosine"))
     return {
@@ -142,21 +142,21 @@ def optimizer_space(config: RunConfig) -> SearchSpace:
 
 
 def _around(low: float, high: float, own: float, *, log: bool = True) -> Range:
-    """A range that includes the value of the recipe, if it is on the scale."""
+    """Return a range that includes the recipe's value, if it is on the scale."""
     if own > 0.0 or not log:
         low, high = min(low, own), max(high, own)
     return Range(rounded(low), rounded(high), log=log)
 
 
 def _with_zero(smallest: float, high: float, own: float) -> Range:
-    """A range on a log scale whose lowest tenth stands for 0."""
+    """Return a range on a log scale in which the lowest tenth means 0."""
     if own > 0.0:
         smallest, high = min(smallest, own), max(high, own)
     return Range(rounded(smallest / 10), rounded(high), log=True, zero_below=rounded(smallest))
 
 
 def own_hyperparameters(config: RunConfig) -> Hyperparameters:
-    """The hyperparameters of a run of DiscrimLoss without a search."""
+    """Return the hyperparameters of a run of DiscrimLoss without a search."""
     variant = config.options.get("variant", "paper")
     names = Hyperparameters.__dataclass_fields__
     given = {name: value for name, value in config.options.items() if name in names}
@@ -167,7 +167,7 @@ def own_hyperparameters(config: RunConfig) -> Hyperparameters:
 
 
 def combinations(space: SearchSpace) -> list[dict[str, Value]]:
-    """All combinations of a finite space; empty with a range, or with very many."""
+    """Return all combinations of a finite space. Empty if it has a range or very many."""
     choices = [searched.values for searched in space.values() if isinstance(searched, Choice)]
     if len(choices) < len(space) or math.prod(map(len, choices)) > MOST_COMBINATIONS:
         return []
@@ -175,7 +175,7 @@ def combinations(space: SearchSpace) -> list[dict[str, Value]]:
 
 
 def own_values(config: RunConfig, space: SearchSpace) -> dict[str, Value]:
-    """The draws that give the recipe as it is, as far as the space includes it."""
+    """Return the draws for the unchanged recipe, as far as the space includes it."""
     settings = config.as_dict()
     defaults = vars(own_hyperparameters(config)) if config.method in OWN_SPACE else {}
     found: dict[str, Value] = {}
@@ -192,7 +192,7 @@ def own_values(config: RunConfig, space: SearchSpace) -> dict[str, Value]:
 
 
 def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
-    """The config with some settings changed.
+    """Return the config with some settings changed.
 
     Raises:
         OptionError: an unknown key or a wrong value.

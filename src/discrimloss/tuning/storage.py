@@ -20,22 +20,22 @@ from sqlalchemy.engine import URL, make_url
 from discrimloss.errors import DiscrimLossError
 
 SQLITE_PATIENCE = 60.0
-"""Seconds to wait while another worker writes to the same file."""
+"""Time to wait while another worker writes to the same file, in seconds."""
 ATTEMPTS = 8
-"""To open a new database that several workers open at once."""
+"""Number of attempts to open a new database that several workers open at once."""
 MOST_REPETITIONS = 3
-"""How often the trial of a dead worker is repeated: the trial itself may kill workers."""
+"""Number of repetitions of a dead worker's trial. Limited, because the trial may kill workers."""
 DRIVER_PACKAGES = {
     "psycopg": "'psycopg[binary]'",
     "psycopg2": "psycopg2-binary",
     "MySQLdb": "mysqlclient",
     "mysql": "mysql-connector-python",
 }
-"""The package to install for a module, where the names differ or a compiler would be needed."""
+"""Package to install for a module, if the names differ or a compiler would be needed."""
 
 
 def repeat_lost_trial(study: Study, trial: FrozenTrial) -> None:
-    """Enqueue the trial of a dead worker again, unless it was repeated often enough."""
+    """Enqueue the trial of a dead worker again, unless it was repeated too often."""
     with experimental_is_fine():
         RetryHeartbeatStaleTrialCallback(MOST_REPETITIONS)(study, trial)
 
@@ -94,7 +94,7 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
 
 
 def trials_with_heartbeat(study: Study) -> set[int]:
-    """The storage's numbers of all trials that ever had a heartbeat."""
+    """Return the storage ids of all trials that ever had a heartbeat."""
     storage: Any = study._storage
     backend = getattr(storage, "_backend", storage)  # Optuna puts a cache before it
     with backend.engine.connect() as connection:
@@ -127,7 +127,7 @@ def storage_errors(url: str) -> Iterator[None]:
 
 
 def shown(url: str) -> str:
-    """A URL without its password."""
+    """Return a URL without its password."""
     return make_url(url).render_as_string(hide_password=True)
 
 

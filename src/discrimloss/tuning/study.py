@@ -1,4 +1,4 @@
-"""The study that workers share. The first creates it; others join if their settings are equal."""
+"""The study that workers share. The first one creates it; others with equal settings join."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHY = "why"
 TEST = "test"
 """The test metric of a trial, for the oracle."""
 SECONDS_TO_SETTLE = 10.0
-"""How long to wait for the creator of a study to write its settings."""
+"""Time to wait for the creator of a study to write its settings."""
 WORKER = "worker"
 SETTLED = (TrialState.COMPLETE, TrialState.PRUNED)
 OPEN = (TrialState.RUNNING, TrialState.WAITING)
@@ -51,7 +51,7 @@ COUNTED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 def open_study(request: TuneRequest) -> Study:
     """Create a study, or join one with equal settings.
 
-    Its first trial is the recipe as it is, for comparison.
+    Its first trial is the unchanged recipe, for comparison.
 
     Raises:
         DiscrimLossError: the storage cannot be used, or the study there is another one.
@@ -97,12 +97,12 @@ def _require_same_settings(study: Study, request: TuneRequest) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """The numbers of trials of a study, and the best one."""
+    """The numbers of trials of a study, and the best trial."""
 
     complete: int
     pruned: int
     failed: int
-    """Interrupted, or of workers that died. Each is replaced by another trial."""
+    """Number of interrupted trials and those of dead workers. Each is replaced by another trial."""
     running: int
     best: FrozenTrial | None
 
@@ -127,14 +127,14 @@ def standing(study: Study) -> Standing:
 
 
 def best_of(complete: list[FrozenTrial]) -> FrozenTrial | None:
-    """The trial with the highest score, the first one in a tie."""
+    """Return the trial with the highest score, or the first of equal ones."""
     return max(complete, key=lambda t: (t.value, -t.number), default=None)
 
 
 def is_surplus(study: Study, number: int, trials: int) -> bool:
-    """Whether a trial that has just begun is one too many.
+    """Return whether a trial that has just started exceeds the requested number.
 
-    Several workers may begin the last trial at once. The one with the lowest number counts.
+    Several workers may start the last trial at once. The one with the lowest number counts.
     """
     others = study.get_trials(deepcopy=False, states=(*SETTLED, *OPEN))
     return sum(other.number < number for other in others) >= trials
@@ -164,13 +164,13 @@ def give_up_lost_trials(study: Study, lost_after: int) -> None:
 
 
 def _process(trial: FrozenTrial) -> list[str | int] | None:
-    """The process that works on a trial; None if it has not said so."""
+    """Return the process of a trial, or None if unknown."""
     number, *process = trial.user_attrs.get(PROCESS) or (None,)
     return process if number == trial.number else None  # a repeated trial has the one before's
 
 
 def _age(trial: FrozenTrial) -> float:
-    """Seconds since a trial began."""
+    """Return the seconds since a trial started."""
     began = trial.datetime_start
     return 0.0 if began is None else (datetime.datetime.now() - began).total_seconds()
 
@@ -190,16 +190,16 @@ def begin_again(study: Study, number: int) -> None:
 
 
 class NumberedDraws(BaseSampler):
-    """TPE whose draws follow from the number of the trial.
+    """TPE whose draws depend on the number of the trial.
 
-    Otherwise workers that start together, and a search that continues, would draw the same values
-    again. A search by one worker is the same with and without interruptions.
+    Otherwise, workers that start together and continued searches would draw the same values again.
+    A search by one worker is the same with and without interruptions.
 
-    In a finite space no combination is tried twice as long as there is an untried one.
+    In a finite space, no combination is tried twice as long as there is an untried one.
 
     Args:
-        seed: of the search.
-        combinations: all of a finite space; empty if a value is drawn from a range.
+        seed: seed of the search.
+        combinations: all combinations of a finite space. Empty if a value is drawn from a range.
     """
 
     def __init__(self, seed: int, combinations: Sequence[dict[str, Any]] = ()) -> None:
@@ -211,7 +211,7 @@ class NumberedDraws(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The parameters that are drawn together: those of every finished trial."""
+        """Return the parameters that are drawn together: those of every finished trial."""
         if self.combinations:
             return {
                 key: CategoricalDistribution(_distinct(one[key] for one in self.combinations))
@@ -243,7 +243,7 @@ class NumberedDraws(BaseSampler):
         if self._current is None or self._number != trial.number:
             seed = self._seed_of(trial)
             with experimental_is_fine():
-                # The liar spreads the draws of workers that run at the same time.
+                # The constant liar spreads the draws of workers that run at the same time.
                 self._current = TPESampler(seed=seed, multivariate=True, constant_liar=True)
             self._number = trial.number
         return self._current

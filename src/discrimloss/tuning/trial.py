@@ -24,7 +24,7 @@ from discrimloss.tuning.study import SETTINGS, TEST, WHY, WORKER
 
 
 def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
-    """Train with the values that the trial suggests; returns its score.
+    """Train with the values that the trial suggests, and return its score.
 
     Raises:
         TrialPruned: other trials were better at this epoch, or the loss is not finite.
@@ -47,7 +47,7 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
 
 
 def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> list[Row]:
-    """The epochs of a run without verdicts, which take longer than small runs."""
+    """Train the epochs of a run, without verdicts, which take longer than small runs."""
     if config.threads > 0:
         torch.set_num_threads(config.threads)
     accelerator = build_accelerator(config)
@@ -60,7 +60,7 @@ def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> 
 
 
 class _Watcher:
-    """Reports every epoch to Optuna, and stops the run where Optuna prunes the trial."""
+    """Reports every epoch to Optuna, and stops the run if Optuna prunes the trial."""
 
     def __init__(self, trial: Trial, epochs: int, is_regression: bool) -> None:
         self.trial = trial
@@ -71,7 +71,7 @@ class _Watcher:
         """Do nothing: scores are reported once an epoch."""
 
     def on_epoch(self, row: Row) -> None:
-        """Report the score on the noisy labels. The test metric is stored and not used."""
+        """Report the score on the noisy labels. The test metric is only stored."""
         score, epoch = epoch_score(row, self.is_regression), int(row["epoch"])
         if not math.isfinite(score):
             self.trial.set_user_attr(WHY, f"the validation score of epoch {epoch} is {score}")

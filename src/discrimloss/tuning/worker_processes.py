@@ -1,4 +1,4 @@
-"""Which process works on a trial, and whether it is still alive."""
+"""Identifies the process of a trial, and checks whether it is alive."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ PROCESS = "process"
 
 
 def own_process() -> list[str | int]:
-    """This process: its machine, its number and when it started."""
+    """Return this process: its machine, its id and its start time."""
     return [_machine(), os.getpid(), _start_time(os.getpid())]
 
 
 def has_died(process: object) -> bool:
-    """Whether a process that `own_process` described ran on this machine and has ended.
+    """Return whether a process from `own_process` ran on this machine and has ended.
 
-    A process of another machine, or of another container, never counts as dead here: only its
-    heartbeat shows that.
+    A process of another machine or container never counts as dead. Only its heartbeat shows that.
     """
     if not isinstance(process, list) or len(process) != 3 or process[0] != _machine():
         return False
@@ -36,7 +35,7 @@ def has_died(process: object) -> bool:
 
 
 def _machine() -> str:
-    """A name that differs between machines, containers, and boots of the same machine."""
+    """Return a name that differs between machines, containers, and boots of a machine."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -45,7 +44,7 @@ def _machine() -> str:
 
 
 def _start_time(number: int) -> str:
-    """When a process started, in the units of the system; empty where that is not known."""
+    """Return the start time of a process, in units of the system. Empty if unknown."""
     try:
         text = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Workers run the trials of a study: this process, several on this machine, or many machines."""
+"""Workers, which run the trials of a study in this process, or on one or many machines."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class _SurplusError(DiscrimLossError):
 def work(
     request: TuneRequest, watch: Watch = lambda _: None, *, task: TaskData | None = None
 ) -> Study:
-    """Run trials until the study has as many as requested, including those of other workers.
+    """Run trials until the study has the requested number, including those of other workers.
 
     Args:
         request: the search.
-        watch: is called with the standing of the study before and after every trial.
-        task: the data; by default the dataset of the recipe.
+        watch: called with the standing of the study before and after every trial.
+        task: the data. By default the dataset of the recipe.
 
     Raises:
         DiscrimLossError: the storage cannot be used, or its study is another one.
@@ -110,7 +110,7 @@ def _run_one(study: Study, request: TuneRequest, task: TaskData) -> None:
 
 
 def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None) -> Study:
-    """Run trials in several processes on this machine; returns when the study is done.
+    """Run trials in several processes on this machine. Return when the study is finished.
 
     Raises:
         DiscrimLossError: the first error of a worker; or all workers ended and trials are missing.

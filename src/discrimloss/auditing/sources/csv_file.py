@@ -138,7 +138,7 @@ class CsvRows(FileRows):
             ) from error
 
     def _speller(self, column: str) -> Callable[[Label], str]:
-        """Return a label as the file writes it: ``1.0`` or ``1``, with a decimal point or comma."""
+        """Return a function that writes labels as the file does, e.g. ``1.0``, ``1`` or ``1,0``."""
         spellings = Counter(text for text in self.texts(column) if text is not None)
         style = self._label_style(column)
         if style is not None:
