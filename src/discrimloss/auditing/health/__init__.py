@@ -1,1 +1,1 @@
-"""Health of the data: duplicates, outliers, rare classes, broken samples, rows out of order."""
+"""Health of the data: duplicates, outliers, rare classes, broken samples, non-random order."""

@@ -1,4 +1,4 @@
-"""Samples in which there is nothing to see: empty texts, blank images, rows without values."""
+"""Finds samples without content: empty texts, blank images, rows without values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Broken = dict[int, str]
-"""What is wrong with each broken sample, in a few words."""
+"""The problem of each broken sample, in a few words."""
 
 PLACEHOLDERS = frozenset(
     (
@@ -23,9 +23,9 @@ MOJIBAKE = re.compile("�|Ã[\x80-¿]|â(?:€|\x80)[\x90-™š-ž]")
 """The replacement character, and UTF-8 that was read as Latin-1 or Windows-1252."""
 EMOTICON = re.compile(r"[:;=][-'^]?[)(\]\[DPp/\\|*3]|[)(][-'^]?[:;=]|<3|\^_*\^")
 LEAST_CONTRAST = 1.5
-"""An image whose grey values spread less, of 255, is blank."""
+"""An image is blank if the standard deviation of its grey values is smaller, of 255."""
 MOSTLY = 0.5
-"""A row that lacks more of its values is nearly empty, if most rows lack fewer."""
+"""A row with a larger fraction of missing values is nearly empty, if most rows have fewer."""
 ROWS_AT_ONCE = 4_096
 
 

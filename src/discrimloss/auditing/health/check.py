@@ -1,4 +1,4 @@
-"""All checks of the health of the data, on what an audit has anyway."""
+"""All checks of the health of the data, on the inputs of an audit."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ the 5 % and 95 % quantiles."""
 
 @dataclass(frozen=True)
 class Comparison:
-    """How samples were compared: the basis of all checks."""
+    """The comparison of samples, the basis of all checks."""
 
     neighbours: Neighbours
     keys: npt.NDArray[Any]
-    """Shape (samples,): equal for samples that are the same."""
+    """Shape (samples,): equal for identical samples."""
     unexplained: npt.NDArray[np.float32] | None = None
     """Shape (samples,): see `ComparedPoints`."""
 
@@ -74,8 +74,8 @@ def compare_samples(source: AuditSource, inputs: Any, by_angle: bool = False) ->
     """Compare the samples of a source with each other.
 
     Args:
-        source: what is audited.
-        inputs: what models learn from.
+        source: the audited source.
+        inputs: inputs of the models.
         by_angle: see `comparable_points`.
     """
     points = comparable_points(inputs, by_angle)
@@ -87,9 +87,9 @@ def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> Data
     """Look for duplicates, outliers, rare classes, broken samples, and an order of the rows.
 
     Args:
-        source: what is audited.
-        compared: its samples compared with each other.
-        inputs: what models learn from, see `comparable_points`.
+        source: the audited source.
+        compared: the comparison of its samples.
+        inputs: inputs of the models, see `comparable_points`.
     """
     target = source.target.numpy()
     neighbours = compared.neighbours
@@ -131,8 +131,8 @@ def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
     """Hashes that are equal for equal samples: shape (samples,).
 
     Args:
-        source: what is audited.
-        inputs: what models learn from; only used for images and features.
+        source: the audited source.
+        inputs: inputs of the models; only used for images and features.
     """
     import pandas
 
@@ -166,7 +166,7 @@ def split_of_rows(source: AuditSource) -> npt.NDArray[Any] | None:
 
 
 def _rounded(target: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Regression targets in steps, so that rounding makes no difference."""
+    """Round regression targets, so that small differences do not matter."""
     low, high = np.quantile(target, (0.05, 0.95))
     step = TARGETS_AGREE * float(high - low)
     return np.round(target / step) if step > 0.0 else target

@@ -1,4 +1,4 @@
-"""What is wrong with the data besides its labels: one entry for each kind of problem."""
+"""Problems of the data besides its labels, with one entry for each kind."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class HealthEntry:
     problem: str
     """One of `TITLES`."""
     detail: str
-    """What was found, as a sentence."""
+    """The finding, as a sentence."""
     ids: tuple[str, ...]
-    """The samples, group by group or the worst first."""
+    """The samples, group by group or most severe first."""
     index: tuple[int, ...]
-    """Their positions; -1 for a row that was left out of the audit."""
+    """The positions of the samples. -1 for a row that was left out of the audit."""
     group: tuple[int, ...] = ()
-    """The number of the group of each sample; empty where there are no groups."""
+    """The group number of each sample. Empty without groups."""
     remarks: tuple[str, ...] = ()
-    """A remark on each sample; empty where there is none."""
+    """A remark on each sample. Empty without remarks."""
 
     @property
     def title(self) -> str:
@@ -102,13 +102,13 @@ class HealthEntry:
 
 
 class DataHealth(Sequence[HealthEntry]):
-    """What is wrong with the data besides its labels; empty if nothing was found.
+    """Problems of the data besides its labels. Empty if there are none.
 
-    Entries can be had by position or by the name of a problem, such as ``"outliers"``.
+    Entries are accessed by position or by the name of a problem, such as ``"outliers"``.
 
     Args:
-        entries: the most serious first.
-        notes: sentences about what limits the checks.
+        entries: the entries, most serious first.
+        notes: sentences about limits of the checks.
     """
 
     def __init__(self, entries: Sequence[HealthEntry] = (), notes: Sequence[str] = ()) -> None:
@@ -126,16 +126,16 @@ class DataHealth(Sequence[HealthEntry]):
         return self.entries[which]
 
     def problems_of(self, index: int) -> list[tuple[str, str]]:
-        """The problems of one sample: titles, and remarks or groups."""
+        """Return the problems of one sample: titles, and remarks or groups."""
         return self._problems.get(index, [])
 
     def duplicate_groups(self, samples: int) -> npt.NDArray[np.int64]:
-        """The group of duplicates of each sample, exact or near; -1 for none.
+        """Return the group of exact or near duplicates of each sample, or -1.
 
         Groups that have a sample in common are one group.
 
         Args:
-            samples: how many were audited.
+            samples: number of audited samples.
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
@@ -162,7 +162,7 @@ class DataHealth(Sequence[HealthEntry]):
         return found
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per problem and sample: problem, id, index, group and remark."""
+        """Return one row per problem and sample: problem, id, index, group and remark."""
         import pandas
 
         rows = [row for entry in self.entries for row in entry.rows()]
@@ -170,7 +170,7 @@ class DataHealth(Sequence[HealthEntry]):
         return frame.astype({"index": "int64", "group": "Int64"})
 
     def to_csv(self) -> str:
-        """The same as the text of ``health.csv``."""
+        """Return `to_pandas` as the text of ``health.csv``."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -182,7 +182,7 @@ class DataHealth(Sequence[HealthEntry]):
         return text.getvalue()
 
     def to_summary(self) -> list[dict[str, Any]]:
-        """The entries as ``summary.json`` has them, each with its first samples."""
+        """Return the entries for ``summary.json``, each with its first samples."""
         return [
             {
                 "problem": entry.problem,
@@ -197,7 +197,7 @@ class DataHealth(Sequence[HealthEntry]):
 
     @classmethod
     def read(cls, summary: Sequence[dict[str, Any]], table: str) -> DataHealth:
-        """From the summary of an audit and the text of its ``health.csv``."""
+        """Read the summary of an audit and the text of its ``health.csv``."""
         rows: dict[str, list[dict[str, str]]] = {}
         for row in csv.DictReader(io.StringIO(table)):
             rows.setdefault(row["problem"], []).append(row)

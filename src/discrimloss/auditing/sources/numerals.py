@@ -1,4 +1,4 @@
-"""Numbers as people write them: ``1.969,39 €``, ``12,5 %``, ``1'234.50``, ``(1,200)``."""
+"""Reads numbers in common notations: ``1.969,39 €``, ``12,5 %``, ``1'234.50``, ``(1,200)``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WORDS_FOR_MISSING = (
     *("na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--", "missing"),
     *("k.a.", "k. a.", "keine angabe", "unbekannt", "unknown", "fehlt", "n.a.", "nd", "n.d."),
 )
-"""In a column of numbers or dates, in any case. In a column of texts they are texts."""
+"""Words for a missing number, in any case. In a column of texts they are texts."""
 LOOKED_AT = 200
 READABLE = 0.9
-"""The least fraction of values that must be numbers; the others count as missing."""
+"""Minimum fraction of values that must be numbers. The others count as missing."""
 _UNITS = (
     *"%‰$¢£¥€₹₽₩₪₺₴₦₫₱฿",
     *("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "RUB", "BRL", "CAD", "AUD", "SEK", "NOK"),
@@ -35,17 +35,17 @@ _NUMERAL = re.compile(
 )
 _CODE = re.compile(r"0\d")
 _PLAIN = re.compile(r"[+-]?(?=\.?\d)(0|[1-9]\d*)?(\.\d+)?([eE][+-]?\d{1,2})?")
-"""Begins with digits: ``E11`` is a code."""
+"""A number begins with digits, because ``E11`` is a code."""
 
 
 @dataclass(frozen=True)
 class NumberStyle:
-    """How a column writes its numbers."""
+    """The notation of the numbers in a column."""
 
     decimal: str = "."
     """``"."`` or ``","``."""
     thousands: str = ""
-    """Between groups of three digits; empty where there is nothing."""
+    """The separator of groups of three digits. May be empty."""
     before: str = ""
     after: str = ""
     """A currency or a percent sign, with its space."""
@@ -53,7 +53,7 @@ class NumberStyle:
     """Number of digits after the decimal separator, if all numbers have the same."""
 
     def number(self, value: Any) -> float:
-        """A value as a number; NaN if it is none."""
+        """Return a value as a number, or NaN if it is not a number."""
         if not isinstance(value, str):
             try:
                 return float(value)
@@ -75,7 +75,7 @@ class NumberStyle:
         return (-1.0 if is_negative else 1.0) * float(f"{digits or 0}.{fraction or 0}")
 
     def numbers(self, values: Any) -> npt.NDArray[np.float64]:
-        """All values of a series as numbers; NaN where missing, or no number."""
+        """Return the values of a series as numbers. NaN if missing or not a number."""
         from discrimloss.judging.verdicts import import_pandas
 
         codes, distinct = import_pandas().factorize(values)
@@ -84,7 +84,7 @@ class NumberStyle:
         return numbers
 
     def write(self, number: float) -> str:
-        """A number as the column writes it."""
+        """Return a number in the notation of the column."""
         if self.decimals is not None:
             plain = f"{abs(number):.{self.decimals}f}"
         else:
@@ -97,21 +97,22 @@ class NumberStyle:
 
     @property
     def is_plain(self) -> bool:
-        """Whether Python reads these numbers as well."""
+        """Whether Python can read these numbers directly."""
         return (self.decimal, self.thousands, self.before, self.after) == (".", "", "", "")
 
 
 def is_word_for_missing(value: Any) -> bool:
-    """Whether a text says that a number is missing."""
+    """Return whether a text means a missing number."""
     return isinstance(value, str) and value.strip().casefold() in ("", *WORDS_FOR_MISSING)
 
 
 def find_style(values: Iterable[Any], decimal_comma: bool | None = None) -> NumberStyle | None:
-    """How values write numbers, or None if they are no numbers.
+    """Return the notation of values, or None if they are not numbers.
 
     Args:
-        values: different ones, texts or numbers. A tenth of them may be something else.
-        decimal_comma: what the rest of the file does, for values such as ``1.234``.
+        values: distinct texts or numbers. A tenth of them may be something else.
+        decimal_comma: whether the rest of the file has a decimal comma, for values such as
+            ``1.234``.
     """
     present = [value for value in values if not is_word_for_missing(value)]
     texts = [value for value in present if isinstance(value, str)]
@@ -125,7 +126,7 @@ def find_style(values: Iterable[Any], decimal_comma: bool | None = None) -> Numb
         return None
     units = Counter(map(_units, texts))
     kinds = {(before.strip(), after.strip()) for before, after in units} - {("", "")}
-    if len(kinds) > 1:  # several currencies, which cannot be compared
+    if len(kinds) > 1:  # several currencies cannot be compared
         return None
     if units[("", "")] and kinds & {("", "%"), ("", "‰")}:  # 12 % and 0.12
         return None
@@ -142,25 +143,25 @@ def find_style(values: Iterable[Any], decimal_comma: bool | None = None) -> Numb
 
 
 def shows_decimal_comma(values: Iterable[Any]) -> bool:
-    """Whether numbers among some values have a decimal comma, beyond doubt."""
+    """Return whether numbers among the values certainly have a decimal comma."""
     found = map(_parts, (value for value in values if isinstance(value, str)))
     votes = Counter(_vote(parts[0]) for parts in found if parts is not None)
     return votes[","] > votes["."]
 
 
 def is_doubtful(values: Sequence[str]) -> bool:
-    """Whether plain numbers may have a point between thousands: ``987``, ``1.234``, ``12.345``."""
+    """Return whether numbers may have a point between thousands: ``987``, ``1.234``, ``12.345``."""
     dotted = [value for value in values if "." in value]
     return bool(dotted) and all(_vote(value.lstrip("+-")) is None for value in dotted)
 
 
 def _may_be_numbers(texts: Sequence[str]) -> bool:
-    """Rules out most columns of texts quickly."""
+    """Exclude most columns of texts quickly."""
     return 2 * sum(_parts(text) is not None for text in texts) >= len(texts)
 
 
 def _parts(text: str) -> tuple[str, bool] | None:
-    """The digits and separators of a numeral, and whether it is negative."""
+    """Return the digits and separators of a numeral, and whether it is negative."""
     stripped = text.strip()
     found = _NUMERAL.fullmatch(stripped)
     if found is None:
@@ -185,7 +186,7 @@ def _units(text: str) -> tuple[str, str]:
 
 
 def _vote(body: str) -> str | None:
-    """The decimal separator of a numeral; None if it is ambiguous."""
+    """Return the decimal separator of a numeral, or None if it is ambiguous."""
     points, commas = body.count("."), body.count(",")
     if points and commas:
         return "," if body.rindex(",") > body.rindex(".") else "."

@@ -1,4 +1,4 @@
-"""Samples that are texts: hashed n-grams weighted by tf-idf, or features of an encoder."""
+"""Samples that are texts: hashed n-grams with tf-idf weights, or features of an encoder."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from discrimloss.data.base import TensorInputs
 
 NO_TEXT = "no text"
 MOST_NGRAMS = 2000
-"""Largest number of n-grams of a text: those with the largest weights are kept."""
+"""Maximum number of n-grams of a text. Those with the largest weights are kept."""
 WITHOUT_VECTORS = (
     "Texts were audited without an encoder, by a network: `pip install 'discrimloss[encoders]'` "
     "adds word vectors, from which regression targets are predicted better."
 )
 LONGEST_TEXT = 20_000
-"""In characters; the rest is not read."""
+"""Maximum number of characters that are read."""
 LONGEST_SHOWN_TEXT = 20_000
 PROJECTED_TO = 32
-"""Features of the texts beside the columns of a table, for models of numbers."""
+"""Number of features of the texts next to other columns of a table, for numeric models."""
 _TEXTS_CACHED_AT_ONCE = 256
 _MANY_TEXTS, _FEW_TEXTS = 50_000, 5_000
 _TEXTS_AT_ONCE = 5000
@@ -60,9 +60,9 @@ class Texts(Contents):
     """Texts, as n-grams or as the features of a frozen encoder.
 
     Args:
-        texts: one per sample.
-        encoder: a folder, ``package:NAME``, a name on the hub, ``"none"`` for n-grams, or None or
-            ``"auto"`` for n-grams and static word vectors, if they are installed.
+        texts: texts, one per sample.
+        encoder: a folder, ``package:NAME``, or a name on the hub. ``"none"`` uses n-grams. None and
+            ``"auto"`` use n-grams and static word vectors, if they are installed.
         columns: the columns of a table that the texts come from.
     """
 
@@ -74,15 +74,15 @@ class Texts(Contents):
         self.texts = texts
         self.learned_from = tuple(LearnedColumn(name, "texts") for name in columns)
         self.may_choose_encoder = may_find(encoder)
-        """Whether the user named no encoder, and did not refuse one."""
+        """Whether the audit may choose the encoder."""
         self._requested = encoder
         self.encoder = named(encoder)
 
     def find_encoder(self, is_regression: bool = False) -> tuple[str, ...]:
-        """Take an encoder that can be had, if there are no word vectors, which cost less.
+        """Choose an available encoder, if there are no word vectors, which cost less.
 
-        Models of classes learn from word vectors beside n-grams, those of regression targets from
-        the vectors alone.
+        Models of classes learn from word vectors and n-grams. Models of regression targets learn
+        only from word vectors.
         """
         if self.may_choose_encoder and self.encoder is None:
             if not has_word_vectors():
@@ -93,20 +93,20 @@ class Texts(Contents):
         return (WITHOUT_VECTORS,) if is_regression and self.may_choose_encoder else ()
 
     def model_inputs(self, cache: Path | None, fingerprint: str) -> ModelInputs:
-        """Hashed n-grams, or the features of the encoder, which are cached."""
+        """Return hashed n-grams, or the features of the encoder, which are cached."""
         if self.encoder is None:
             return ModelInputs(hashed_ngrams(self.texts, self._num_buckets), ())
         features = standardised(encoded_texts(self.texts, self.encoder, cache, fingerprint))
         return ModelInputs(TensorInputs(features), tuple(features.shape[1:]))
 
     def encoded(self, cache: Path | None, fingerprint: str) -> npt.NDArray[Any] | None:
-        """The features of the encoder that the user named, which are cached; None without one."""
+        """Return the cached features of the user's encoder, or None without one."""
         if self.encoder is None:
             return None
         return encoded_texts(self.texts, self.encoder, cache, fingerprint)
 
     def raw_inputs(self) -> npt.NDArray[Any]:
-        """The texts: shape (samples,), objects."""
+        """Return the texts as objects, shape (samples,)."""
         return np.array(self.texts, dtype=object)
 
     def view(self, index: int, close: bool = False) -> SampleView:
@@ -115,7 +115,7 @@ class Texts(Contents):
 
     @property
     def _num_buckets(self) -> int:
-        """Few for few texts: every training step updates the vectors of all buckets."""
+        """Number of buckets. Few for few texts, because every step updates all vectors."""
         if len(self.texts) <= _FEW_TEXTS:
             return 2**15
         return 2**16 if len(self.texts) <= _MANY_TEXTS else 2**17
@@ -127,7 +127,7 @@ def text_source(
     texts: Sequence[str | None],
     columns: Sequence[str] = (),
 ) -> AuditSource:
-    """A source of texts, one per row of a store. Rows without a text are left out.
+    """Return a source of texts, one per row of a store. Rows without a text are left out.
 
     Args:
         options: how to read it.
@@ -142,12 +142,12 @@ def text_source(
 
 
 def joined_texts(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
-    """The texts of several columns of each row as one; None where all are missing."""
+    """Join the texts of several columns of each row. None if all are missing."""
     return ["\n".join(text for text in row if text) or None for row in zip(*columns, strict=True)]
 
 
 def dense_ngrams(texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    """Words and pairs of words, projected to a few features: shape (texts, features)."""
+    """Project words and pairs of words to a few features, shape (texts, features)."""
     from sklearn.decomposition import TruncatedSVD
 
     counts = _weighted(_counted(texts, 2**15, "word", (1, 2), r"(?u)\b\w+\b"))
@@ -165,7 +165,7 @@ class NgramInputs:
     weights: Tensor
     """Weights of the n-grams, of the same shape, float32."""
     begins: Tensor
-    """Shape (texts + 1,), int64: where each text begins, and where the last one ends."""
+    """Shape (texts + 1,), int64: the start of each text, and the end of the last one."""
     num_buckets: int
     """Ids are below this."""
     in_memory: bool = True
@@ -174,18 +174,18 @@ class NgramInputs:
         return len(self.begins) - 1
 
     def rows(self, index: Tensor) -> dict[str, Tensor]:
-        """What the model ``ngram_text`` takes: ``ids``, ``weights`` and ``offsets``."""
+        """Return the inputs of the model ``ngram_text``: ``ids``, ``weights`` and ``offsets``."""
         places, offsets = self._places(index)
         return {"ids": self.ids[places], "weights": self.weights[places], "offsets": offsets}
 
     def select(self, index: Tensor) -> NgramInputs:
-        """Only these texts, in this order."""
+        """Return only these texts, in this order."""
         places, offsets = self._places(index)
         begins = torch.cat([offsets.long(), torch.tensor([len(places)])])
         return NgramInputs(self.ids[places], self.weights[places], begins, self.num_buckets)
 
     def _places(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the n-grams of some texts are, and where each text begins among them."""
+        """Return the positions of the n-grams of some texts, and the start of each text."""
         begins = self.begins[index]
         lengths = self.begins[index + 1] - begins
         ends = lengths.cumsum(0)
@@ -195,14 +195,14 @@ class NgramInputs:
 
 
 def hashed_ngrams(texts: Sequence[str], num_buckets: int) -> NgramInputs:
-    """Words, pairs of neighbouring words, and 3 to 5 neighbouring characters of a word.
+    """Return words, pairs of adjacent words, and 3 to 5 adjacent characters of a word.
 
-    Each is hashed to one of the buckets, the same on every machine. Its weight is tf-idf with
-    logarithmic counts. N-grams of one text only are left out: they help to memorise it.
+    Each is hashed to a bucket, which is the same on every machine. Its weight is tf-idf with
+    logarithmic counts. N-grams of only one text are left out, because they help to memorise it.
 
     Args:
         texts: at least one.
-        num_buckets: how many ids there are; even.
+        num_buckets: number of ids, which must be even.
     """
     from scipy import sparse
 
@@ -254,7 +254,7 @@ def _counted(
 
 
 def _weighted(counts: Any) -> Any:
-    """Tf-idf with logarithmic counts, of length 1 for each text."""
+    """Return tf-idf with logarithmic counts, with length 1 for each text."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
     if counts.shape[0] > 2:

@@ -28,12 +28,12 @@ from discrimloss.models.text_encoder import (
 MOST_TOKENS = 256
 TEXTS_AT_ONCE = 32
 MODULES = "modules.json"
-"""Lists what a model of sentence-transformers consists of."""
+"""File with the modules of a sentence-transformers model."""
 MEAN, FIRST = "mean", "cls"
-"""How token vectors become that of the text."""
+"""How token vectors are combined to a text vector."""
 
 Encode = Callable[[list[str]], Tensor]
-"""Takes a few texts and gives their vectors, shape (texts, width)."""
+"""Maps a few texts to vectors, shape (texts, width)."""
 
 
 class TextEncoder:
@@ -43,7 +43,7 @@ class TextEncoder:
         name: a folder, ``package:NAME``, or a name on the hub.
 
     Raises:
-        SourceError: it cannot be used.
+        SourceError: the encoder cannot be used.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,7 +56,7 @@ class TextEncoder:
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Shape (texts, width)."""
-        # Batches of similar lengths: shorter texts are padded to the longest.
+        # Batches have similar lengths, because shorter texts are padded to the longest.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         pieces = []
         for first in range(0, len(order), TEXTS_AT_ONCE):
@@ -85,9 +85,9 @@ class TransformersEncoder:
 
     Args:
         name: a folder, ``package:NAME``, or a name on the hub.
-        device: where it runs.
-        pooling: `MEAN` of the token vectors, or the `FIRST` of them.
-        most_tokens: longer texts are truncated.
+        device: device of the model.
+        pooling: `MEAN` of the token vectors, or the `FIRST` one.
+        most_tokens: maximum number of tokens. Longer texts are truncated.
 
     Raises:
         ValueError: it cannot be loaded, or it does not take texts.
@@ -102,7 +102,7 @@ class TransformersEncoder:
     ) -> None:
         configuration = load_configuration(name, "bert", 64, 1)
         model = load_weights(transformers_library().AutoModel, name, configuration)
-        self._of_texts = getattr(model, "get_text_features", None)  # of images and texts
+        self._of_texts = getattr(model, "get_text_features", None)  # a model of images and texts
         if self._of_texts is None and model.main_input_name == "pixel_values":
             raise ValueError(f"{name!r} is not an encoder of texts: it takes images")
         self.tokenizer = load_tokenizer(name, configuration.model_type)
@@ -140,7 +140,7 @@ class TransformersEncoder:
 
 
 def _most_positions(model: Any) -> int:
-    """How many tokens the model has positions for, or `MOST_TOKENS` where there is no limit."""
+    """Return the model's number of positions, or `MOST_TOKENS` if there is no limit."""
     configuration = getattr(model.config, "text_config", model.config)
     positions = getattr(configuration, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
@@ -148,7 +148,7 @@ def _most_positions(model: Any) -> int:
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            # RoBERTa and similar models count positions from the number behind the padding token's.
+            # RoBERTa and similar models count positions from the number after the padding token's.
             return max(positions - int(padding) - 1, 1)
     return positions
 
@@ -166,14 +166,14 @@ class _Plan:
 
 
 def _modules(source: Path) -> list[dict[str, Any]] | None:
-    """What a model of sentence-transformers consists of; None for other models."""
+    """Return the modules of a sentence-transformers model, or None for other models."""
     return _read_json(source / MODULES) if (source / MODULES).is_file() else None
 
 
 def _simple_plan(source: Path, modules: list[dict[str, Any]]) -> _Plan | None:
-    """How to run the model without the library; None where that needs the library.
+    """Return how to run the model without its library, or None if this is not possible.
 
-    Vectors are not normalised, as they are standardised later.
+    Vectors are not normalised, because they are standardised later.
     """
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
@@ -193,7 +193,7 @@ def _simple_plan(source: Path, modules: list[dict[str, Any]]) -> _Plan | None:
 def _with_library(name: str, source: Path, device: torch.device) -> Encode:
     if importlib.util.find_spec("sentence_transformers") is None:
         raise ValueError(
-            f"{name!r} is a model of sentence-transformers with layers of its own: "
+            f"{name!r} is a sentence-transformers model with additional layers: "
             "pip install sentence-transformers"
         )
     from sentence_transformers import SentenceTransformer
@@ -201,7 +201,7 @@ def _with_library(name: str, source: Path, device: torch.device) -> Encode:
     try:
         with quiet_transformers():
             model = SentenceTransformer(str(source), device=str(device))
-    except Exception as error:  # malformed files raise errors of all kinds
+    except Exception as error:  # malformed files raise many types
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(
             f"{name!r}: the folder holds no model that can be loaded ({reason})"

@@ -1,4 +1,4 @@
-"""Text files as people have them: compressed or not, in UTF-8, UTF-16 or an older encoding."""
+"""Text files, compressed or not, in UTF-8, UTF-16 or an older encoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TextIO
 from discrimloss.auditing.sources.base import SourceError
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-"""How to open compressed files, by the ending of their name."""
+"""Functions that open compressed files, by suffix."""
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -25,18 +25,18 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 USUAL = "cp1252"
-"""Western European: what most files that are not in Unicode are in."""
+"""Western European, the most common encoding of files that are not in Unicode."""
 _BLOCK = 1 << 20
 _SAMPLE = 1 << 18
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a file turns characters into bytes."""
+    """The character encoding of a file."""
 
     name: str = "utf-8"
     mark: bytes = b""
-    """The byte order mark that the file begins with."""
+    """The byte order mark at the beginning of the file."""
 
     @property
     def is_usual(self) -> bool:
@@ -45,7 +45,7 @@ class Encoding:
 
 
 def table_suffix(path: Path) -> str:
-    """The ending that says the format, in lower case: ``.csv`` of ``news.csv.gz``."""
+    """Return the suffix of the format, in lower case: ``.csv`` for ``news.csv.gz``."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix in PACKED else suffix
 
@@ -56,7 +56,7 @@ def open_bytes(path: Path, mode: str = "rb", packed_as: Path | None = None) -> B
     Args:
         path: the file.
         mode: ``"rb"`` or ``"wb"``.
-        packed_as: the file whose name says how it is compressed; by default `path`.
+        packed_as: the file whose suffix determines the compression. By default `path`.
     """
     opener = PACKED.get((packed_as or path).suffix.lower())
     opened: BinaryIO = path.open(mode) if opener is None else opener(path, mode)  # type: ignore[assignment]
@@ -94,7 +94,7 @@ def find_encoding(path: Path) -> Encoding:
 
 
 def _first_not_utf8(path: Path) -> bytes | None:
-    """A part of the file that is not UTF-8; None if all of it is."""
+    """Return a part of the file that is not UTF-8, or None."""
     decoder, last = codecs.getincrementaldecoder("utf-8")(), b""
     try:
         with open_bytes(path) as file:
@@ -115,7 +115,7 @@ def _first_not_utf8(path: Path) -> bytes | None:
 
 
 def _refuse_broken(path: Path, sample: bytes) -> None:
-    """Refuse UTF-8 with a few wrong bytes: another encoding would spoil all other characters."""
+    """Refuse UTF-8 with a few wrong bytes: another encoding would garble all other characters."""
     characters = sample.decode("utf-8", errors="surrogateescape")
     wrong = sum("\udc80" <= character <= "\udcff" for character in characters)
     right = sum(ord(character) > 127 for character in characters) - wrong
@@ -138,7 +138,7 @@ def _guessed(path: Path, sample: bytes) -> str:
     best = found.best()
     if best is None:
         raise SourceError(
-            f"line {first_undecodable_line(path)} of {path} is in no encoding that can be told: "
+            f"line {first_undecodable_line(path)} of {path} has an unknown encoding: "
             "save the file as UTF-8"
         )
     name = str(best.encoding)
@@ -164,7 +164,7 @@ def _decodes(path: Path, encoding: str) -> bool:
 
 
 def first_undecodable_line(path: Path) -> int:
-    """The number, from 1, of the first line that is not UTF-8."""
+    """Return the number, from 1, of the first line that is not UTF-8."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             try:

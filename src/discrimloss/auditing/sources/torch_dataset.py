@@ -37,17 +37,17 @@ INPUT_KEYS = (
 def open_torch_dataset(dataset: Any, options: SourceOptions) -> AuditSource:
     """Open a dataset with a length, whose items are ``(input, label)`` or dictionaries.
 
-    An input is a tensor or an array of features, an image as a tensor or of Pillow, or a text. All
-    items are read once; images of Pillow are read again when they are needed. The dataset should
-    not augment its items at random.
+    An input is a tensor or an array of features, an image (a tensor or a Pillow image), or a text.
+    All items are read once. Pillow images are read again when needed. The dataset should not
+    augment its items at random.
 
     Args:
-        dataset: is not changed.
+        dataset: the dataset, which is not changed.
         options: `label`, and `text` or `image`, name keys of dictionaries.
     """
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise SourceError(
-            f"a {type(dataset).__name__} has no fixed order of samples: give a dataset with "
+            f"a {type(dataset).__name__} has no fixed order of samples: pass a dataset with "
             "a length and an index, or collect it into a pair (X, y)"
         )
     options.refuse(("id",), because="a torch dataset has no ids")
@@ -62,15 +62,15 @@ class TorchItems(Store):
     """The items of a torch dataset.
 
     Args:
-        dataset: with a length.
-        options: may name the keys of dictionaries.
+        dataset: a dataset with a length.
+        options: the options, which may name the keys of dictionaries.
     """
 
     name = "the dataset"
 
     def __init__(self, dataset: Any, options: SourceOptions) -> None:
         self._dataset, self._options = dataset, options
-        self._lock = Lock()  # datasets need not be safe for threads
+        self._lock = Lock()  # datasets may not be thread-safe
         if len(dataset) == 0:
             raise SourceError("the dataset is empty: there is nothing to audit")
         self._given: list[Any] = []
@@ -81,7 +81,7 @@ class TorchItems(Store):
             inputs.append(None if is_a(one, "PIL.Image", "Image") else one)
             self._given.append(label)
         self.inputs: Array | list[str] | None = inputs
-        """One array, or texts; None for images of Pillow, which are not kept."""
+        """One array, or texts. None for Pillow images, which are not kept in memory."""
         if not isinstance(self._first, str):
             self.inputs = np.stack(inputs) if isinstance(self._first, np.ndarray) else None
         self._names = _class_names(dataset, self._given)
@@ -90,13 +90,13 @@ class TorchItems(Store):
         return len(self._given)
 
     def labels(self) -> list[Any]:
-        """The labels; names of classes if the dataset has them in ``classes``."""
+        """Return the labels, as class names if the dataset has ``classes``."""
         if self._names is None:
             return self._given
         return [self._names[label] for label in self._given]
 
     def checksum(self) -> str:
-        """Covers labels and texts, and some of the features."""
+        """Return a checksum of labels, texts and some of the features."""
         digest = hashlib.sha256(repr(self.labels()).encode())
         inputs = self.inputs
         text = array_checksum(inputs) if isinstance(inputs, np.ndarray) else repr(inputs)
@@ -104,7 +104,7 @@ class TorchItems(Store):
         return digest.hexdigest()
 
     def picture(self, row: int) -> Any:
-        """The image of an item."""
+        """Return the image of an item."""
         with self._lock:
             return self._item(row)[0]
 
@@ -113,14 +113,13 @@ class TorchItems(Store):
         self._spelled(label)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """A torch dataset has no file format of its own."""
+        """Raise an error: a torch dataset has no file format."""
         raise SourceError(
-            "a torch dataset has no file format: take the corrected dataset itself, or audit a "
-            "pair (X, y)"
+            "a torch dataset has no file format: use the returned dataset, or audit a pair (X, y)"
         )
 
     def corrected(self, corrections: Corrections) -> CorrectedDataset:
-        """A dataset of the remaining items with the new labels."""
+        """Return a dataset of the remaining items with the new labels."""
         labels = {row: self._spelled(label) for row, label in corrections.labels.items()}
         rows = kept_rows(len(self), corrections.dropped).tolist()
         return CorrectedDataset(self._dataset, rows, labels, self._options.label)
@@ -141,7 +140,7 @@ class TorchItems(Store):
     def _item(self, row: int) -> tuple[Any, Any]:
         try:
             item = self._dataset[row]
-        except Exception as error:  # user code raises anything
+        except Exception as error:  # user code may raise any type
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise SourceError(f"item {row} of the dataset cannot be read ({reason})") from error
         if isinstance(item, Mapping):
@@ -175,9 +174,7 @@ class TorchItems(Store):
         if usual:
             return usual[0]
         if len(others) != 1:
-            raise SourceError(
-                f"say which key of the items holds the inputs, --text or --image: {_keys(item)}"
-            )
+            raise SourceError(f"choose the key of the inputs, --text or --image: {_keys(item)}")
         return others[0]
 
     def _require_like_first(self, row: int, inputs: Any) -> None:
@@ -199,7 +196,7 @@ class TorchItems(Store):
         elif isinstance(inputs, np.ndarray) and inputs.shape != self._first.shape:
             raise SourceError(
                 f"item 0 of the dataset has the shape {self._first.shape}, and item {row} "
-                f"{inputs.shape}: give all the same shape"
+                f"{inputs.shape}: all must have the same shape"
             )
 
 
@@ -227,7 +224,7 @@ class CorrectedDataset(Dataset[Any]):
         return len(self.indices)
 
     def __getitem__(self, position: int) -> Any:
-        """The item, with its new label if it has one."""
+        """Return the item, with its new label if it has one."""
         row = self.indices[position]
         item = self.dataset[row]
         if row not in self.labels:
@@ -258,7 +255,7 @@ def _like(old: Any, new: Any) -> Any:
 
 
 def _class_names(dataset: Any, given: Sequence[Any]) -> list[str] | None:
-    """The names in ``dataset.classes``, as torchvision has them, if all labels are positions."""
+    """Return the names in ``dataset.classes``, as in torchvision, if all labels are positions."""
     names = getattr(dataset, "classes", None)
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         return None

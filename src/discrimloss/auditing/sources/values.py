@@ -1,4 +1,4 @@
-"""Values of any library: as texts and numbers, and how data of any type takes new labels."""
+"""Converts values of any library to texts and numbers, and writes new labels to data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def is_a(data: Any, module: str, name: str) -> bool:
-    """Whether data is of a class of a library, which is not imported for that."""
+    """Return whether data is of a library's class, without importing the library."""
     library = sys.modules.get(module)
     return library is not None and isinstance(data, getattr(library, name))
 
@@ -48,12 +48,12 @@ def plain(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a plain value is a number, and not a boolean."""
+    """Return whether a plain value is a number, not a boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def as_number(label: Any) -> float | None:
-    """A label as a number, or None if it is none."""
+    """Return a label as a number, or None if it is not a number."""
     try:
         return float(label)
     except (TypeError, ValueError):
@@ -61,12 +61,12 @@ def as_number(label: Any) -> float | None:
 
 
 def number_text(number: float) -> str:
-    """A number as a text, a whole one without a decimal point."""
+    """Return a number as a text, whole numbers without a decimal point."""
     return str(int(number)) if float(number).is_integer() and abs(number) < 2**53 else repr(number)
 
 
 def as_text(value: Any) -> str:
-    """A value of a table as a text, empty if missing."""
+    """Return a value of a table as a text, empty if missing."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, dict)):
@@ -79,7 +79,7 @@ def as_text(value: Any) -> str:
 
 
 def class_name(value: Any) -> str:
-    """The name of a class: 1, 1.0 and "1" are the same one."""
+    """Return the name of a class. 1, 1.0 and "1" are the same class."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise SourceError(
@@ -91,7 +91,7 @@ def class_name(value: Any) -> str:
 
 
 def tensor_array(tensor: Tensor) -> Array:
-    """A tensor of any device, layout and type as an array."""
+    """Return a tensor of any device, layout and type as an array."""
     dense = tensor.detach().cpu()
     dense = dense if dense.layout == torch.strided else dense.to_dense()
     array: Array = (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
@@ -99,14 +99,14 @@ def tensor_array(tensor: Tensor) -> Array:
 
 
 def kept_rows(num_rows: int, dropped: Collection[int]) -> npt.NDArray[np.int64]:
-    """The numbers of all rows that are not dropped."""
+    """Return the numbers of all rows that are not dropped."""
     keep = np.ones(num_rows, bool)
     keep[list(dropped)] = False
     return np.flatnonzero(keep)
 
 
 def taken(data: Any, rows: npt.NDArray[np.int64]) -> Any:
-    """Some rows of a frame, a series, a tensor, an array, a sparse matrix, a list or a tuple."""
+    """Return some rows of a frame, series, tensor, array, sparse matrix, list or tuple."""
     if hasattr(data, "iloc"):
         return data.iloc[rows]
     if isinstance(data, Tensor):
@@ -120,7 +120,7 @@ def taken(data: Any, rows: npt.NDArray[np.int64]) -> Any:
 
 
 def series_checksum(series: pandas.Series) -> bytes:
-    """A checksum of the values; of lists and objects, of what they look like as texts."""
+    """Return a checksum of the values. Lists and objects are converted to texts."""
     pandas = import_pandas()
     try:
         hashes = pandas.util.hash_pandas_object(series, index=False)
@@ -131,15 +131,15 @@ def series_checksum(series: pandas.Series) -> bytes:
 
 
 def value_of_kind(label: Label, kind: Kind, subject: str) -> Any:
-    """A new label as a value of data of one kind.
+    """Convert a new label to a value of this kind.
 
     Args:
         label: the name of a class, or a regression target.
-        kind: what the data holds.
-        subject: the data, with the verb, e.g. ``"the column 'x' holds"``.
+        kind: the kind of values in the data.
+        subject: the data and the verb of the message, e.g. ``"the column 'x' holds"``.
 
     Raises:
-        SourceError: it is not a value of this kind.
+        SourceError: the label is not of this kind.
     """
     text = label if isinstance(label, str) else number_text(label)
     number = as_number(label)
@@ -150,7 +150,7 @@ def value_of_kind(label: Label, kind: Kind, subject: str) -> Any:
     if kind == "numbers" and number is not None:
         return number
     if kind == "whole numbers" and number is not None and number.is_integer():
-        # Not through a float, which is inexact beyond 2 ** 53.
+        # Not via a float, which is inexact beyond 2 ** 53.
         return int(text) if text.lstrip("-").isdigit() else int(number)
     is_what = "neither" if kind == "true and false" else "none"
     others = "numbers with a point" if kind == "whole numbers" and number is not None else "texts"
@@ -161,11 +161,11 @@ def value_of_kind(label: Label, kind: Kind, subject: str) -> Any:
 
 
 class Spelling:
-    """How data writes its labels: the class "1" may be 1, 1.0, True or "1".
+    """The form of labels in the data: the class "1" may be 1, 1.0, True or "1".
 
     Args:
-        labels: as they are in the data.
-        strict: whether a class that is not a number is refused among numbers.
+        labels: the labels in the data.
+        strict: whether to refuse a class that is not a number if the labels are numbers.
         subject: the data, with the verb, for the message.
     """
 
@@ -183,7 +183,7 @@ class Spelling:
         self._strict, self._subject = strict, subject
 
     def __call__(self, label: Label) -> Any:
-        """The label as the data writes it.
+        """Return the label in the form of the data.
 
         Raises:
             SourceError: the labels are numbers or booleans, and this one is not.
@@ -213,7 +213,7 @@ def _kind_of(values: list[Any]) -> Kind:
 
 
 def relabelled(labels: Any, new_labels: Mapping[int, Label]) -> Any:
-    """Copy labels of any type with new ones, by row. Their type stays if it can hold them.
+    """Copy labels of any type with new ones, by row. The type is kept if possible.
 
     Args:
         labels: a list, a tuple, an array, a tensor, a series, or a frame of one column.
@@ -243,7 +243,7 @@ def relabelled(labels: Any, new_labels: Mapping[int, Label]) -> Any:
 
 
 def relabelled_array(labels: Array, new_labels: Mapping[int, Label], strict: bool = False) -> Array:
-    """Copy an array with new labels. Its type stays if it can hold them.
+    """Copy an array with new labels. The type is kept if possible.
 
     Args:
         labels: shape (samples,) or (samples, 1).
@@ -270,7 +270,7 @@ def relabelled_array(labels: Array, new_labels: Mapping[int, Label], strict: boo
 
 
 def relabelled_series(series: pandas.Series, new_labels: Mapping[int, Label]) -> pandas.Series:
-    """Copy a series with new labels, by position. Its type stays if it can hold them."""
+    """Copy a series with new labels, by position. The type is kept if possible."""
     if not new_labels:
         return series.copy()
     types = import_pandas().api.types
@@ -300,7 +300,7 @@ def relabelled_series(series: pandas.Series, new_labels: Mapping[int, Label]) ->
 
 
 def arrow_series(column: Any) -> Any:
-    """A column of Arrow as a pandas series, decimals as floats, booleans with gaps as booleans."""
+    """Convert an Arrow column to pandas: decimals to floats, booleans with gaps to booleans."""
     pyarrow = arrow()
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
@@ -309,10 +309,10 @@ def arrow_series(column: Any) -> Any:
 
 
 def relabelled_column(column: Any, new_labels: Mapping[int, Label], name: str) -> Any:
-    """Copy a column of Arrow with new labels, by position. Its type stays.
+    """Copy an Arrow column with new labels, by position. The type is kept.
 
     Raises:
-        SourceError: the type has no room for a label.
+        SourceError: the type cannot store a label.
     """
     pyarrow, compute = arrow(), arrow("compute")
     kind = column.type
@@ -329,7 +329,7 @@ def relabelled_column(column: Any, new_labels: Mapping[int, Label], name: str) -
 
 
 def arrow_value(label: Label, kind: Any, column: str) -> Any:
-    """A label as a value of an Arrow type, or a `SourceError` if the type has no room for it."""
+    """Convert a label to a value of an Arrow type, or raise a `SourceError`."""
     types = arrow("types")
     if types.is_dictionary(kind):
         kind = kind.value_type

@@ -1,4 +1,4 @@
-"""Static word vectors of the package wordllama, which carries them in its wheel."""
+"""Static word vectors of the package wordllama, which contains them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from discrimloss.auditing.sources.features import cached_rows
 
 PACKAGE = "wordllama"
 WORD_VECTORS = f"package:{PACKAGE}"
-"""How an audit names the vectors."""
+"""The audit's name of the vectors."""
 WEIGHTS, TOKENIZER = (
     "weights/l2_supercat_256.safetensors",
     "tokenizers/l2_supercat_tokenizer_config.json",
 )
 LONGEST_TEXT = 20_000
-"""In characters; the rest is not read."""
+"""Maximum number of characters that are read."""
 TEXTS_AT_ONCE = 1000
 
 
 def names_word_vectors(encoder: str) -> bool:
-    """Whether the user named these vectors, and not another encoder."""
+    """Return whether the user chose these vectors as encoder."""
     return encoder in (PACKAGE, WORD_VECTORS)
 
 
 def has_word_vectors() -> bool:
-    """Whether the vectors are installed."""
+    """Return whether the vectors are installed."""
     return _folder() is not None
 
 
 def mean_word_vectors(texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    """The mean vector of each text's tokens, with the length 1: shape (texts, width)."""
+    """Return the mean token vector of each text with length 1, shape (texts, width)."""
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
@@ -45,7 +45,7 @@ def mean_word_vectors(texts: Sequence[str]) -> npt.NDArray[np.float32]:
             f"--encoder cannot be used: {PACKAGE} is not installed, or without its vectors: "
             "pip install 'discrimloss[encoders]'"
         )
-    # Its own loader looks for the tokenizer on the hub, so both files are read directly.
+    # The package's loader needs the hub for the tokenizer, so both files are read directly.
     vectors = load_file(str(folder / WEIGHTS))["embedding.weight"].astype(np.float32)
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
 
