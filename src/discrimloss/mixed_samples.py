@@ -1,4 +1,4 @@
-"""The samples that make up less than half of a mixed row: they are weighted, and not visited."""
+"""The samples with less than half of a mixed row: they are weighted, but not visited."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def other_rows(
     other_index: Any,
     other_target: Tensor | None,
 ) -> Tensor:
-    """The rows of these samples in the table; an error, in all processes, before any change."""
+    """Return the table rows of these samples, or raise an error in all processes first."""
     table, processes = criterion.table, criterion.processes
     rounds_of_names = 0 if table.ids is None else 2  # of these samples, then of the batch
     try:
@@ -39,7 +39,7 @@ def other_rows(
     except REFUSALS:
         if processes.count > 1:
             for _ in range(rounds_of_names):
-                table.rows_of([])  # other processes exchange new names first
+                table.rows_of([])  # other processes exchange new ids first
             processes.refuse_batch()
         raise
 
@@ -47,7 +47,7 @@ def other_rows(
 def _checked(
     criterion: CriterionState, losses: Tensor, other_losses: Tensor, other_target: Tensor | None
 ) -> Given | None:
-    """The targets of these samples, where the criterion has targets."""
+    """Return the targets of these samples, if the criterion has targets."""
     check_losses(other_losses)
     if other_losses.shape != losses.shape:
         raise ValueError(
@@ -65,7 +65,7 @@ def _checked(
 
 
 def _with_known_target(criterion: CriterionState, rows: Tensor, given: Given) -> Tensor:
-    """The rows, or an error if a target is no class or differs from that of an earlier visit."""
+    """Return the rows, or raise an error if a target is invalid or differs from earlier visits."""
     table, labels = criterion.table, criterion.labels
     assert labels is not None
     rows = rows.to(table.target.device)
@@ -77,7 +77,7 @@ def _with_known_target(criterion: CriterionState, rows: Tensor, given: Given) ->
 
 
 def weighted_others(criterion: CriterionState, losses: Tensor, rows: Tensor) -> Tensor:
-    """The losses of these samples, each with the weight of its sample."""
+    """Return the losses of these samples, each with the weight of its sample."""
     table, labels = criterion.table, criterion.labels
     rows = rows.to(table.log_weight.device)
     if labels is None or labels.correction.phase == MIXING:

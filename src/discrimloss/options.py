@@ -1,4 +1,4 @@
-"""Checks settings against the options there are: names, types, and the sentences about both."""
+"""Checks the names and types of settings, with error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, Union
 from discrimloss.errors import DiscrimLossError, needs_extra
 
 NOT_SET = "none"
-"""The word for an option without a value, where it may have none: TOML has no null."""
+"""The word for an option without a value, because TOML has no null."""
 
 
 class OptionError(DiscrimLossError, ValueError):
@@ -23,7 +23,7 @@ class OptionError(DiscrimLossError, ValueError):
 
 @dataclass(frozen=True)
 class Option:
-    """Something that can be set: its type, and its default if it has one."""
+    """An option: its type, and its default if it has one."""
 
     type: Any
     default: Any = inspect.Parameter.empty
@@ -35,14 +35,14 @@ class Option:
 
 
 def did_you_mean(name: str, valid: Iterable[str], prefix: str = "") -> str:
-    """The valid names, and the likeliest of them: ``"did you mean 'a'? Valid are a, b"``.
+    """Return a hint with the valid names: ``"did you mean 'a'? Valid are a, b"``.
 
-    A name without its section finds the key: ``learning_rate`` means ``optimizer.learning_rate``.
+    A name without its section is found too: ``learning_rate`` for ``optimizer.learning_rate``.
 
     Args:
-        name: what the user wrote.
-        valid: the names there are.
-        prefix: stands before each of them in the sentence, and is not compared.
+        name: the user's name.
+        valid: the valid names.
+        prefix: shown before each name, but not compared.
     """
     names = list(valid)
     likely = difflib.get_close_matches(name, names, n=1)
@@ -56,13 +56,13 @@ def did_you_mean(name: str, valid: Iterable[str], prefix: str = "") -> str:
 def check_options(
     options: Mapping[str, Option], given: Mapping[str, Any], where: str, owner: str
 ) -> dict[str, Any]:
-    """The given values, each converted to the type of its option.
+    """Return the given values, each converted to the type of its option.
 
     Args:
-        options: the options there are.
-        given: the values that were set.
-        where: the section they are in, for messages; empty for the top level.
-        owner: what has these options, for messages.
+        options: the valid options.
+        given: the given values.
+        where: the section of the values, for messages. Empty for the top level.
+        owner: owner of the options, for messages.
 
     Raises:
         OptionError: an unknown name, a wrong type, or a missing value.
@@ -82,10 +82,10 @@ def check_options(
 
 
 def checked_value(value: Any, expected: Any, key: str) -> Any:
-    """`value` converted to the type `expected`. Whole numbers pass as floats, lists as tuples.
+    """Convert `value` to the type `expected`. Whole numbers may be floats, lists may be tuples.
 
     Raises:
-        OptionError: it has another type.
+        OptionError: the value has another type.
     """
     with needs_extra("train", "reading settings"):
         from pydantic import TypeAdapter, ValidationError
@@ -95,7 +95,7 @@ def checked_value(value: Any, expected: Any, key: str) -> Any:
     if value == NOT_SET and type(None) in typing.get_args(expected):
         return None
     try:
-        # As JSON, because pydantic is strict about Python's types: a list is not a tuple.
+        # As JSON, because pydantic distinguishes Python's lists and tuples.
         return TypeAdapter(expected).validate_json(json.dumps(value), strict=True)
     except (ValidationError, TypeError) as error:
         raise OptionError(f"{key} must be {describe_type(expected)}, not {value!r}") from error
@@ -111,7 +111,7 @@ _WORDS = {
 
 
 def describe_type(expected: Any) -> str:
-    """A type in words: ``"one of 'a', 'b'"``, ``"a whole number"``."""
+    """Return a type in words: ``"one of 'a', 'b'"``, ``"a whole number"``."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin in (Union, types.UnionType):
         return " or ".join(describe_type(argument) for argument in arguments)

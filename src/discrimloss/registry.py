@@ -1,6 +1,6 @@
 """Datasets, models, methods and losses by name.
 
-A registry imports the modules of one package, so that adding an entry is adding a file. The options
+A registry imports the modules of one package, so a new file is enough for a new entry. The options
 of an entry are its keyword-only arguments, with their types and defaults.
 """
 
@@ -19,10 +19,10 @@ Entry = TypeVar("Entry", bound=Callable[..., Any])
 
 
 class Registry(Generic[Entry]):
-    """Entries of one kind, each registered in a module of one package.
+    """Entries of one kind, registered in the modules of one package.
 
     Args:
-        kind: what an entry is, for error messages: ``"method"``.
+        kind: the word for an entry in error messages: ``"method"``.
         package: name of the package whose modules register the entries.
     """
 
@@ -34,7 +34,7 @@ class Registry(Generic[Entry]):
         self._imported: list[str] = []  # folders whose modules are imported
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
-        """A decorator that registers a class or a function under `name`."""
+        """Return a decorator that registers a class or a function under `name`."""
 
         def add(entry: Entry) -> Entry:
             if name in self.registered:
@@ -45,7 +45,7 @@ class Registry(Generic[Entry]):
         return add
 
     def add_source(self, source: Callable[[], Mapping[str, Entry]]) -> None:
-        """Take further entries from `source` at every look-up; registered ones come first."""
+        """Take further entries from `source` at every look-up. Registered ones take precedence."""
         self._sources.append(source)
 
     def names(self) -> list[str]:
@@ -53,7 +53,7 @@ class Registry(Generic[Entry]):
         return sorted(self._entries())
 
     def get(self, name: str) -> Entry:
-        """The entry of this name. If there is none, an `OptionError` lists the known names."""
+        """Return the entry of this name, or raise an `OptionError` that lists the known names."""
         entries = self._entries()
         if name not in entries:
             raise OptionError(
@@ -62,17 +62,17 @@ class Registry(Generic[Entry]):
         return entries[name]
 
     def summary(self, name: str) -> str:
-        """The first line of an entry's docstring."""
+        """Return the first line of an entry's docstring."""
         return (inspect.getdoc(self.get(name)) or "").partition("\n")[0]
 
     def options(self, name: str) -> dict[str, Option]:
-        """The options of an entry: its keyword-only arguments, or the result of its `options()`."""
+        """Return the options of an entry: keyword-only arguments, or the result of `options()`."""
         entry = self.get(name)
         own: Callable[[], dict[str, Option]] | None = getattr(entry, "options", None)
         return keyword_options(entry) if own is None else own()
 
     def check(self, name: str, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The given options with the right types; `where` is the section they are in."""
+        """Return the given options, converted to their types. `where` is their section."""
         return check_options(self.options(name), given, where, f"{self.kind} {name!r}")
 
     def _entries(self) -> dict[str, Entry]:
@@ -88,7 +88,7 @@ class Registry(Generic[Entry]):
 
 
 def keyword_options(entry: Callable[..., Any]) -> dict[str, Option]:
-    """The keyword-only arguments of a function, or of a class's constructor."""
+    """Return the keyword-only arguments of a function or of a class's constructor."""
     function = entry.__init__ if inspect.isclass(entry) else entry
     types = typing.get_type_hints(function)
     return {

@@ -1,4 +1,4 @@
-"""The form of the authors' released code, where it differs from the paper: `variant="released"`.
+"""The form of the authors' released code, `variant="released"`.
 
 `docs/loss.md` lists the differences. `functional.PaperForm` is the paper's form.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from discrimloss.state.exchange import Batch
 
 RELEASED_MOMENTUM = 0.9
-"""Momentum of the sample weights. It makes their steps ``1 / (1 - 0.9)`` times as long."""
+"""Momentum of the sample weights. It multiplies their steps by ``1 / (1 - 0.9)``."""
 
 
 def released_defaults(epochs: int | None) -> dict[str, Any]:
@@ -42,10 +42,13 @@ def released_defaults(epochs: int | None) -> dict[str, Any]:
 
 
 class ReleasedForm:
-    """Momentum, the gradient of the batch mean, a summed regulariser, epochs instead of visits.
+    """The equations of the released code.
+
+    They differ from the paper's form: momentum, the gradient of the batch mean, a summed
+    regulariser, and a correction by epochs instead of visits.
 
     Args:
-        hyperparameters: of the criterion.
+        hyperparameters: hyperparameters of the criterion.
     """
 
     has_velocity = True
@@ -60,27 +63,29 @@ class ReleasedForm:
         rise = F.threshold_rise(
             epoch - 1, values.switch_gain, values.switch_rate, values.switch_epoch
         )
-        # The released code differentiates through the history, which keeps 1 - rho of a new loss.
+        # The released code differentiates through the history, with a factor 1 - rho for a new
+        # loss.
         share = (1.0 - values.history_decay) / (1.0 - values.history_decay**epoch)
         return F.EpochTerms(suppression, rise, share)
 
     def entering(self, log_weight: Tensor, criterion: CriterionState) -> Tensor:
-        """Return the weights with which samples enter a batch, clamped after the first one.
+        """Return the weights that a batch starts from, clamped after the first batch.
 
-        The released code clamps the weights of all samples in every step, so only those of the
-        first batch enter at ``delta = 1``. Here the others are clamped once they are in a batch.
+        The released code clamps the weights of all samples in every step, so only samples of the
+        first batch start from ``delta = 1``. Here, other samples are clamped when they are in a
+        batch.
         """
         has_begun = criterion.tracker.visits_seen.sum() > 0
         return torch.where(has_begun, log_weight.clamp(*criterion.log_weight_range), log_weight)
 
     def average(self, history: Tensor, visits: Tensor, epoch: Tensor) -> Tensor:
-        """Return ``Avg(l)``, corrected as if every epoch visited every sample once."""
+        """Return ``Avg(l)``, corrected as if each epoch had one visit to each sample."""
         return F.average_loss(history, epoch.float(), self.hyperparameters.history_decay)
 
     def tracked_visits(
         self, visits: Visits, average: Tensor, batch: Batch, criterion: CriterionState
     ) -> Visits:
-        """Return what the thresholds follow: ``Avg(l)`` of the batch instead of its losses."""
+        """Return the visits from which thresholds are computed: ``Avg(l)`` instead of losses."""
         averages = criterion.table.shards.complete(batch, average)
         averages = torch.where(batch.losses.isfinite(), averages, batch.losses)
         return group_visits(averages, batch.index)
@@ -96,8 +101,8 @@ class ReleasedForm:
     ) -> F.LossTerms:
         """Return the loss and its derivatives, and update the momentum of the weights."""
         table, tracker = criterion.table, criterion.tracker
-        # The regulariser is summed over the batch and added to a mean, so that each row carries it
-        # `number` times. The released code uses 0.5 * lambda, the paper lambda.
+        # The regulariser is summed over the batch and added to a mean, so each row has it `number`
+        # times. The released code uses 0.5 * lambda, the paper lambda.
         number = visits.number.clamp(min=1)
         regularization = 0.5 * self.hyperparameters.regularization * number
         terms = F.loss_terms(average, log_weight, threshold, tracker.suppression, regularization)

@@ -1,4 +1,4 @@
-"""Notices a wrong use of the criterion while it happens, and warns of each kind once."""
+"""Detects wrong uses of the criterion during training, and warns once about each kind."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
     from discrimloss.state.table import SampleTable
 
 FEW_SAMPLES, FEW_SAMPLES_EARLY = 4, 16
-"""Rows per seen sample that make an index suspicious, at the end of the first epoch and before it,
+"""Rows per seen sample from which an index is suspicious, at the end of the first epoch and before,
 if most samples have no row."""
 MOST_SEEN = 0.25
 """The largest fraction of seen samples for which an index is suspicious."""
 MOST_OF_BATCH, AGAIN = 0.75, 2.0
-"""The same for the first samples of all, without a gap: positions in large batches."""
+"""The same if exactly the first samples were seen, such as positions in large batches."""
 EARLY_ROWS = 50_000
-"""Rows after which an index is looked at before the first epoch ends."""
+"""Number of rows after which the index is checked before the end of the first epoch."""
 SECOND_PASS = 1.1
-"""Rows over samples above which a second pass has begun, if the first has seen all samples."""
+"""Rows per sample above which a second pass has begun, if all samples were seen in the first."""
 ALL_SEEN = 0.95
-"""The fraction of the samples that counts as all; fewer are seen if they are drawn at random."""
+"""Fraction of the samples that counts as all. Random sampling visits fewer."""
 CERTAINLY_SECOND = 2.0
-"""The same as `SECOND_PASS`, where samples are drawn at random and `set_epoch` is never called."""
+"""Like `SECOND_PASS`, for random sampling without calls of `set_epoch`."""
 FEWEST_SAMPLES = 100
-"""Smallest number of samples from which anything is concluded."""
+"""Minimum number of samples for any warning."""
 
 
 class RunWatch:
-    """Counts rows and epochs on the host. It looks at the table a few times in a run, not in steps.
+    """Counts rows and epochs on the host. It reads the table a few times in a run, not in steps.
 
     Args:
         epochs: planned length of the run.
@@ -65,12 +65,12 @@ class RunWatch:
             self._look_at_passes(table, MOST_SEEN)
 
     def has_warned(self, *kinds: str) -> bool:
-        """Whether one of these kinds has been warned of: ``"passes"``, ``"backwards"``."""
+        """Return whether there was a warning of these kinds: ``"passes"``, ``"backwards"``."""
         return not self._warned.isdisjoint(kinds)
 
     def begin_epoch(self, epoch: int, current: int, table: SampleTable, *, has_begun: bool) -> None:
-        """Look at the epoch that begins and at the one that ends."""
-        self._sets_epoch = True  # such a caller counts epochs itself
+        """Check the epoch that begins and the one that ends."""
+        self._sets_epoch = True  # the caller counts epochs
         if (
             epoch == current
             and not self._new_epochs
@@ -98,7 +98,7 @@ class RunWatch:
             self._rows = 0
 
     def compare_options(self, saved: dict[str, Any], own: dict[str, Any]) -> None:
-        """Warn of options that differ from those of a loaded state."""
+        """Warn if options differ from those of a loaded state."""
         differ = [name for name in own if name in saved and saved[name] != own[name]]
         if differ:
             self._warn(
@@ -115,7 +115,7 @@ class RunWatch:
         return is_first
 
     def _look_at_index(self, table: SampleTable, few: int) -> None:
-        """Look at the samples of this process: wrong indices are as few among them."""
+        """Check the samples of this process. Wrong indices are equally few among them."""
         seen = (table.visits > 0).nonzero()[:, 0]
         number = len(seen)
         if number == 0:
@@ -150,7 +150,7 @@ class RunWatch:
 
 
 def _levels_to_user() -> int:
-    """The `stacklevel` of the first caller outside of this package and of torch."""
+    """Return the `stacklevel` of the first caller outside of this package and of torch."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")

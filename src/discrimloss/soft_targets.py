@@ -1,4 +1,4 @@
-"""Targets that divide their weight among classes, and how predictions are adjusted for them."""
+"""Targets that divide their weight among classes, and the adjustment of predictions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from discrimloss.functional import at_least_float32
 from discrimloss.state.predictions import TopPredictions
 
 LEARNED = 1e-3
-"""The cross-entropy of a learned label, whose task loss may be rounded to 0."""
+"""Cross-entropy of a learned label, whose task loss may round to 0."""
 
 
 class Targets(NamedTuple):
-    """What the rows of a batch are to learn instead of their labels."""
+    """The targets of the rows of a batch, instead of their labels."""
 
     classes: Tensor
     """Shape (rows, classes), int64."""
     weights: Tensor
-    """Shape (rows, classes): the weight of each; together 1 in a row."""
+    """Shape (rows, classes): the weight of each class. The sum of a row is 1."""
 
     def loss(self, losses: Tensor, logits: Tensor, target: Tensor, unit: Tensor) -> Tensor:
-        """Shape (rows,): the user's loss by the weight of the label, cross-entropy of the rest.
+        """Return the user's loss times the label's weight plus the others' cross-entropy, (rows,).
 
         Args:
             losses: shape (rows,): the task loss of the given label.
@@ -36,7 +36,7 @@ class Targets(NamedTuple):
         is_label = self.classes == label
         all_surprises = -at_least_float32(logits).log_softmax(1)
         surprise = all_surprises.gather(1, self.classes)
-        # Neither what the user leaves out (a loss of 0) nor a class that cannot be is learned.
+        # Rows that the user leaves out (loss 0) and impossible classes are not learned.
         is_surprising = all_surprises.detach().gather(1, label) >= LEARNED
         is_left_out = is_surprising & (losses.detach() == 0).unsqueeze(1)
         is_impossible = surprise.isposinf()
@@ -49,7 +49,7 @@ class Targets(NamedTuple):
 def class_bias(
     top: TopPredictions, frequency: Tensor, exponent: float, iterations: int = 30
 ) -> Tensor:
-    """The bias of each class under which predictions have these class frequencies in the mean.
+    """Return the bias of each class by which mean predictions have these class frequencies.
 
     Args:
         top: predictions of some samples.
@@ -70,5 +70,5 @@ def class_bias(
 
 
 def at_positions(values: Tensor, positions: Tensor) -> Tensor:
-    """Values at flat positions, on the device of the positions."""
+    """Return values at flat positions, on the device of the positions."""
     return values.to(positions.device).take(positions)

@@ -1,4 +1,4 @@
-"""Samples in groups by their regression target, with what predictions say of each.
+"""Groups samples by their regression target, and estimates the trust in each target.
 
 See `known_labels`.
 """
@@ -28,21 +28,21 @@ from discrimloss.state.table import (
 from discrimloss.visits import Visits
 
 RANGES = 8
-"""Ranges of a regression target, each with as many samples."""
+"""Number of ranges of a regression target, with equal numbers of samples."""
 MOST_RANKED = 1_000_000
-"""Targets that the ranges are computed from."""
+"""Maximum number of targets for computing the ranges."""
 TRUSTED_FROM = 0.3
 """Regression targets are compared with predictions after this fraction of the run."""
 LEAST_NOISE = 0.01
-"""They are trusted less only if at least this fraction is wrong with 95 % probability."""
+"""Targets are trusted less only if at least this fraction is wrong with 95 % probability."""
 LEAST_TRUST = 0.1
-"""Targets that are trusted less are not learned from: a small weight only delays memorising."""
+"""Targets with less trust are not learned from: a small weight only delays memorisation."""
 
 
 class TargetRanges(KnownLabels[Tensor]):
     """Regression targets in ranges, and predictions where they are given.
 
-    The ranges are set at the end of the first epoch. Until then there is one for all.
+    The ranges are set at the end of the first epoch. Until then, there is a single range.
 
     Args:
         num_samples: size of the training set when the run starts.
@@ -53,9 +53,9 @@ class TargetRanges(KnownLabels[Tensor]):
     prediction_name = "predictions"
 
     edges: Tensor
-    """Shape (ranges - 1,): upper ends of all ranges but the last; infinite until they are set."""
+    """Shape (ranges - 1,): upper ends of all ranges except the last. Infinite until set."""
     mean_trust: Tensor
-    """Scalar: mean trust in a target; 1 as long as all are trusted."""
+    """Scalar: mean trust in a target. 1 as long as all are trusted."""
 
     def __init__(self, num_samples: int, epochs: float) -> None:
         super().__init__(RANGES, LabelCorrection(0, num_samples, epochs))
@@ -79,7 +79,7 @@ class TargetRanges(KnownLabels[Tensor]):
         return Given(*unpack_values(words))
 
     def group_of(self, target: Tensor) -> Tensor:
-        """The range of each row."""
+        """Return the range of each row."""
         return torch.bucketize(target.nan_to_num(), self.edges)
 
     def _as_given(self, stored: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class TargetRanges(KnownLabels[Tensor]):
         return batch.losses
 
     def more_columns(self, batch: Batch, table: SampleTable) -> tuple[Tensor, ...]:
-        """The trust in each target, where predictions are known."""
+        """Return the trust in each target, if predictions are known."""
         if not table.has_optional_columns():
             return ()
         return (table.trust.index_select(0, batch.table_rows).float(),)
@@ -110,7 +110,7 @@ class TargetRanges(KnownLabels[Tensor]):
                 return rows.value + rows.slope * (losses - losses.detach())
             return self.without_held_out(losses, rows.role)
         trust, mean_trust = rows.more[0], self.mean_trust.to(rows.more[0].device)
-        # Fewer samples make a noisier mean, which takes a smaller step.
+        # Fewer samples give a noisier mean, so the step is smaller.
         weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
         return self.without_held_out(weights.to(losses) * losses, rows.role)
 
@@ -118,7 +118,7 @@ class TargetRanges(KnownLabels[Tensor]):
         return self._role_of(batch.index, remembered.is_known | visits.counts)
 
     def roles(self, table: SampleTable, rows: Tensor | None = None) -> Tensor:
-        """See `KnownLabels.roles`. They follow from the index, and are not stored."""
+        """See `KnownLabels.roles`. Roles depend only on the index, and are not stored."""
         if rows is None:
             rows = torch.arange(len(table.visits), device=table.visits.device)
         is_visited = table.visits.index_select(0, rows) > 0
@@ -133,7 +133,7 @@ class TargetRanges(KnownLabels[Tensor]):
         return self.group_of(table.target[rows])
 
     def distrust(self, table: SampleTable) -> Tensor:
-        """One minus the trust in each target."""
+        """Return one minus the trust in each target."""
         return 1.0 - table.trust.float()
 
     def end_epoch(self, epoch: int, table: SampleTable) -> None:
@@ -141,7 +141,7 @@ class TargetRanges(KnownLabels[Tensor]):
         super().end_epoch(epoch, table)
         if bool(self.edges.isinf().all()):
             self._set_ranges(table)
-        is_watched = self.correction.fraction > 0.0  # not a run that is too short or too small
+        is_watched = self.correction.fraction > 0.0  # the run is neither too short nor too small
         is_time = epoch >= TRUSTED_FROM * self.correction.epochs
         if table.has_optional_columns() and is_watched and is_time:
             self._set_trust(table)
@@ -166,7 +166,7 @@ class TargetRanges(KnownLabels[Tensor]):
         trust = torch.ones(len(given))
         if errors.noise_interval is not None and errors.noise_interval[0] >= LEAST_NOISE:
             trust[seen] = 1.0 - errors.p_incorrect
-        elif not self.holds_out:  # memorised targets look correct: an earlier estimate stays
+        elif not self.holds_out:  # memorised targets look correct, so an earlier estimate stays
             return
         self.mean_trust.fill_(float(trust[seen].mean()))
         table.trust.copy_(table.shards.own_part(trust))

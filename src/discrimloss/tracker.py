@@ -16,16 +16,16 @@ from discrimloss.state.fixed_dtype import FixedDtypeModule
 
 
 class LossTracker(FixedDtypeModule):
-    """The state besides the table: the epoch, and ``k1`` and the loss scale of each group.
+    """The state outside of the table: the epoch, and ``k1`` and the loss scale of each group.
 
-    This class declares the state and keeps the terms that follow from it. How a batch changes it
-    is `functional.track_losses`. Every term is a tensor, so that a compiled step is not compiled
-    again when a value changes.
+    This class declares the state and the terms derived from it. `functional.track_losses` updates
+    it with a batch. Every term is a tensor, so that a compiled step is not compiled again when a
+    value changes.
 
     Args:
         form: the paper's form or the released code's, with the hyperparameters.
         groups: number of groups of samples with a threshold and a loss scale of their own.
-        smallest_group: weights of groups with fewer visits stay as they are.
+        smallest_group: weights of groups with fewer visits do not change.
     """
 
     epoch_count: Tensor
@@ -33,7 +33,7 @@ class LossTracker(FixedDtypeModule):
     k1: Tensor
     """Shape (groups,). The base threshold."""
     visits_seen: Tensor
-    """Shape (groups,), int64. Number of tracked visits; `k1` and the loss scale are unset at 0."""
+    """Shape (groups,), int64. Number of tracked visits. At 0, `k1` and loss scale are unset."""
     first_mean_abs: Tensor
     """Shape (groups,). Mean of ``|l|`` over the first epoch of a group."""
     first_mean_square: Tensor
@@ -41,11 +41,11 @@ class LossTracker(FixedDtypeModule):
     past_first_epoch: Tensor
     """Shape (groups,), bool. Whether the first epoch with visits to the group is over."""
     suppression: Tensor
-    """Scalar. ``ES`` of the epoch; not saved, like everything below."""
+    """Scalar. ``ES`` of the epoch. Not saved, like all following terms."""
     rise: Tensor
-    """Scalar. How far the threshold lies above ``k1`` in this epoch, as a fraction of ``|k1|``."""
+    """Scalar. Distance of the threshold above ``k1`` in this epoch, as a fraction of ``|k1|``."""
     gradient_fraction: Tensor
-    """Scalar. Factor of the model's gradient in this epoch; 1 in the paper's form."""
+    """Scalar. Factor of the model's gradient in this epoch. 1 in the paper's form."""
     threshold_now: Tensor
     """Shape (groups,). ``k_dyn``."""
     step_size: Tensor
@@ -73,7 +73,7 @@ class LossTracker(FixedDtypeModule):
             term = torch.zeros(groups, dtype=torch.float32)
             self.register_buffer(name, term, persistent=False)
         self.is_moving = True
-        """Whether a batch can still change the state: a plain bool, so that no step waits."""
+        """Whether a batch can still change the state. A plain bool, so that no step waits."""
         self._refresh(epoch=1)
 
     @property
@@ -110,10 +110,10 @@ class LossTracker(FixedDtypeModule):
         self.k1.copy_(torch.where(k1.isnan(), self.k1, k1))
 
     def lower_scales(self, mean_abs: Tensor, mean_square: Tensor) -> None:
-        """Replace the loss scales of groups whose losses have become smaller.
+        """Decrease the loss scales of groups whose losses have become smaller.
 
-        Targets far from zero make the first losses of a regression large until the network has
-        learned where they lie, which says nothing about single targets.
+        If regression targets are far from zero, the first losses are large until the network has
+        learned the mean. This carries no information about individual targets.
 
         Args:
             mean_abs: shape (groups,): mean size of the latest losses; NaN where there are none.
@@ -124,7 +124,7 @@ class LossTracker(FixedDtypeModule):
         self.first_mean_square.copy_(torch.where(is_lower, mean_square, self.first_mean_square))
 
     def start_epoch(self, epoch: int) -> None:
-        """Set the epoch, and recompute what is not saved."""
+        """Set the epoch, and recompute the terms that are not saved."""
         self.epoch_count.fill_(epoch)
         is_settled = bool(self.past_first_epoch.all())
         self.is_moving = self.hyperparameters.follows_batches or not is_settled
@@ -143,7 +143,7 @@ class LossTracker(FixedDtypeModule):
         )
 
     def spread_first_group(self) -> None:
-        """Give what is known of the first group to all groups."""
+        """Copy the state of the first group to all groups."""
         for buffer in (
             self.k1,
             self.visits_seen,

@@ -1,4 +1,4 @@
-"""The rows of a batch as visits to samples: several rows of one sample are one visit."""
+"""Merges the rows of a batch into visits: several rows of one sample are one visit."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from torch import Tensor
 if TYPE_CHECKING:
     from discrimloss.state.exchange import Batch
 
-LARGEST_LOSS = 1e15  # larger losses count as this, so that sums of squares stay finite
+LARGEST_LOSS = 1e15  # losses are clipped to this, so that sums of squares stay finite
 LAST_IN_ORDER = torch.iinfo(torch.int32).max  # above the bits of every finite loss
 
 
 def can_look_at(values: Tensor) -> bool:
-    """Whether the host can look at values without waiting, to skip what a batch does not need."""
+    """Return whether the host can read values without waiting, to skip unnecessary work."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def all_on_host(values: Tensor) -> bool:
-    """Whether all are known to be True, where looking at them is free."""
+    """Return whether all values are True, if they can be read without waiting. Else False."""
     return can_look_at(values) and bool(values.all())
 
 
 class Visits:
     """A batch as visits to samples: several rows of one sample are one visit.
 
-    Two layouts are needed. `mean_loss` and `counts` are aligned with the rows of the batch, and
-    rows of one sample hold the same values. `means` and `present` hold every sample once.
+    There are two layouts. `mean_loss` and `counts` are aligned with the rows of the batch, and rows
+    of one sample have equal values. `means` and `present` have every sample once.
     """
 
     all_count = False
-    """Whether each row is known to be a sample of its own with a finite loss: nothing is masked."""
+    """Whether each row is certainly a different sample with a finite loss, so nothing is masked."""
 
     mean_loss: Tensor
-    """Shape (rows,). Mean of the finite losses of the row's sample in this batch; 0 if none."""
+    """Shape (rows,). Mean of the finite losses of the row's sample in this batch. 0 if none."""
     counts: Tensor
     """Shape (rows,), bool. Whether the row's sample has a finite loss in this batch."""
     means: Tensor
-    """Shape (rows,). The mean loss of each sample, once per sample; 0 in all other places."""
+    """Shape (rows,). The mean loss of each sample, once per sample. 0 in all other places."""
     present: Tensor
     """Shape (rows,), bool. Which places of `means` hold a sample with a finite loss."""
     order: Tensor
     """Shape (rows,), int64. The row of the batch that each place of `means` belongs to."""
     first: Tensor
-    """Shape (rows,), int64. One row of the row's sample: the same for all rows of a sample, in
-    whatever order they arrive, and one with a finite loss if there is any."""
+    """Shape (rows,), int64. One row of the row's sample, with a finite loss if possible. It is the
+    same for all rows of a sample, in any order of the rows."""
 
     @property
     def number(self) -> Tensor:
@@ -55,18 +55,18 @@ class Visits:
         return self.present.sum()
 
     def of_counted(self, batch: Batch, new: Tensor, old: Tensor) -> Tensor:
-        """Values of the local rows of a batch: `new` where they count, else `old`."""
+        """Return values of the local rows of a batch: `new` if the row counts, else `old`."""
         return new if self.all_count else torch.where(batch.local(self.counts), new, old)
 
     def of_first(self, values: Tensor) -> Tensor:
-        """The value of one row of each row's sample; see `first`."""
+        """Return the value of one row of each row's sample. See `first`."""
         return values if self.all_count else values.index_select(0, self.first)
 
 
 class _DistinctVisits(Visits):
-    """The usual batch: each row is a sample of its own with a finite loss.
+    """The usual batch: each row is a different sample with a finite loss.
 
-    It is equal to what `_merged_visits` returns, and computes only what is used.
+    It is equal to the result of `_merged_visits`, but computes only the used values.
     """
 
     all_count = True
@@ -112,11 +112,11 @@ def group_visits(
 def _merged_visits(losses: Tensor, index: Tensor, tie_break: Tensor | None) -> Visits:
     """See `group_visits`: the visits of any batch.
 
-    Rows are sorted by sample and loss first. So sums are equal to the last bit, in whatever order
-    the rows arrive.
+    Rows are first sorted by sample and loss, so that sums are bit-identical for any order of the
+    rows.
     """
-    # One sort instead of two: the index in the upper half of the key, the loss's bits in the lower.
-    # The bits do not order losses by size, but the order is the same every time.
+    # One sort instead of two: the index in the upper half of the key, the bits of the loss in the
+    # lower half. The bits do not order losses by size, but the order is deterministic.
     is_finite = (losses - losses) == 0
     bits = torch.where(is_finite, losses.float().view(torch.int32), LAST_IN_ORDER)
     key = (index << 32) + bits

@@ -1,7 +1,7 @@
-"""The samples most like each sample.
+"""Finds the most similar samples of each sample.
 
-Up to `MOST_EXACT` samples scikit-learn compares all pairs. Beyond that, faiss sorts the samples
-into cells and compares those of nearby cells: the time grows with n^1.5 instead of n^2.
+Up to `MOST_EXACT` samples, scikit-learn compares all pairs. Beyond that, faiss assigns the samples
+to cells and compares those of nearby cells, so the time grows with n^1.5 instead of n^2.
 """
 
 from __future__ import annotations
