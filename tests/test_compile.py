@@ -204,7 +204,7 @@ def test_a_compiled_step_with_logits_agrees_with_the_eager_one() -> None:
     index = torch.arange(97)
     outputs, target = eager.batches.outputs(index, 7), eager.batches.target[index]
     outputs = outputs.detach().requires_grad_()
-    with pytest.raises(ValueError, match=r"sample 3 has target \d and had \d before"):
+    with pytest.raises(ValueError, match=r"sample 3 has target \d but had \d before"):
         compiled_step(outputs, torch.where(index == 3, (target + 1) % CLASSES, target), index)
     with pytest.raises(IndexError, match=r"target 99 \(row 3 of the batch\)"):
         compiled_step(outputs, torch.where(index == 3, 99, target), index)

@@ -94,13 +94,13 @@ BAD: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], type[Excep
         "classes",
         lambda given: {"target": (given["target"] + torch.tensor([0, 0, 0, 1, 0, 0])) % CLASSES},
         ValueError,
-        r"sample 3 has target \d and had \d before: the index must name the same sample",
+        r"sample 3 has target \d but had \d before: the index must identify the same",
     ),
     "a regression target that changes": (
         "regression with predictions",
         lambda given: given | {"target": given["target"] + 0.5},
         ValueError,
-        r"sample 0 has target \S+ and had \S+ before",
+        r"sample 0 has target \S+ but had \S+ before",
     ),
     "a target that is missing": (
         "classes",
@@ -250,7 +250,7 @@ def test_regression_targets_that_differ_in_rounding_are_printed_with_all_digits(
     criterion = DiscrimLoss(1, epochs=10, task="regression")
     target = torch.tensor([0.1])
     criterion(torch.ones(1), torch.tensor([0]), target=target)
-    with pytest.raises(ValueError, match=r"target 0\.100000009 and had 0\.100000001 before"):
+    with pytest.raises(ValueError, match=r"target 0\.100000009 but had 0\.100000001 before"):
         criterion(torch.ones(1), torch.tensor([0]), target=target.nextafter(torch.ones(1)))
 
 

@@ -142,7 +142,7 @@ def test_a_bad_smaller_part_changes_nothing(
     [
         (None, "target is missing|need target and other_target"),
         (torch.tensor([0, 5]), "target 5 .* is out of range: num_classes=3"),
-        (torch.tensor([2, 2]), "has target 2 and had"),
+        (torch.tensor([2, 2]), "has target 2 but had"),
         (torch.tensor([0, 1, 2]), "target must have the shape of the losses"),
         (torch.tensor([0.0, 1.0]), "target must be a tensor of class positions"),
     ],

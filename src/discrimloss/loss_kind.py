@@ -1,4 +1,4 @@
-"""What kind of loss a batch has, read from the operations that computed it."""
+"""Detects the kind of a loss from the operations that computed it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor
 
 LossKind = Literal["distances", "weighted", "other"]
 DISTANCES = ("MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss", "Abs", "Pow", "Square")
-"""Operations that measure how far a prediction is from a target."""
+"""Operations that measure the distance of a prediction from its target."""
 OF_CLASSES = ("Softmax", "NllLoss", "BinaryCrossEntropy", "Sigmoid", "Softplus", "Logsumexp", "Exp")
-"""Operations of losses that compare probabilities of classes, anywhere in their names."""
+"""Parts of the names of operations that compare class probabilities."""
 WEIGHTS = ("_saved_weight", "_saved_pos_weight")
-"""What operations call the weights of the classes."""
+"""Attributes of operations that hold class weights."""
 MOST_OPERATIONS = 24
-"""Operations that are looked at, from the loss backwards. The network's own follow."""
+"""Number of operations to inspect, from the loss backwards. Later ones are the network's."""
 
 
 def kind_of_losses(losses: Tensor) -> LossKind:
-    """Whether losses are distances of regression targets, or weighted by class.
+    """Return whether losses are distances of regression targets, or weighted by class.
 
     Distances are squared and absolute errors, for example. Focal loss and the Brier score contain
     powers too, but of probabilities. Losses without a gradient do not show how they were computed,

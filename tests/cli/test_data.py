@@ -144,7 +144,7 @@ def test_fetch_downloads_once(
     tmp_path: Path, server: FileServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = hashlib.sha256(b"01").hexdigest()
-    unknown = f"no published checksum to compare with; sha256:{labels}"
+    unknown = f"there is no published checksum; sha256:{labels}"
     assert printed(capsys, "fetch", "toy", "--data", tmp_path / "new") == [
         f"toy/file.bin: downloaded from {server.address}/file.bin",
         f"toy/labels: downloaded from {server.address}/labels; {unknown}",

@@ -46,7 +46,7 @@ def test_one_review_at_a_time(audit: MadeAudit, capsys: pytest.CaptureFixture[st
     with serve_at(session, None) as server:
         sentence = refused(capsys, "review", str(audit.path))
     session.close()
-    assert "is being reviewed already" in sentence
+    assert "is already being reviewed" in sentence
     assert server.url in sentence
 
 
@@ -54,7 +54,7 @@ def test_a_taken_port(audit: MadeAudit, tmp_path: Path, capsys: pytest.CaptureFi
     with serve_at(audit.session(), None) as server:
         server.session.close()
         sentence = refused(capsys, "review", str(audit.path), "--port", str(server.server_port))
-    assert f"cannot listen at port {server.server_port}" in sentence
+    assert f"cannot listen on port {server.server_port}" in sentence
     assert "--port" in refused(capsys, "review", str(audit.path), "--port", "70000")
 
 

@@ -374,7 +374,8 @@ def test_a_directory_that_cannot_be_written_to_is_told_before_anything_is_asked(
     monkeypatch.setattr("discrimloss.data.fetch.TemporaryFile", refuse)
     sentence = refused(remote(server.serve("file.bin", BODY)), tmp_path)
     assert sentence == (
-        f"cannot write to {tmp_path} (permission denied): name a data directory you may write to"
+        f"cannot write to {tmp_path} (permission denied): choose a data directory that you can "
+        "write to"
     )
     assert server.requests == []
 
@@ -496,9 +497,7 @@ def test_every_state_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(BODY)
     assert str(check_file(known, tmp_path)) == "a: present"
     told = str(check_file(KnownFile("a"), tmp_path))
-    assert told == (
-        f"a: present (no published checksum to compare with; 300,000 bytes, {sha256(BODY)})"
-    )
+    assert told == (f"a: present (there is no published checksum; 300,000 bytes, {sha256(BODY)})")
     (tmp_path / "folder").mkdir()
     assert str(check_file(KnownFile("folder"), tmp_path)) == "folder: present"
     assert str(check_file(KnownFile("folder", 3), tmp_path)) == "folder: missing"

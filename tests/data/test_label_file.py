@@ -83,7 +83,7 @@ def test_a_key_that_is_missing_or_unknown_lists_the_keys(tmp_path: Path, suffix:
         np.savez(path, **arrays)
     else:
         torch.save(arrays, path)
-    with pytest.raises(DataError, match=r"^say which key to read of .*: it has aggre, worse$"):
+    with pytest.raises(DataError, match=r"^choose the key to read of .*: it has aggre, worse$"):
         read_label_file(path)
     with pytest.raises(DataError, match=r"^there is no 'best' of .*: it has aggre, worse$"):
         read_label_file(path, "best")

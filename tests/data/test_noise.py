@@ -318,7 +318,7 @@ def test_labels_that_are_no_classes_are_refused(kind: str) -> None:
 def test_a_kind_that_does_not_fit_a_regression_is_refused() -> None:
     numbers = torch.rand(10, generator=generator())
     for kind in ("asymmetric", "pair", "instance"):
-        with pytest.raises(ValueError, match="noise is for classes: for a regression there are"):
+        with pytest.raises(ValueError, match="noise is for classes: for regression there are"):
             make(kind, numbers, 0.4, None)
     with pytest.raises(ValueError, match=r"^human noise is for classes"):
         noise.human(numbers, torch.zeros(10, dtype=torch.int64), None)
@@ -327,7 +327,7 @@ def test_a_kind_that_does_not_fit_a_regression_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["symmetric", "permuted"])
 def test_targets_that_are_no_numbers_are_refused(kind: str) -> None:
     for clean_target, message in (
-        (torch.arange(4), r"must hold floating point numbers, not torch\.int64: for classes"),
+        (torch.arange(4), r"must have floating point numbers, not torch\.int64: for classes"),
         (torch.rand(4, 1), r"shape \(samples,\), not \(4, 1\)"),
         (torch.tensor([1.0, math.nan]), "not finite"),
         (torch.tensor([1.0, math.inf]), "not finite"),

@@ -530,7 +530,7 @@ def everybody_hears_of_a_wrong_part_of_mixed_samples(directory: Path) -> None:
                 with pytest.raises(error, match=match):
                     criterion.mixed(*parts, wrong)
             else:
-                with pytest.raises(ValueError, match=r"process 1 of . was given a batch that it"):
+                with pytest.raises(ValueError, match=r"process 1 of . had a batch that it"):
                     criterion.mixed(*parts, other_target)
             assert_same_state(criterion, before)
         criterion.mixed(*parts, other_target)
@@ -547,7 +547,7 @@ def everybody_hears_of_a_wrong_target(directory: Path) -> None:
         criterion(losses, index, target, outputs)
         before = {name: value.clone() for name, value in criterion.state_dict().items()}
         changed = (target + (rank() == 1)) % labelled_batches.CLASSES
-        with pytest.raises(ValueError, match=r"sample 2 has target \d and had \d before"):
+        with pytest.raises(ValueError, match=r"sample 2 has target \d but had \d before"):
             criterion(losses, index, changed, outputs)
         outside = target + 9 * (rank() == 1)
         row = 0 if rank() == 1 else 2  # of the own batch, or of the whole one

@@ -265,7 +265,7 @@ class MethodContract:
         )
         method, refusal = built_or_refused(name, setting)
         if method is None:
-            assert re.fullmatch(f"method '{name}' does not fit a regression: it [^\n]+", refusal)
+            assert re.fullmatch(f"method '{name}' does not support regression: it [^\n]+", refusal)
             return
         for epoch in range(1, EPOCHS + 1):
             method.begin_epoch(epoch)

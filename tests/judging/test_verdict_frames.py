@@ -204,7 +204,7 @@ def test_missing_values_may_be_pandas_own() -> None:
         (lambda f: f.assign(average_loss=[NAN, 1, NAN, 1, 1]), "average_loss of sample 0 is miss"),
         (lambda f: f.assign(score=[0, 1, NAN, NAN, 1]), "score of sample 3 is missing"),
         (lambda f: f.assign(weight=[1, 1, 1, 1, NAN]), "weight of sample 4 is missing"),
-        (lambda f: f.assign(weight="heavy"), "weight must hold numbers"),
+        (lambda f: f.assign(weight="heavy"), "weight must contain numbers"),
         (lambda f: f.assign(p_incorrect=2 * f["p_incorrect"]), "between 0 and 1"),
     ],
 )

@@ -220,7 +220,7 @@ def test_half_precision_losses_are_lifted() -> None:
         ({"confidence_regularization": math.nan}, False, "finite number above 0"),
         ({"confidence_threshold": math.inf}, False, "must be finite"),
         ({"confidence_threshold": "median"}, False, "one of log_classes, ema, mean, or a number"),
-        ({"confidence_threshold": "log_classes"}, True, "does not fit a regression"),
+        ({"confidence_threshold": "log_classes"}, True, "needs classes, which a regression"),
         ({"confidence_threshold": 0.0}, True, "needs confidence_regularization"),
     ],
 )

@@ -98,5 +98,5 @@ def test_what_discrimloss_gets_is_measured_from_a_perfect_prediction() -> None:
 
 
 def test_a_threshold_that_does_not_fit() -> None:
-    with pytest.raises(ValueError, match="does not fit a regression"):
+    with pytest.raises(ValueError, match="needs classes, which a regression"):
         SuperLossDiscrimLoss(4, EPOCHS, confidence_threshold="log_classes")

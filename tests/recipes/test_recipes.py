@@ -582,7 +582,7 @@ def test_the_paper_s_values_are_in_the_config_of_a_run(resolved: Path) -> None:
 )
 def test_they_fit_one_setting_only(resolved: Path, override: str) -> None:
     sentence = refused(str(resolved), override)
-    assert "cannot be changed here, where the options are the paper's for" in sentence
+    assert "cannot be changed here, because the options are those of the paper for" in sentence
     assert sentence.endswith("train the recipe 'mnist' instead")
 
 

@@ -89,7 +89,7 @@ def test_other_things_are_no_names(bad: object) -> None:
 
 @pytest.mark.parametrize("alone", ["abc", None, 7, torch.tensor(3)])
 def test_one_alone_is_no_list_of_names(alone: object) -> None:
-    with pytest.raises(TypeError, match="as a list"):
+    with pytest.raises(TypeError, match="must be a list"):
         SampleIds().rows(alone)
 
 
@@ -252,10 +252,10 @@ def test_names_and_a_number_of_samples_exclude_each_other() -> None:
 
 def test_names_and_positions_do_not_mix() -> None:
     by_position, by_name = DiscrimLoss(3, epochs=2), DiscrimLoss(epochs=2, ids=SampleIds(["a"]))
-    with pytest.raises(ValueError, match=r"by position, not by ids: .*num_samples=3"):
+    with pytest.raises(ValueError, match=r"without ids: .*num_samples=3"):
         by_name.load_state_dict(by_position.state_dict())
     assert by_name.num_samples == 1
-    with pytest.raises(ValueError, match=r"by ids: .*ids=SampleIds\(\)"):
+    with pytest.raises(ValueError, match=r"with ids: .*ids=SampleIds\(\)"):
         by_position.load_state_dict(by_name.state_dict())
 
 

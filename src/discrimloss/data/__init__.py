@@ -1,4 +1,4 @@
-"""Datasets in the layouts their publishers ship, and label noise.
+"""Datasets in the layouts of their publishers, and label noise.
 
 >>> from discrimloss.data import datasets
 >>> "mnist" in datasets.names()

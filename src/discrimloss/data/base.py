@@ -27,17 +27,17 @@ class Inputs(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether `rows` is cheap; otherwise worker processes call it."""
+        """Whether `rows` is fast. Otherwise worker processes call it."""
         ...
 
     def __len__(self) -> int: ...
 
     def rows(self, index: Tensor) -> Any:
-        """The inputs of some samples, on the CPU: a tensor, a dict of tensors, or texts."""
+        """Return the inputs of some samples on the CPU: a tensor, a dict of tensors, or texts."""
         ...
 
     def select(self, index: Tensor) -> Inputs:
-        """Only these samples, in this order."""
+        """Return only these samples, in this order."""
         ...
 
 
@@ -56,7 +56,7 @@ class TensorInputs:
         return self.tensor.index_select(0, index)
 
     def select(self, index: Tensor) -> TensorInputs:
-        """Only these samples, in this order."""
+        """Return only these samples, in this order."""
         return TensorInputs(self.tensor[index])
 
 
@@ -72,19 +72,19 @@ class Split:
         return len(self.target)
 
     def select(self, index: Tensor) -> Split:
-        """Only these samples, in this order."""
+        """Return only these samples, in this order."""
         return Split(self.inputs.select(index), self.target[index])
 
 
 class Prepare(Protocol):
     """Prepares a batch for the model, on the training device.
 
-    With a generator the batch is for training, and each sample is augmented by itself. Without one
-    it is for evaluation.
+    With a generator, the batch is for training, and samples are augmented independently. Without a
+    generator, it is for evaluation.
     """
 
     def __call__(self, inputs: Any, generator: torch.Generator | None) -> Any:
-        """The inputs as the model takes them."""
+        """Return the inputs in the form that the model takes."""
         ...
 
 
@@ -95,44 +95,44 @@ def unprepared(inputs: Any, generator: torch.Generator | None) -> Any:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A dataset: its splits, and what models and reports need to know of it."""
+    """A dataset: its splits, and properties for models and reports."""
 
     train: Split
     test: Split | None
     num_classes: int | None
-    """Number of classes or choices; None for a regression."""
+    """Number of classes or choices; None for regression."""
     validation: Split | None = None
     prepare: Prepare = unprepared
     input_shape: tuple[int, ...] = ()
     """Shape of one prepared sample: (features,) or (channels, height, width). Empty for text."""
     class_names: tuple[str, ...] = ()
     picture_shape: tuple[int, int] | None = None
-    """Height and width, where the features of a sample, from 0 to 1, are pixels of an image."""
+    """Height and width, if the features of a sample are pixels of an image, from 0 to 1."""
     difficulty: Tensor | None = None
-    """Shape (train,): how hard each training sample is, known in advance: a sequence's length."""
+    """Shape (train,): difficulty of each training sample, if known, such as a sequence's length."""
     human_labels: Callable[[str], Tensor] | None = None
     """Training labels from human annotators, by name, e.g. CIFAR-10N's ``"worse"``."""
     train_labels_are_clean: bool = True
     """Whether the published training labels count as clean."""
     chosen: Tensor | None = None
-    """Shape (train,): the positions of these samples among the published ones; None for all."""
+    """Shape (train,): positions of the samples in the published dataset; None for all."""
     notes: tuple[str, ...] = field(default=())
     """Sentences for the user, for example about files that were skipped."""
 
     @property
     def is_regression(self) -> bool:
-        """Whether the task is a regression."""
+        """Whether the task is regression."""
         return self.num_classes is None
 
     def limited(self, train_size: int | None, generator: torch.Generator) -> TaskData:
-        """The task with a random subset of the training samples."""
+        """Return the task with a random subset of the training samples."""
         if train_size is None or train_size >= len(self.train):
             return self
         drawn = torch.randperm(len(self.train), generator=generator)[:train_size]
         return self.with_training_rows(drawn.sort().values)
 
     def with_training_rows(self, rows: Tensor) -> TaskData:
-        """The task with these training samples only, in this order."""
+        """Return the task with only these training samples, in this order."""
         human = self.human_labels
         return replace(
             self,

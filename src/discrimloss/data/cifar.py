@@ -35,8 +35,8 @@ CROP_PADDING = 4
 PUBLISHER = "https://www.cs.toronto.edu/~kriz/"
 HUMAN_LABELS_PUBLISHER = "https://github.com/UCSC-REAL/cifar-10-100n/raw/main/data/"
 TERMS = (
-    "whoever publishes results with CIFAR is asked to cite Krizhevsky (2009); the human labels, "
-    "CIFAR-N, are CC BY-NC 4.0: not for commercial use."
+    "publications with CIFAR should cite Krizhevsky (2009); the human labels, "
+    "CIFAR-N, are CC BY-NC 4.0, not for commercial use."
 )
 HUMAN_FOLDERS = ("cifar-n", "CIFAR-N", ".")
 HUMAN_ENDINGS = (".npz", ".pt")
@@ -48,7 +48,7 @@ class CifarRelease:
     """One of the two datasets, in both versions that its publisher ships.
 
     Args:
-        name: of the dataset.
+        name: name of the dataset.
         num_classes: number of classes.
         binary: files of rows: `label_bytes` bytes, the last of them the label, then the pixels.
         python: pickled dicts with ``data`` and `label_key`.
@@ -57,9 +57,9 @@ class CifarRelease:
         label_key: key of the labels in the python version.
         binary_names: file with the class names, one in a line.
         python_names: file with a pickled dict of the class names, and their key.
-        mean: of each channel over the training images.
-        std: likewise.
-        archive: the binary version as published.
+        mean: mean of each channel over the training images.
+        std: standard deviation of each channel over the training images.
+        archive: the published archive of the binary version.
         binary_files: the files in the archive, without their folder.
         python_files: the files of the python version, likewise.
         human_file: name of CIFAR-N's file, without its ending.
@@ -84,7 +84,7 @@ class CifarRelease:
     human_labels: Mapping[str, str]
 
     def download(self) -> Download:
-        """The binary version and the human labels; the python version serves as well."""
+        """The binary version and the human labels. The python version can be used instead."""
         first, *others = (
             in_folder(folder, files)
             for layout, files in (
@@ -101,7 +101,7 @@ class CifarRelease:
             contents=first,
             alternatives=tuple(others),
         )
-        # The publisher gives no checksum: the loader compares the clean labels in the file instead.
+        # There is no published checksum. The loader compares the clean labels in the file instead.
         path = f"{HUMAN_FOLDERS[0]}/{self.human_file}.pt"
         places = [
             in_folder(folder, [KnownFile(f"{self.human_file}{ending}")])
@@ -226,9 +226,9 @@ def load_cifar10(
 
     Args:
         directory: the data directory.
-        augment: random crop with a border of 4 pixels and flip, for training.
-        std: what red, green and blue are divided by, where white is 1: by default the standard
-            deviation over all training pixels. Much published code, that of DiscrimLoss too, has
+        augment: whether to augment training images: random crop with padding 4, and flip.
+        std: divisors of red, green and blue, where white is 1. By default the standard deviation
+            over all training pixels. Much published code, including that of DiscrimLoss, has
             0.2023, 0.1994 and 0.2010, the mean of the images' standard deviations.
     """
     if min(std) <= 0.0:
@@ -243,13 +243,13 @@ def load_cifar100(directory: Path, *, augment: bool = True) -> TaskData:
 
     Args:
         directory: the data directory.
-        augment: random crop with a border of 4 pixels and flip, for training.
+        augment: whether to augment training images: random crop with padding 4, and flip.
     """
     return load_cifar(CIFAR100, directory, augment)
 
 
 def load_cifar(release: CifarRelease, directory: Path, augment: bool) -> TaskData:
-    """Either version; both have their samples in the same order."""
+    """Read either version. Both have the samples in the same order."""
     layout, folder, files = find_files(release.name, directory, release.binary, release.python)
     is_binary = layout is release.binary
     read = _read_binary if is_binary else _read_python
@@ -319,7 +319,7 @@ def _checked(release: CifarRelease, path: Path, pixels: Tensor, labels: Tensor) 
 
 
 def _class_names(release: CifarRelease, folder: Path, is_binary: bool) -> tuple[str, ...]:
-    """Names as shipped; empty without that file, or with too few names in it."""
+    """Return the published class names. Empty if the file is missing or has too few names."""
     file, key = release.python_names
     path = folder / (release.binary_names if is_binary else file)
     if not path.is_file():
@@ -333,10 +333,10 @@ def _class_names(release: CifarRelease, folder: Path, is_binary: bool) -> tuple[
 
 @dataclass(frozen=True)
 class HumanLabels:
-    """Reads CIFAR-N's labels by name, when they are needed.
+    """Reads CIFAR-N's labels by name, on demand.
 
-    Their order is that of CIFAR's binary and python releases (not that of TensorFlow), and the file
-    proves it: its own clean labels must equal those of the images.
+    Their order is that of CIFAR's binary and python releases, not that of TensorFlow. This is
+    checked: the clean labels in the file must equal those of the images.
 
     Args:
         release: CIFAR-10 or CIFAR-100.

@@ -1,4 +1,4 @@
-"""Clothing1M: a million photographs from shops, with labels from the text around them."""
+"""Clothing1M: a million photos from online shops, with labels from the surrounding text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEAN, STD = (0.6959, 0.6537, 0.6371), (0.3113, 0.3192, 0.3214)
 
 ROOTS = ("clothing1m", "Clothing1M", "clothing1M", ".")
 LAYOUT = Layout(
-    # The annotations come as an archive of their own, which some unpack into a folder.
+    # The annotations are in a separate archive, which may be unpacked into a folder.
     folders=tuple(str(Path(root, sub)) for root in ROOTS for sub in ("", "annotations")),
     files=(
         "noisy_train_key_list.txt",
@@ -65,19 +65,19 @@ def load_clothing1m(
 ) -> TaskData:
     """Photographs of clothes in 14 classes: noisy labels for training, clean ones for evaluation.
 
-    As many images are drawn from each noisy class as the smallest has, 265,664 in all, so that the
-    classes are balanced. The validation and test images have clean labels.
+    The classes are balanced: as many images are drawn from each noisy class as the smallest one
+    has, 265,664 in total. The validation and test images have clean labels.
 
     Args:
         directory: the data directory.
         per_class: images of each noisy class. A smaller class is used completely, with a note.
         split_seed: seed of the draw.
-        resize: length that the shorter side of an image is scaled to.
+        resize: length of the shorter side of an image after scaling.
         crop: side of the window for the model: in the middle for evaluation, anywhere for training.
         crop_from: where the window for training may lie: ``"square"``, in the square in the middle
             of the image; or ``"image"``, anywhere in the scaled image, as in the authors' released
             code.
-        augment: random place of the window and flip, for training.
+        augment: whether to augment training images: random position of the window, and flip.
     """
     if per_class < 1:
         raise OptionError(f"data.per_class must be at least 1, not {per_class}")
@@ -119,12 +119,12 @@ def load_clothing1m(
 
 
 def balanced_sample(target: Tensor, per_class: int, generator: torch.Generator) -> Tensor:
-    """Which samples to take so that no class has more than `per_class`, in their old order.
+    """Return the samples to use so that no class has more than `per_class`, in their old order.
 
     Args:
         target: shape (samples,), int64.
-        per_class: how many of each class, drawn at random; all of a smaller class.
-        generator: what is drawn from.
+        per_class: number of each class, drawn at random. All of a smaller class.
+        generator: the random generator.
     """
     shuffled = torch.randperm(len(target), generator=generator)
     classes, order = target[shuffled].sort(stable=True)
@@ -133,7 +133,7 @@ def balanced_sample(target: Tensor, per_class: int, generator: torch.Generator) 
 
 
 def read_labels(path: Path) -> dict[str, int]:
-    """The label of each image: lines of a file name and a class."""
+    """Return the label of each image, from lines with a file name and a class."""
     labels = {}
     for number, line in enumerate(_read_lines(path), start=1):
         key, _, label = line.replace("\t", " ").rpartition(" ")
@@ -169,7 +169,7 @@ def _root(annotations: Path) -> Path:
 
 
 def _image_folder(root: Path) -> Path:
-    """The folder that holds the folders ``0``, ``1`` and so on.
+    """Return the folder with the folders ``0``, ``1`` and so on.
 
     It is ``images``, as in the lists of keys, or the root if the archives were extracted there.
     """

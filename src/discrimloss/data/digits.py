@@ -19,7 +19,7 @@ INK = 16
 
 
 def split_rows(split_seed: int) -> tuple[Tensor, Tensor]:
-    """Rows of `sklearn.datasets.load_digits()` that are for training, and those for testing."""
+    """Return the rows of `sklearn.datasets.load_digits()` for training, and those for testing."""
     order = torch.randperm(NUM_DIGITS, generator=torch.Generator().manual_seed(split_seed))
     num_test = round(TEST_FRACTION * NUM_DIGITS)
     return order[num_test:], order[:num_test]
@@ -32,7 +32,7 @@ def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
 
     Args:
         directory: not needed.
-        split_seed: decides which quarter of the digits is for testing.
+        split_seed: seed that selects the quarter of the digits for testing.
     """
     try:
         from sklearn import datasets as embedded

@@ -1,6 +1,6 @@
-"""Digit Sum: the sum of a sequence of digits, after Cirik et al. (2016). Generated, not downloaded.
+"""Digit Sum: the sum of a sequence of digits (Cirik et al. 2016). Generated, not downloaded.
 
-There are few samples, and the length of a sequence is its difficulty, known in advance.
+There are few samples. The length of a sequence is its difficulty, which is known in advance.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def load_digitsum(
     Nothing is read from `directory`. The training samples have all lengths equally often, in
     ascending order. No sequence occurs twice, neither within a split nor between splits.
 
-    The paper speaks of 1,000 training samples. Its released generator, and that of Cirik et al.,
-    makes about 1,000 for each length: ``per_length=1000`` gives 18,100, because there are only 100
+    The paper reports 1,000 training samples. Its released generator, and that of Cirik et al., make
+    about 1,000 for each length: ``per_length=1000`` gives 18,100, because there are only 100
     sequences of length 2.
 
     Args:
         directory: not used.
-        split_seed: which sequences are drawn.
-        train_size: training samples, of all lengths.
-        validation_size: validation samples, of the greatest length.
-        test_size: test samples, of the greatest length.
-        min_length: of the shortest training sequences.
-        max_length: of the longest sequences.
-        per_length: training samples of each length, in place of `train_size`. A length with
-            fewer sequences contributes all of them.
+        split_seed: seed for drawing the sequences.
+        train_size: number of training samples, of all lengths.
+        validation_size: number of validation samples, of the maximum length.
+        test_size: number of test samples, of the maximum length.
+        min_length: length of the shortest training sequences.
+        max_length: length of the longest sequences.
+        per_length: number of training samples of each length, instead of `train_size`. A length
+            with fewer sequences contributes all of them.
     """
     if not 1 <= min_length <= max_length:
         raise DataError(
@@ -83,7 +83,7 @@ def load_digitsum(
 
 
 def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
-    """`count` lengths in ascending order, all equally often up to one.
+    """Return `count` lengths in ascending order, with counts that differ by at most one.
 
     >>> even_lengths(5, 2, 4)
     tensor([2, 2, 3, 3, 4])
@@ -93,7 +93,7 @@ def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
 
 
 def equal_lengths(each: int, shortest: int, longest: int, held_out: int) -> Tensor:
-    """Lengths in ascending order, each `each` times, or as often as there are sequences of it.
+    """Return lengths in ascending order, each `each` times, or once for each possible sequence.
 
     `held_out` sequences of the greatest length are left for other splits.
 
@@ -107,7 +107,7 @@ def equal_lengths(each: int, shortest: int, longest: int, held_out: int) -> Tens
 
 
 def distinct_sequences(count: int, length: int, generator: torch.Generator) -> Tensor:
-    """Digits of shape (count, length); no two rows are the same."""
+    """Return digits of shape (count, length) without duplicate rows."""
     if count > NUM_DIGITS**length:
         raise DataError(
             f"digitsum has only {NUM_DIGITS**length} sequences of length {length}, {count} were "
@@ -122,12 +122,12 @@ def distinct_sequences(count: int, length: int, generator: torch.Generator) -> T
 
 
 def padded(sequences: Tensor, width: int) -> Tensor:
-    """The sequences with padding on the right; shape (count, width)."""
+    """Return the sequences with padding on the right, shape (count, width)."""
     return torch.nn.functional.pad(sequences, (0, width - sequences.shape[1]), value=PADDING)
 
 
 def digit_sums(sequences: Tensor) -> Tensor:
-    """The target: shape (count,), float32.
+    """Return the targets, shape (count,), float32.
 
     >>> digit_sums(torch.tensor([[3, 4, PADDING], [9, 9, 1]]))
     tensor([ 7., 19.])

@@ -23,7 +23,7 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # status codes that m
 
 
 class MirrorError(DiscrimLossError):
-    """A mirror did not give the file. The message continues a sentence that begins with the URL."""
+    """A mirror failed. The message continues a sentence that begins with the URL."""
 
 
 class _TryAgainError(MirrorError, DiscrimLossError):
@@ -37,11 +37,11 @@ class ResumingDownloader:
     the output file. Call it as pooch does: ``downloader(url, output_file, pooch)``.
 
     Args:
-        partial: the file that is filled, on the file system of the output file.
-        size: of the complete file, None if not known.
+        partial: the partial file, on the file system of the output file.
+        size: size of the complete file; None if unknown.
         resume: whether to continue the partial file. Only safe with a checksum: the published file
             may have changed.
-        on_progress: is called after each chunk.
+        on_progress: called after each chunk.
         tries: number of attempts at the same URL.
         wait: sleeps this many seconds between attempts.
     """
@@ -65,7 +65,7 @@ class ResumingDownloader:
         self.resumed = False
 
     def __call__(self, url: str, output_file: str, pooch: Any = None) -> None:
-        """Download `url`; a `MirrorError` gives the reason of a failure."""
+        """Download `url`, or raise a `MirrorError` with the reason of the failure."""
         if not self.resume:
             self.partial.unlink(missing_ok=True)
         self.resumed = self._bytes_there() > 0

@@ -33,13 +33,13 @@ STAGING = ".unpacking-"
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that is now there.
+    """A file that now exists.
 
     Args:
-        path: below the data directory; of an archive's contents, the folder.
-        url: where it came from, None if it was there before.
-        checksum: what was found, as ``"sha256:…"``, if there was nothing to compare it with.
-        set_aside: wrong files that were there before, under their new names.
+        path: path in the data directory. For the contents of an archive, the folder.
+        url: source of the file; None if it existed before.
+        checksum: checksum of the file, as ``"sha256:…"``, if there is no published one.
+        set_aside: new names of earlier, wrong files.
     """
 
     path: str
@@ -57,11 +57,11 @@ def fetch(
 ) -> Iterator[Fetched]:
     """Download the missing and wrong files below `directory`, one at a time.
 
-    A file gets its final name only after its checksum matched. What was downloaded before an error
-    stays for the next call.
+    A file gets its final name only after its checksum matches. Data downloaded before an error is
+    kept for the next call.
 
     Args:
-        download: which files.
+        download: the files.
         directory: created if it does not exist.
         on_progress: see `discrimloss.data.download.Progress`.
         wait: sleeps between the attempts at one address.
@@ -109,7 +109,7 @@ def _there_before(form: Form, directory: Path) -> Fetched:
 def _download(
     file: RemoteFile, target: Path, on_progress: Progress, wait: Callable[[float], None]
 ) -> str:
-    """Try one mirror after the other; returns the one that had the file."""
+    """Try one mirror after the other. Return the one that had the file."""
     partial = target.with_name(f"{target.name}.part")
     failures = []
     for url in file.urls:
@@ -142,7 +142,7 @@ def _download_from(
 
 
 def _retrieve(url: str, file: RemoteFile, target: Path, downloader: ResumingDownloader) -> bool:
-    """Download with pooch, which compares the checksum; False if it does not match."""
+    """Download with pooch, which compares the checksum. Return False if it does not match."""
     try:
         import pooch
     except ModuleNotFoundError as error:
@@ -170,7 +170,7 @@ def _check_space(file: RemoteFile, target: Path) -> None:
     free = shutil.disk_usage(target.parent).free
     if needed > free:
         raise DataError(
-            f"{file.path} needs {needed / 1e6:,.0f} MB and {target.parent} has "
+            f"{file.path} needs {needed / 1e6:,.0f} MB, but {target.parent} has "
             f"{free / 1e6:,.0f} MB left: free some space, or choose another data directory"
         )
 
@@ -184,22 +184,22 @@ def _describe_write_errors(directory: Path) -> Iterator[None]:
         hint = (
             "free some space and run the command again to continue"
             if error.errno in (errno.ENOSPC, errno.EDQUOT)
-            else "name a data directory you may write to"
+            else "choose a data directory that you can write to"
         )
         raise DataError(f"cannot write to {directory} ({reason}): {hint}") from error
 
 
 def unpack(archive: Path, directory: Path, contents: Sequence[KnownFile]) -> list[Path]:
-    """Unpack a ``.tar.gz`` into `directory`: all of it or nothing, over no file that is there.
+    """Unpack a ``.tar.gz`` into `directory`, completely or not at all. No file is overwritten.
 
     Args:
-        archive: is not changed.
-        directory: where the archive's own directories go.
-        contents: files that must be in it. Wrong files of these names that are already there are
-            kept beside the right ones, with `set_aside`; all others stay untouched.
+        archive: the archive, which is not changed.
+        directory: directory for the archive's own directories.
+        contents: files that must be in the archive. Existing wrong files of these names are
+            renamed (`set_aside`). All other files are unchanged.
 
     Returns:
-        The new names of files that were wrong.
+        The new names of wrong files.
     """
     # On the same file system as the result, so that moving it cannot fail half-way.
     with TemporaryDirectory(prefix=STAGING, dir=directory) as staging:
@@ -215,7 +215,7 @@ def unpack(archive: Path, directory: Path, contents: Sequence[KnownFile]) -> lis
 
 
 def set_aside(file: Path) -> Path:
-    """Rename a wrong file, so that no loader reads it."""
+    """Rename a wrong file so that no loader reads it."""
     return file.replace(file.with_name(f"{file.name}.bad"))
 
 
@@ -239,7 +239,7 @@ def _extract(archive: Path, directory: Path) -> None:
 
 
 def _move(staging: Path, directory: Path) -> None:
-    """Move everything that is not yet there: new directories at once, files of old ones singly."""
+    """Move everything that does not exist yet: new directories as a whole, else single files."""
     for entry in sorted(staging.iterdir()):
         target = directory / entry.name
         if not target.exists():

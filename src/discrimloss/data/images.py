@@ -31,7 +31,7 @@ from discrimloss.data.base import DataError
 
 CACHE_VARIABLE = "DISCRIMLOSS_CACHE"
 FORMATS = ("JPEG", "PNG", "BMP", "GIF")
-"""The formats that are tried, whatever a file is named. To try all formats takes seconds."""
+"""The formats that are tried, whatever the file name. Trying all formats would take seconds."""
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -39,15 +39,15 @@ Pixels = npt.NDArray[np.uint8]
 def crop_each(
     images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, height: int, width: int
 ) -> Tensor:
-    """Cut a window out of each image, each at its own place.
+    """Cut a window out of each image, each at its own position.
 
     Args:
         images: shape (batch, channels, at least `height`, at least `width`), any dtype.
         top: shape (batch,): the first row of each window.
-        left: shape (batch,): its first column.
+        left: shape (batch,): the first column of each window.
         mirrored: shape (batch,), bool: whether the window is mirrored.
-        height: of the windows.
-        width: of the windows.
+        height: height of the windows.
+        width: width of the windows.
 
     Returns:
         Shape (batch, channels, `height`, `width`).
@@ -83,11 +83,11 @@ def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
 @dataclass(frozen=True)
 class ImagePreparation:
-    """Normalises uint8 images for a model, and augments those for training, each by itself.
+    """Normalises uint8 images for a model, and augments training images independently.
 
-    A training image gets a border of black pixels, a window is cut out at a random place and
-    mirrored in half of the cases. For evaluation the window is in the middle and is not mirrored.
-    The same generator state gives the same images.
+    A training image gets a border of black pixels. A window is cut out at a random position, and
+    mirrored with probability 0.5. For evaluation, the window is centred and not mirrored. The same
+    generator state gives the same images.
 
     Args:
         mean: of each channel, where white is 1.
@@ -95,7 +95,7 @@ class ImagePreparation:
         size: side of the window; None for the size of the images.
         padding: width of the border.
         flip: whether to mirror.
-        augment: whether training images are augmented; otherwise all are prepared alike.
+        augment: whether to augment training images. Otherwise they are prepared as for evaluation.
     """
 
     mean: tuple[float, ...]
@@ -121,7 +121,8 @@ class ImagePreparation:
         room_left = images.shape[3] + 2 * self.padding - width
         if not (room_above or room_left or self.flip):
             return images
-        # Drawn where the generator lives, so that a CPU's generator gives a GPU the same images.
+        # Drawn on the device of the generator, so that a CPU generator gives the same images on a
+        # GPU.
         shape, source = (len(images),), generator.device
         drawn = torch.stack(
             [
@@ -145,9 +146,9 @@ class ImageFiles:
     """Inputs that are image files, decoded when a batch needs them, in worker processes.
 
     Args:
-        folder: where the files lie.
-        names: one per sample, below `folder`.
-        size: side of the square that each image is cut to, see `decode_square`.
+        folder: folder with the files.
+        names: paths in `folder`, one per sample.
+        size: side of the square that each image is cropped to, see `decode_square`.
     """
 
     folder: Path
@@ -166,18 +167,18 @@ class ImageFiles:
         return batch
 
     def select(self, index: Tensor) -> ImageFiles:
-        """Only these samples, in this order."""
+        """Return only these samples, in this order."""
         names = tuple(self.names[sample] for sample in index.tolist())
         return ImageFiles(self.folder, names, self.size, self.in_memory)
 
 
 @dataclass(frozen=True)
 class SharedRows:
-    """Some rows of one tensor that the splits of a dataset share without a copy.
+    """Some rows of a tensor that the splits of a dataset share without a copy.
 
     Args:
-        tensor: all samples; may be a file mapped into memory.
-        index: shape (samples,): which of its rows these are.
+        tensor: all samples. May be a memory map.
+        index: shape (samples,): the rows.
     """
 
     tensor: Tensor
@@ -192,23 +193,23 @@ class SharedRows:
         return self.tensor.index_select(0, self.index.index_select(0, index))
 
     def select(self, index: Tensor) -> SharedRows:
-        """Only these samples, in this order."""
+        """Return only these samples, in this order."""
         return SharedRows(self.tensor, self.index[index], self.in_memory)
 
 
 def decode_square(path: Path, size: int) -> Tensor:
-    """The middle square of an image, its side scaled to `size`: shape (3, size, size), uint8.
+    """Return the central square of an image, scaled to `size`: shape (3, size, size), uint8.
 
-    The same as scaling the shorter side to `size` and cutting a square out of the middle. A
-    `DataError` names a file that is missing or cannot be read.
+    This is the same as scaling the shorter side to `size` and cropping the central square. Raises a
+    `DataError` for a missing or unreadable file.
     """
     return torch.from_numpy(_read_pixels(pillow(), path, size))
 
 
 def decode_whole(path: Path, size: int) -> Tensor:
-    """An image whose shorter side is scaled to `size`: shape (3, height, width), uint8.
+    """Return an image with its shorter side scaled to `size`: shape (3, height, width), uint8.
 
-    A `DataError` names a file that is missing or cannot be read.
+    Raises a `DataError` for a missing or unreadable file.
     """
     return torch.from_numpy(_read_pixels(pillow(), path, size, is_whole=True))
 
@@ -230,7 +231,7 @@ def _read_pixels(image_module: Any, path: Path, size: int, *, is_whole: bool = F
         raise
     except FileNotFoundError as error:
         raise DataError(f"there is no image {path}: check that the download is complete") from error
-    except Exception as error:  # whatever a broken file makes a decoder do
+    except Exception as error:  # decoders raise many types for a broken file
         reason = str(error) or type(error).__name__
         raise DataError(
             f"the image {path} cannot be read ({reason}): download the file again"
@@ -239,7 +240,7 @@ def _read_pixels(image_module: Any, path: Path, size: int, *, is_whole: bool = F
 
 
 def pillow() -> Any:
-    """Pillow's module of images; a `DataError` says how to install it."""
+    """Import Pillow, or raise a `DataError` that says how to install it."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -249,7 +250,7 @@ def pillow() -> Any:
 
 @dataclass(frozen=True)
 class DecodedImages:
-    """Decoded images, and which files are readable."""
+    """Decoded images, and the readable files."""
 
     pixels: Tensor
     """Shape (readable files, 3, size, size), uint8."""
@@ -258,11 +259,11 @@ class DecodedImages:
 
 
 def decode_all(paths: Sequence[Path], size: int) -> DecodedImages:
-    """All images in memory, decoded by as many threads as there are processors.
+    """Decode all images into memory, with a thread per processor.
 
-    With the environment variable ``DISCRIMLOSS_CACHE`` set to a directory, the result is cached
-    there and mapped into memory the next time, as long as the names and sizes of the files are the
-    same. Nothing is cached if a file cannot be read.
+    If the environment variable ``DISCRIMLOSS_CACHE`` is a directory, the result is cached there and
+    mapped into memory next time, if the names and sizes of the files are the same. Nothing is
+    cached if a file cannot be read.
     """
     cache = _cache_file(paths, size)
     if cache is not None and (kept := _read_cache(cache, (len(paths), 3, size, size))) is not None:

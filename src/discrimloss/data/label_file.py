@@ -18,9 +18,9 @@ WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
-    """The labels in a file, in its order: shape (samples,), int64.
+    """Return the labels in a file, in their order: shape (samples,), int64.
 
-    Nothing in a file is ever executed: pickled objects are refused.
+    Nothing in a file is ever executed. Pickled objects are refused.
 
     Args:
         path: ``.npy``; ``.npz``, of which only one array is read; ``.txt`` or ``.csv`` with one
@@ -48,7 +48,7 @@ def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
         ) from error
     name = str(path) if key is None else f"{key!r} in {path}"
     if not is_integer(labels):
-        raise DataError(f"labels must be whole numbers, but {name} holds {labels.dtype}")
+        raise DataError(f"labels must be whole numbers, but {name} contains {labels.dtype}")
     if labels.dim() != 1:
         raise DataError(
             f"there must be one label per sample, but {name} has shape {tuple(labels.shape)}"
@@ -57,7 +57,7 @@ def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
 
 
 def is_integer(labels: Tensor) -> bool:
-    """Whether a tensor holds whole numbers; bool does not count."""
+    """Return whether a tensor has whole numbers. Booleans do not count."""
     kind = labels.dtype
     return not (kind.is_floating_point or kind.is_complex or kind == torch.bool)
 
@@ -75,7 +75,7 @@ def _read_npz(path: Path, key: str | None) -> Tensor:
 
 
 def _read_torch(path: Path, key: str | None) -> Tensor:
-    # Only those that are missing: the block removes all it was given at its end.
+    # Only missing ones, because the block removes all of its arguments at its end.
     known = torch.serialization.get_safe_globals()
     with torch.serialization.safe_globals([e for e in _numpy_arrays() if e not in known]):
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -100,7 +100,7 @@ def _read_csv(path: Path, key: str | None) -> Tensor:
 
 def _parse_rows(path: Path, rows: list[str], first_line: int) -> Tensor:
     for line, row in enumerate(rows, start=first_line):
-        # An empty row is an error, too: left out, it would shift all labels after it.
+        # An empty row is an error too: leaving it out would shift all later labels.
         if not WHOLE_NUMBER.fullmatch(row.strip()):
             raise DataError(
                 f"every row of {path} must be one whole number, but line {line} is {row[:40]!r}"
@@ -136,11 +136,11 @@ def _checked_key(path: Path, key: str | None, keys: Iterable[object]) -> str:
     if key is None and len(names) == 1:
         return names[0]
     if key not in names:
-        wanted = "say which key to read" if key is None else f"there is no {key!r}"
+        wanted = "choose the key to read" if key is None else f"there is no {key!r}"
         raise DataError(f"{wanted} of {path}: it has {', '.join(names) or 'none'}")
     return key
 
 
 def _refuse_key(path: Path, key: str | None) -> None:
     if key is not None:
-        raise DataError(f"{path} holds one row of labels without names: read it without a key")
+        raise DataError(f"{path} contains one array of labels without names: read it without a key")

@@ -1,4 +1,4 @@
-"""MNIST, from the idx files as they are published, compressed or not."""
+"""MNIST, from the published idx files, compressed or not."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PUBLISHED = (
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
 )
-"""Size and SHA-256 of each file of `LAYOUT`, compressed and not."""
+"""Size and SHA-256 of each file of `LAYOUT`, compressed and uncompressed."""
 
 
 def _remote_file(
@@ -123,10 +123,10 @@ def _read_split(files: dict[str, Path], name: str) -> Split:
 
 
 def read_idx(path: Path, num_dimensions: int) -> Tensor:
-    """A uint8 array from an idx file, compressed if its name ends in ``.gz``.
+    """Return a uint8 array from an idx file, compressed if its name ends in ``.gz``.
 
     The format: two zero bytes, the type (8 for uint8), the number of dimensions, then each
-    dimension as four bytes, then the values. `num_dimensions` says what to expect.
+    dimension as four bytes, then the values. `num_dimensions` is the expected number.
     """
     content = _read_bytes(path)
     expected = bytes([0, 0, 8, num_dimensions])

@@ -1,4 +1,4 @@
-"""Label noise: makes a known fraction of the labels wrong, and keeps the clean ones.
+"""Label noise: makes a known fraction of the labels wrong, and keeps the clean labels.
 
 >>> import torch
 >>> from discrimloss.data import noise
@@ -47,17 +47,17 @@ ROWS_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Given labels, of which some are wrong, and the clean labels."""
+    """Given labels, some of which are wrong, and the clean labels."""
 
     target: Tensor
-    """Shape (samples,): the labels as given, for training."""
+    """Shape (samples,): the given labels, for training."""
     clean_target: Tensor
     """Shape (samples,): the labels before the noise. For evaluation only."""
     num_classes: int | None
     """None for a regression."""
 
     def select(self, index: Tensor) -> NoisyLabels:
-        """The labels of these samples, in this order."""
+        """Return the labels of these samples, in this order."""
         return NoisyLabels(self.target[index], self.clean_target[index], self.num_classes)
 
     @property
@@ -72,9 +72,9 @@ class NoisyLabels:
 
     @property
     def transitions(self) -> Tensor | None:
-        """Shape (classes, classes), int64: how many samples of each class were given which label.
+        """Shape (classes, classes), int64: number of samples by true class and given class.
 
-        Rows are the true classes, columns the given ones. None for a regression. For evaluation
+        Rows are the true classes, columns the given ones. None for regression. For evaluation
         only.
         """
         if self.num_classes is None:
@@ -86,17 +86,17 @@ class NoisyLabels:
 def symmetric(
     clean_target: Tensor, rate: float, generator: torch.Generator, num_classes: int | None = None
 ) -> NoisyLabels:
-    """Noise with every other label equally likely.
+    """Return noise with every other label equally likely.
 
-    Exactly ``round(rate * samples)`` labels are wrong. In a classification the wrong label is any
-    other class. In a regression it is the target of another sample with a different value, so that
-    values that are frequent in the data are frequent among the wrong targets, too.
+    Exactly ``round(rate * samples)`` labels are wrong. In classification, the wrong label is any
+    other class. In regression, it is the target of another sample with a different value, so that
+    values that are frequent in the data are also frequent among the wrong targets.
 
     Args:
         clean_target: shape (samples,), int64 classes, or floating point regression targets.
         rate: the fraction of all samples that is made wrong.
-        generator: what is drawn from.
-        num_classes: None for a regression.
+        generator: the random generator.
+        num_classes: number of classes; None for regression.
     """
     if num_classes is None:
         return _symmetric_regression(clean_target, rate, generator)
@@ -140,17 +140,17 @@ def _symmetric_regression(
 def permuted(
     clean_target: Tensor, rate: float, generator: torch.Generator, num_classes: int | None = None
 ) -> NoisyLabels:
-    """Noise that permutes the labels of the chosen samples among them.
+    """Return noise that permutes the labels among the chosen samples.
 
-    Exactly ``round(rate * samples)`` samples are chosen, and each label stays as frequent as it
-    was. Some of the chosen keep a right label: about one in C, if there are C balanced classes.
-    The released code of DiscrimLoss does this.
+    Exactly ``round(rate * samples)`` samples are chosen. The frequency of each label does not
+    change. About one in C of the chosen samples keeps a correct label, if there are C balanced
+    classes. The released code of DiscrimLoss does this.
 
     Args:
         clean_target: shape (samples,), int64 classes, or floating point regression targets.
         rate: the fraction of all samples that is chosen.
-        generator: what is drawn from.
-        num_classes: None for a regression.
+        generator: the random generator.
+        num_classes: number of classes; None for regression.
     """
     if num_classes is None:
         check_regression_targets(clean_target)
@@ -170,19 +170,19 @@ def asymmetric(
     num_classes: int | None,
     mapping: Mapping[int, int] | None = None,
 ) -> NoisyLabels:
-    """Noise that mistakes a class for one certain other class.
+    """Return noise that maps a class to one other class.
 
-    As is the custom, the rate is relative to the samples of mapped classes. `CIFAR10_LOOK_ALIKES`
-    maps half of the classes, so a rate of 0.4 makes 20 % of CIFAR-10 wrong. Exactly
+    As usual, the rate is relative to the samples of mapped classes. `CIFAR10_LOOK_ALIKES` maps half
+    of the classes, so a rate of 0.4 makes 20 % of the labels of CIFAR-10 wrong. Exactly
     ``round(rate * samples of mapped classes)`` labels are wrong.
 
     Args:
         clean_target: shape (samples,), int64.
         rate: the fraction of the samples of mapped classes that is made wrong.
-        generator: what is drawn from.
-        num_classes: how many classes there are.
-        mapping: from a class to the one it is mistaken for; other classes stay right. By default
-            every class is mistaken for the next, and the last for the first ("pair flip").
+        generator: the random generator.
+        num_classes: number of classes.
+        mapping: from a class to its wrong class. Other classes stay correct. By default every class
+            is mapped to the next one, and the last to the first ("pair flip").
     """
     num_classes = check_classes(clean_target, num_classes, "asymmetric")
     taken_for = torch.arange(num_classes)
@@ -215,12 +215,12 @@ def _checked_mapping(mapping: Mapping[int, int] | None, num_classes: int) -> dic
 
 
 def human(clean_target: Tensor, labels: Tensor, num_classes: int | None) -> NoisyLabels:
-    """Labels from human annotators, e.g. CIFAR-10N's: see `read_label_file`.
+    """Return labels from human annotators, such as CIFAR-10N's. See `read_label_file`.
 
     Args:
         clean_target: shape (samples,), int64.
         labels: shape (samples,), whole numbers, in the order of `clean_target`.
-        num_classes: how many classes there are.
+        num_classes: number of classes.
     """
     num_classes = check_classes(clean_target, num_classes, "human")
     if not is_integer(labels):
@@ -240,23 +240,24 @@ def instance(
     num_classes: int | None,
     features: Tensor,
 ) -> NoisyLabels:
-    """Noise that depends on the features of a sample (Xia et al., 2020: part-dependent noise).
+    """Return noise that depends on the features of a sample (part-dependent, Xia et al. 2020).
 
     As published, every sample has a flip rate from a normal distribution around `rate` (standard
     deviation 0.1, truncated to 0 and 1), and every class a standard normal projection of the
     features onto the classes. The softmax of a sample's projection, without its own class, is the
-    distribution of its wrong label. Similar samples are thus mistaken for the same class.
+    distribution of its wrong label. Similar samples thus get the same wrong class.
 
     The published recipe flips each label independently. Here exactly ``round(rate * samples)``
-    labels are wrong, and a sample is among them about in proportion to its flip rate.
+    labels are wrong. A sample's probability to be one of them is about proportional to its flip
+    rate.
 
     Args:
         clean_target: shape (samples,), int64.
         rate: the fraction of all samples that is made wrong.
-        generator: what is drawn from.
-        num_classes: how many classes there are.
+        generator: the random generator.
+        num_classes: number of classes.
         features: shape (samples, features), floating point, e.g. the normalised pixels. Their scale
-            matters: the longer a sample's vector, the more certain its wrong label.
+            matters: the larger the norm of a sample's vector, the more certain its wrong label.
     """
     num_classes = check_classes(clean_target, num_classes, "instance")
     num_wrong = num_samples_of(rate, len(clean_target))
@@ -295,7 +296,7 @@ def truncated_normal(mean: float, number: int, generator: torch.Generator) -> Te
 
 
 def choose_in_proportion(weights: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Exactly `number` different positions, each about as likely as its weight says.
+    """Return exactly `number` different positions, with probabilities about those of the weights.
 
     Independent draws choose a sample of weight w if a uniform u is below w, that is if u/w is below
     1. Taking the smallest u/w instead makes the number exact (Ohlsson, 1998: sequential Poisson
@@ -326,7 +327,7 @@ def check_classes(clean_target: Tensor, num_classes: int | None, kind: str) -> i
     """Return the number of classes; raise a `ValueError` unless all are int64 and in range."""
     if num_classes is None:
         raise ValueError(
-            f"{kind} noise is for classes: for a regression there are symmetric and permuted"
+            f"{kind} noise is for classes: for regression there are symmetric and permuted"
         )
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, not {num_classes}")
@@ -341,8 +342,8 @@ def check_regression_targets(clean_target: Tensor) -> None:
     """Check finite regression targets, or raise a `ValueError`."""
     if not clean_target.is_floating_point():
         raise ValueError(
-            f"clean_target of a regression must hold floating point numbers, not "
-            f"{clean_target.dtype}: for classes, give num_classes"
+            f"clean_target for regression must have floating point numbers, not "
+            f"{clean_target.dtype}: for classes, pass num_classes"
         )
     check_shape(clean_target, "clean_target")
     if not clean_target.isfinite().all():
@@ -356,7 +357,7 @@ def check_shape(labels: Tensor, name: str) -> None:
 
 
 def check_range(labels: Tensor, num_classes: int, name: str) -> None:
-    """Check that all labels are classes; a `ValueError` names the first that is not."""
+    """Check that all labels are classes. A `ValueError` names the first that is not."""
     outside = ((labels < 0) | (labels >= num_classes)).nonzero().flatten()
     if len(outside):
         first = int(outside[0])

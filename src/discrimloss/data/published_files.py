@@ -1,4 +1,4 @@
-"""The files of a dataset as published: how to get them, where they may lie, whether they are right.
+"""The published files of a dataset: how to get them, where they are, and whether they are correct.
 
 >>> from discrimloss.data.published_files import BuiltIn, how_obtained, obtained
 >>> @obtained(BuiltIn("it is generated"))
@@ -25,12 +25,12 @@ _ATTRIBUTE = "obtained_by"
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file of a dataset as its publisher describes it.
+    """A published file of a dataset.
 
     Args:
-        path: below the data directory, with ``/`` as the separator; may name a directory.
-        size: in bytes, None if not known.
-        checksum: ``"sha256:…"`` or ``"md5:…"``, None if the publisher does not give one.
+        path: path in the data directory, with ``/`` as separator. May be a directory.
+        size: size in bytes; None if unknown.
+        checksum: ``"sha256:…"`` or ``"md5:…"``; None if there is no published one.
     """
 
     path: str
@@ -38,17 +38,17 @@ class KnownFile:
     checksum: str | None = None
 
     def exists_in(self, directory: Path) -> bool:
-        """Whether it is there. Without a size or a checksum a directory counts as well."""
+        """Return whether the file exists. Without size and checksum, a directory counts as well."""
         path = directory / self.path
         return path.exists() if self == KnownFile(self.path) else path.is_file()
 
 
 Form = tuple[KnownFile, ...]
-"""Files that together are the data, or one file of it, in one of the layouts a loader takes."""
+"""Files that together form the data, or one of its files, in a layout that a loader reads."""
 
 
 def in_folder(folder: str, files: Iterable[KnownFile]) -> Form:
-    """The same files in a folder of the data directory; ``"."`` is the directory itself."""
+    """Return the same files in a folder of the data directory. ``"."`` is the directory itself."""
     if folder == ".":
         return tuple(files)
     return tuple(replace(file, path=f"{folder}/{file.path}") for file in files)
@@ -59,10 +59,10 @@ class RemoteFile(KnownFile):
     """A file that ``discrimloss data fetch`` can download.
 
     Args:
-        urls: mirrors, tried in this order. All must hold the same bytes.
-        contents: of a ``.tar.gz``: the files in it that matter. It is unpacked into the data
-            directory and then deleted.
-        alternatives: other forms of the same data that a loader takes as well.
+        urls: mirrors, tried in this order. All must have the same content.
+        contents: the required files in a ``.tar.gz``, which is unpacked into the data directory and
+            then deleted.
+        alternatives: other forms of the same data that a loader can read.
         optional: whether the dataset can be loaded without it.
     """
 
@@ -95,8 +95,8 @@ class ByHand:
     """A dataset that the user must request from its publisher, or download in a browser.
 
     Args:
-        steps: what to do and where to put the files: a sentence without its full stop.
-        forms: groups of files; the dataset is complete with all files of one group.
+        steps: what to do and where to put the files, a sentence without its full stop.
+        forms: groups of files. The dataset is complete with all files of one group.
     """
 
     steps: str
@@ -105,7 +105,7 @@ class ByHand:
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A dataset that needs no files of its own: `why` completes "nothing to fetch: …"."""
+    """A dataset that needs no files. `why` completes "nothing to download: …"."""
 
     why: str
 
@@ -125,21 +125,19 @@ def obtained(how: Obtained) -> Callable[[Loader], Loader]:
 
 def how_obtained(loader: Callable[..., Any]) -> Obtained:
     """Return how to get the dataset of a loader, as its decorator `obtained` declares."""
-    undeclared = ByHand(
-        "its loader does not say how to get it; loading it will say what is missing"
-    )
+    undeclared = ByHand("its loader has no instructions; loading it shows what is missing")
     how: Obtained = getattr(loader, _ATTRIBUTE, undeclared)
     return how
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which a dataset is shipped.
+    """One published layout of a dataset.
 
     Args:
-        folders: where its files may lie, below the data directory; ``"."`` is the directory itself.
-        files: the names of all files it needs, in one folder.
-        endings: what may follow each of these names; the first that exists is taken.
+        folders: possible folders in the data directory. ``"."`` is the directory itself.
+        files: the names of all required files, in one folder.
+        endings: possible endings of these names. The first that exists is used.
     """
 
     folders: tuple[str, ...]
@@ -147,7 +145,7 @@ class Layout:
     endings: tuple[str, ...] = ("",)
 
     def found_in(self, folder: Path) -> dict[str, Path]:
-        """The files that are in this folder, by name."""
+        """Return the files in this folder, by name."""
         paths = {
             name: next((p for e in self.endings if (p := folder / f"{name}{e}").is_file()), None)
             for name in self.files
@@ -158,7 +156,7 @@ class Layout:
 def find_files(
     dataset: str, directory: Path, *layouts: Layout
 ) -> tuple[Layout, Path, dict[str, Path]]:
-    """The first complete set of files: its layout, its folder, and the files by name.
+    """Return the first complete set of files: its layout, its folder, and the files by name.
 
     Raises:
         DataError: names the missing files of the most complete folder, or the folders that were
@@ -184,25 +182,25 @@ def find_files(
 
 
 def no_data(dataset: str, directory: Path, looked: str) -> str:
-    """The sentence for a dataset of which there is no file at all."""
+    """Return the message for a dataset without any file."""
     if not directory.is_dir():
         return f"no {dataset} data, as there is no directory {directory}: {how_to_get(dataset)}"
     return f"no {dataset} data in {directory}: looked {looked}; {how_to_get(dataset)}"
 
 
 def listed(folders: Sequence[str]) -> str:
-    """Folders of the data directory in words."""
+    """Return folders of the data directory as text."""
     words = ["the directory itself" if folder == "." else folder for folder in folders]
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def how_to_get(dataset: str) -> str:
-    """The command that gets a dataset, for error messages about missing files."""
-    return f"`discrimloss data fetch {dataset}` gets it or says how"
+    """Return the command that gets a dataset, for error messages about missing files."""
+    return f"`discrimloss data fetch {dataset}` downloads it or explains how to get it"
 
 
 class State(Enum):
-    """The state of a file compared with what its publisher says."""
+    """The state of a file compared with the published one."""
 
     PRESENT = "present"
     MISSING = "missing"
@@ -212,7 +210,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file and its state; `detail` gives the difference, or what could not be compared."""
+    """A file and its state. `detail` has the difference, or what could not be compared."""
 
     path: str
     state: State
@@ -224,12 +222,12 @@ class CheckedFile:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it exists and differs from the published file."""
+        """Whether the file exists and differs from the published one."""
         return self.state in (State.WRONG_SIZE, State.WRONG_CHECKSUM)
 
 
 def checksum_of(file: Path, algorithm: str = "sha256") -> str:
-    """The checksum of a file, as ``"sha256:…"``."""
+    """Return the checksum of a file, as ``"sha256:…"``."""
     with needs_extra("train", "checking files"):
         import pooch
 
@@ -239,7 +237,7 @@ def checksum_of(file: Path, algorithm: str = "sha256") -> str:
 def check_file(
     known: KnownFile, directory: Path, *, read: bool = True, optional: bool = False
 ) -> CheckedFile:
-    """The state of one file below `directory`; `read` compares the checksum as well."""
+    """Return the state of one file in `directory`. `read` compares the checksum as well."""
     state, detail = _state_of(known, directory, read)
     return CheckedFile(known.path, state, detail, optional)
 
@@ -257,7 +255,7 @@ def _state_of(known: KnownFile, directory: Path, read: bool) -> tuple[State, str
         return State.PRESENT, ""
     if known.checksum is None:
         extent = f"{size:,} bytes, " if known.size is None else ""
-        detail = f"no published checksum to compare with; {extent}{checksum_of(path)}"
+        detail = f"there is no published checksum; {extent}{checksum_of(path)}"
         return State.PRESENT, detail
     found = checksum_of(path, known.checksum.partition(":")[0])
     if found != known.checksum:
@@ -266,7 +264,7 @@ def _state_of(known: KnownFile, directory: Path, read: bool) -> tuple[State, str
 
 
 def check_files(how: Obtained, directory: Path, *, read: bool = True) -> list[CheckedFile]:
-    """The state of every file of a dataset, in the forms that are there."""
+    """Return the state of every file of a dataset, in the existing forms."""
     if isinstance(how, BuiltIn):
         return []
     if isinstance(how, ByHand):
@@ -281,7 +279,7 @@ def check_files(how: Obtained, directory: Path, *, read: bool = True) -> list[Ch
 def check_forms(
     forms: Sequence[Form], directory: Path, *, read: bool = True, optional: bool = False
 ) -> list[CheckedFile]:
-    """The state of the files of every complete form.
+    """Return the state of the files of every complete form.
 
     If no form is complete, the result has the files of the form that misses the fewest.
     """
@@ -289,7 +287,7 @@ def check_forms(
     def fraction_there(form: Form) -> float:
         return sum(known.exists_in(directory) for known in form) / len(form)
 
-    # All complete forms: a loader takes one of them, and the others may be wrong as well.
+    # All complete forms, because a loader reads one of them, and others may be wrong as well.
     complete = [form for form in forms if fraction_there(form) == 1]
     return [
         check_file(known, directory, read=read, optional=optional)
@@ -299,5 +297,5 @@ def check_forms(
 
 
 def are_complete(files: Sequence[CheckedFile]) -> bool:
-    """Whether all files exist and none differs from the published one."""
+    """Return whether all files exist and none differs from the published one."""
     return all(file.state is State.PRESENT for file in files)

@@ -28,11 +28,11 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class ScaleCropPreparation:
-    """Normalises square uint8 images, and cuts a window of random size out of those for training.
+    """Normalises square uint8 images, and crops windows of random size out of training images.
 
-    A window has 8 to 100 % of the area of its image and sides of 3 : 4 to 4 : 3, lies anywhere in
-    the image, is resampled to the size of the image, and is mirrored in half of the cases. For
-    evaluation the image stays whole; the released code crops its test images, too.
+    A window has 8 to 100 % of the area of its image, an aspect ratio of 3 : 4 to 4 : 3, and a
+    random position. It is resampled to the size of the image, and mirrored with probability 0.5.
+    For evaluation, the image is not cropped. The released code crops its test images too.
 
     Args:
         mean: of each channel, where white is 1.
@@ -60,7 +60,7 @@ class ScaleCropPreparation:
 def random_windows(
     count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Width, height, left, top and whether mirrored of `count` windows, each of shape (count,).
+    """Return width, height, left, top and mirroring of `count` windows, each of shape (count,).
 
     Lengths are fractions of the side of an image.
     """

@@ -1,4 +1,4 @@
-"""UTKFace: faces whose file names carry the age."""
+"""UTKFace: faces with the age in the file name."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def load_utkface(
 ) -> TaskData:
     """23,708 faces from 1 to 116 years, to predict their age: 90 % for training, 10 % for testing.
 
-    Five of the published names are malformed. They are left out, as is any unreadable image, and
-    the notes name them. All faces are decoded into memory: 49 kB each at 128 × 128. To
-    decode them only once set ``DISCRIMLOSS_CACHE`` to a directory.
+    Five of the published names are malformed. These files, and unreadable images, are left out and
+    listed in the notes. All faces are decoded into memory, 49 kB each at 128 × 128. To decode them
+    only once, set ``DISCRIMLOSS_CACHE`` to a directory.
 
     Args:
         directory: the data directory.
-        size: side that the faces are scaled to.
-        split_seed: decides which faces are for testing.
-        augment: for training mirror half of the faces and crop each.
+        size: side of the scaled faces.
+        split_seed: seed that selects the faces for testing.
+        augment: whether to mirror half of the training faces and to crop each.
         crop: ``"shift"`` moves a face by up to a sixteenth of its side, which does not change the
-            apparent age; ``"scale"`` cuts out a window of random size, as the authors' released
-            code does (`ScaleCropPreparation`).
-        normalization: of the pixels: ``"centred"`` to -1 … 1, or ``"imagenet"``, which weights
-            pretrained on ImageNet expect.
+            apparent age. ``"scale"`` crops a window of random size, as in the authors' released
+            code (`ScaleCropPreparation`).
+        normalization: ``"centred"`` scales pixels to -1 … 1. ``"imagenet"`` is for weights
+            pretrained on ImageNet.
     """
     if size < 1:
         raise OptionError(f"data.size must be at least 1, not {size}")
@@ -102,7 +102,7 @@ def _preparation(
 
 
 def find_faces(directory: Path) -> list[Path]:
-    """All image files, in the order of their names; a `DataError` if there is none."""
+    """Return all image files, sorted by name, or raise a `DataError` if there is none."""
     for folder in FOLDERS:
         whole = directory / folder
         for places in ([whole], [whole / part for part in PARTS]):
@@ -114,7 +114,7 @@ def find_faces(directory: Path) -> list[Path]:
 
 
 def split_by_name(faces: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """The files with a name as published, and the others."""
+    """Return the files with a published name, and the others."""
     named = [path for path in faces if NAME.fullmatch(path.name)]
     return named, [path for path in faces if not NAME.fullmatch(path.name)]
 

@@ -1,4 +1,4 @@
-"""Image files of any shape, and windows that lie anywhere in them."""
+"""Image files of any shape, and windows at any position in them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class WholeImageFiles:
     """Inputs that are image files, decoded as a whole when a batch needs them.
 
     Args:
-        folder: where the files lie.
-        names: one per sample, below `folder`.
-        size: that the shorter side of each image is scaled to.
+        folder: folder with the files.
+        names: paths in `folder`, one per sample.
+        size: length of the shorter side of each image after scaling.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ class WholeImageFiles:
         return {"pixels": pixels, "height": height, "width": width}
 
     def select(self, index: Tensor) -> WholeImageFiles:
-        """Only these samples, in this order."""
+        """Return only these samples, in this order."""
         names = tuple(self.names[sample] for sample in index.tolist())
         return WholeImageFiles(self.folder, names, self.size, self.in_memory)
 
@@ -54,14 +54,14 @@ class WholeImageFiles:
 class WindowPreparation:
     """Cuts a square window out of each image and normalises it.
 
-    For training the window lies anywhere in the image and is mirrored in half of the cases. For
-    evaluation it is in the middle.
+    For training, the window has a random position and is mirrored with probability 0.5. For
+    evaluation, it is centred.
 
     Args:
         mean: of each channel, where white is 1.
         std: standard deviation of each channel, where white is 1.
-        size: side of the window; no image is smaller.
-        augment: whether training images are augmented; otherwise all are prepared alike.
+        size: side of the window. No image may be smaller.
+        augment: whether to augment training images. Otherwise they are prepared as for evaluation.
     """
 
     mean: tuple[float, ...]
@@ -77,7 +77,7 @@ class WindowPreparation:
             place = room // 2
             mirrored = torch.zeros(len(pixels), dtype=torch.bool, device=pixels.device)
         else:
-            # Drawn where the generator lives, so that a CPU's generator gives a GPU the same.
+            # Drawn on the device of the generator, so that a CPU generator gives the same on a GPU.
             drawn = torch.rand(3, len(pixels), generator=generator, device=generator.device)
             drawn = drawn.to(pixels.device, non_blocking=True)
             place = (drawn[:2] * (room + 1)).long().minimum(room)

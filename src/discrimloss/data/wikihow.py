@@ -1,7 +1,7 @@
 """WikiHow: which goal a step serves, which step serves a goal, which step comes first.
 
 From Zhang, Lyu and Callison-Burch (2020). The training questions are generated automatically and
-hold wrong labels; the test questions were checked by people.
+contain wrong labels. The test questions were checked by humans.
 """
 
 from __future__ import annotations
@@ -82,18 +82,18 @@ def load_wikihow(
     ``goal_inference.json`` (or ``goal_inference/task.json``); likewise ``step`` with
     ``step_inference`` and ``order`` with ``step_ordering``.
 
-    `train_on_benchmark` is a substitute for users who have the benchmark questions only: these are
-    split, and the larger split is trained on. Its results compare with each other, not with the
-    paper's.
+    `train_on_benchmark` is a substitute for users who have only the benchmark questions. These are
+    split, and the larger split is used for training. The results can be compared with each other,
+    but not with those of the paper.
 
     Args:
-        directory: where the data is.
+        directory: the data directory.
         task: ``"goal"``: the goal of a step; ``"step"``: a step of a goal; ``"order"``: the earlier
             of two steps.
-        split_seed: of the splits, and of the order of the benchmark's choices.
-        validation_share: of the training questions.
+        split_seed: seed of the splits, and of the order of the benchmark's choices.
+        validation_share: fraction of the training questions for validation.
         train_on_benchmark: whether to split the benchmark's questions into training and test.
-        test_share: of the benchmark's questions, with `train_on_benchmark`.
+        test_share: fraction of the benchmark's questions for testing, with `train_on_benchmark`.
     """
     folder = directory / "wikihow"
     generator = torch.Generator().manual_seed(split_seed)
@@ -169,7 +169,7 @@ def _split_benchmark(
 def _split(
     group: Tensor, num_groups: int, fraction: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The rows of a random fraction of the groups, and the other rows."""
+    """Return the rows of a random fraction of the groups, and the other rows."""
     if not 0.0 <= fraction < 1.0:
         raise DataError(f"a fraction of the questions must be from 0 to below 1, not {fraction}")
     rank = torch.randperm(num_groups, generator=generator)
@@ -208,7 +208,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class QuestionInputs:
-    """Multiple-choice questions as texts; a model of texts tokenizes them a batch at a time."""
+    """Multiple-choice questions as texts. A text model tokenizes them batch by batch."""
 
     contexts: Texts
     """Shape (questions,)."""
@@ -232,9 +232,9 @@ class QuestionInputs:
 
 
 def read_swag_csv(file: Path, num_choices: int) -> Split:
-    """Questions from columns ``sent1``, ``sent2``, ``ending0`` …, ``label``; others are ignored.
+    """Read questions from columns ``sent1``, ``sent2``, ``ending0`` …, ``label``. Ignore others.
 
-    The context is ``sent1`` followed by ``sent2``, or ``startphrase`` where both are empty.
+    The context is ``sent1`` followed by ``sent2``, or ``startphrase`` if both are empty.
     """
     import pandas
 
@@ -274,9 +274,9 @@ def read_swag_csv(file: Path, num_choices: int) -> Split:
 def read_benchmark(
     file: Path, num_choices: int, generator: torch.Generator
 ) -> tuple[Split, tuple[str, ...]]:
-    """Questions of BIG-bench, and notes about those that were left out.
+    """Return questions of BIG-bench, and notes about those that were left out.
 
-    The right choice comes first more often than by chance there, so choices are shuffled.
+    In BIG-bench, the correct choice comes first more often than by chance, so choices are shuffled.
     """
     try:
         examples = json.loads(file.read_text(encoding="utf-8"))["examples"]
@@ -300,7 +300,7 @@ def read_benchmark(
 
 
 def _benchmark_question(example: Any, num_choices: int) -> tuple[str, list[str]] | None:
-    """The context, and the choices with the right one first."""
+    """Return the context, and the choices with the correct one first."""
     scores = {text.removesuffix("."): score for text, score in example["target_scores"].items()}
     right = [text for text, score in scores.items() if score == 1]
     if len(right) != 1:

@@ -1,1 +1,1 @@
-"""Files that are complete or absent, and locks between processes."""
+"""Atomic writes, checksums, and locks between processes."""

@@ -1,4 +1,4 @@
-"""Files that are complete or not there."""
+"""Atomic writes: a file is complete, or it does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums of files that belong together, to notice a damaged or missing one later."""
+"""Checksums of the files of a folder, to detect damaged or missing files later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fingerprint = list[int]
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """Size and CRC-32 of a file."""
+    """Return size and CRC-32 of a file."""
     checksum, size = 0, 0
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -26,12 +26,12 @@ def fingerprint(path: Path) -> Fingerprint:
 
 
 def write_checksums(folder: Path, names: Iterable[str], texts: Mapping[str, str]) -> None:
-    """Write the checksums of files of a folder, and of texts that are about to be written there.
+    """Write the checksums of files of a folder, and of texts that will be written there.
 
     Args:
-        folder: where the files are.
-        names: paths within the folder, with ``/``; missing ones are left out.
-        texts: contents by the names of their files.
+        folder: the folder.
+        names: paths in the folder, with ``/``. Missing files are left out.
+        texts: contents by file name.
     """
     files = {name: fingerprint(folder / name) for name in names if (folder / name).is_file()}
     for name, text in texts.items():
@@ -42,13 +42,13 @@ def write_checksums(folder: Path, names: Iterable[str], texts: Mapping[str, str]
 
 
 def require_intact(folder: Path, advice: str) -> None:
-    """Raise a `DiscrimLossError` if a file is not as `write_checksums` found it.
+    """Raise a `DiscrimLossError` if a file has changed since `write_checksums`.
 
-    A folder without checksums, of an earlier version, passes.
+    A folder without checksums, from an earlier version, is accepted.
 
     Args:
-        folder: where the files are.
-        advice: what to do, the end of the sentence.
+        folder: the folder.
+        advice: what to do, as the end of the message.
     """
     try:
         saved = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))

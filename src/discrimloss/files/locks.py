@@ -1,4 +1,4 @@
-"""Locks between processes, for a directory or a file that only one of them may write."""
+"""Locks between processes, for directories or files with a single writer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class LockedError(DiscrimLossError):
 def exclusive_lock(file: Path, refusal: str) -> Iterator[None]:
     """Hold a lock until the block ends. The system releases it if the process is killed.
 
-    The lock file stays where it is: removing it could let two processes in.
+    The lock file is not removed, because then two processes could hold the lock.
 
     Args:
         file: the lock file. It is created, with its directory, if it does not exist.
-        refusal: the sentence of the error.
+        refusal: the message of the error.
 
     Raises:
-        LockedError: another process holds the lock. It is raised at once, without waiting.
+        LockedError: another process holds the lock. Raised without waiting.
         OSError: the lock file cannot be created.
     """
     from filelock import FileLock, Timeout

@@ -1,1 +1,1 @@
-"""From losses or predictions to verdicts on labels."""
+"""Estimates verdicts on labels from losses or predictions."""

@@ -1,19 +1,19 @@
-"""Probabilities that labels are incorrect, estimated from average losses alone.
+"""Estimates probabilities that labels are incorrect from average losses alone.
 
 There are no clean labels to calibrate against, so the estimate rests on the distribution of the
-samples' average losses. On a log scale it is a mixture of two parts: correct labels around a small
-loss, with a tail of hard ones, and incorrect labels around a large loss, with a tail of
-half-memorised ones. Both parts are log-F distributions, which have an exponential tail with its own
-rate on each side. The family contains the logarithms of gamma, F (squared errors with heavy tails)
-and, as a limit, log-normal losses.
+samples' average losses. On a log scale it is a mixture of two components: correct labels around a
+small loss, with a tail of hard samples, and incorrect labels around a large loss, with a tail of
+partly memorised labels. Both components are log-F distributions, which have exponential tails with
+different rates on each side. The family contains the logarithms of gamma, F (squared errors with
+heavy tails) and, as a limit, log-normal losses.
 
-Losses near zero are learned. Only their number enters the fit, because their distribution depends
-on rounding as much as on the data.
+Samples with losses near zero are learned. Only their number is used in the fit, because their
+distribution depends on rounding as much as on the data.
 
-Two conditions keep clean data free of incorrect labels. The second part must be worth its five
-parameters by the Bayesian information criterion. And it must lie near or above the loss scale of
-the first epoch: a label that the model cannot learn has about the loss that every label had before
-training, while hard samples of a task that can be learned have far less.
+Two conditions prevent incorrect labels on clean data. First, the second component must justify its
+five parameters by the Bayesian information criterion. Second, it must be near or above the loss
+scale of the first epoch: a label that the model cannot learn keeps about the loss that labels have
+before training, while hard samples of a learnable task have much smaller losses.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
 BINS = 256
 LEARNED_RATIO = 0.03
-"""Losses below this fraction of the scale are learned."""
+"""Samples with losses below this fraction of the scale are learned."""
 LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)
-"""Distances below a point at which a density is summed to a mass."""
+"""Distances below a point at which the density is summed to a probability mass."""
 LOG_OF_STEPS = torch.full((len(LEFT_GRID) + 1,), math.log(0.1), dtype=torch.float64)
 """Log of the distance between these points; 0 for the tail below them."""
 LOG_OF_STEPS[-1] = 0.0
@@ -48,9 +48,9 @@ RAREST = 1e-3
 LARGEST_SHAPE = 4.0
 MOST_ITERATIONS = 60
 PRIOR_PRECISION = torch.tensor(2 * [0.0, 1.0, 1.5**-2, 1.5**-2] + [0.0], dtype=torch.float64)
-"""How firmly each parameter is drawn to 0: the shapes of both parts."""
+"""Strength of the prior that draws each parameter to 0: the shapes of both components."""
 EXTRA_PARAMETERS = 5
-"""How many more parameters two parts have than one."""
+"""Number of additional parameters of two components instead of one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Calibration:
     """A non-decreasing map from average loss to the log-odds that the label is incorrect."""
 
     low: float
-    """Smallest average loss, or 0 if that is smaller: losses are measured from here."""
+    """The smaller of 0 and the smallest average loss. Losses are measured from here."""
     scale: float
     first: float
     """Log-scale position of the first bin's centre."""
@@ -67,7 +67,7 @@ class Calibration:
     """Shape (bins,), float64, at the bin centres."""
 
     def log_odds(self, losses: Tensor) -> Tensor:
-        """Log-odds of losses of any shape, interpolated between the bins; NaN stays NaN."""
+        """Return log-odds of losses of any shape, interpolated between bins. NaN stays NaN."""
         bins = self.log_odds_of_bins.to(losses.device, losses.dtype)
         position = (_log_ratio(losses, self.low, self.scale) - self.first) / self.width
         inside = position.clamp(0, len(bins) - 1)
@@ -77,7 +77,7 @@ class Calibration:
         return torch.where(position < -0.5, -LARGEST_LOG_ODDS, log_odds)
 
     def __call__(self, losses: Tensor) -> Tensor:
-        """Probabilities of losses of any shape; NaN stays NaN."""
+        """Return probabilities for losses of any shape. NaN stays NaN."""
         return self.log_odds(losses).sigmoid()
 
 
@@ -87,7 +87,7 @@ def calibrate(
     """Fit the mixture to average losses.
 
     Args:
-        averages: returns the samples' average losses in chunks; called twice. NaN is left out.
+        averages: returns the samples' average losses in chunks. Called twice. NaN is ignored.
         scale: the loss scale of the first epoch.
         shards: how the samples are divided among processes. All processes get the same fit.
     """
@@ -127,14 +127,14 @@ class _LogF(NamedTuple):
 def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> _LogF:
     """Log density of a log-F distribution with the given mode; `shape` holds log (s, a, b).
 
-    Falls like ``exp(a z)`` to the left and ``exp(-b z)`` to the right, ``z`` in units of ``s``. No
-    part may be narrower than a bin: its likelihood would grow without bound.
+    It falls like ``exp(a z)`` to the left and ``exp(-b z)`` to the right, with ``z`` in units of
+    ``s``. No component may be narrower than a bin, because its likelihood would be unbounded.
 
     Args:
-        at: shape (points,). The last one stands for the mass of the exponential tail below it.
+        at: shape (points,). The last point represents the exponential tail below it.
         mode: scalar.
         shape: shape (3,).
-        smallest_scale: is added to ``s``.
+        smallest_scale: added to ``s``.
     """
     bounded = LARGEST_SHAPE * torch.tanh(shape / LARGEST_SHAPE)  # beyond, lgamma loses all digits
     sizes = bounded.exp()
@@ -168,23 +168,23 @@ def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: floa
 class _Mixture:
     """The mixture's likelihood as a function of nine parameters.
 
-    These are: mode and shape (three parameters) of the correct part, the same of the incorrect
-    part, and the log-odds of the noise rate.
+    The parameters are: mode and shape (three values) of the correct component, the same of the
+    incorrect component, and the log-odds of the noise rate.
     """
 
     centers: Tensor
     counts: Tensor
     learned: float
-    """How many samples are below the first bin."""
+    """Number of samples below the first bin."""
     width: float
 
     def log_parts(self, parameters: Tensor) -> tuple[_LogF, _LogF]:
-        """Log density of both parts at the centres; last, the mass below."""
+        """Return the log density of both components at the centres; last, the mass below."""
         correct = self._log_part(parameters[0], parameters[1:4])
         return correct, self._log_part(self.incorrect_mode(parameters), parameters[5:8])
 
     def log_odds(self, parameters: Tensor) -> Tensor:
-        """Log-odds of the incorrect part at the centres."""
+        """Return the log-odds of the incorrect component at the centres."""
         correct, incorrect = self.log_parts(parameters)
         return (incorrect.value - correct.value)[:-1] + parameters[8]
 
@@ -194,7 +194,7 @@ class _Mixture:
     def objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Negative log posterior per sample, and its gradient, shape (9,).
 
-        The priors weigh as much as a few samples.
+        The priors have the weight of a few samples.
         """
         odds = parameters[8]
         correct, incorrect = self.log_parts(parameters)
@@ -214,7 +214,7 @@ class _Mixture:
         return (prior - likelihood) / self.number, (pull - gradient) / self.number
 
     def one_part_objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for a model in which all labels are correct, with four parameters."""
+        """Like `__call__`, for a model with only correct labels, which has four parameters."""
         correct = self._log_part(parameters[0], parameters[1:4])
         pull = parameters * PRIOR_PRECISION[:4]
         value = 0.5 * (parameters * pull).sum() - (self.weights * correct.value).sum()
@@ -233,7 +233,7 @@ class _Mixture:
 
     @cached_property
     def points(self) -> Tensor:
-        """The centres, and points that the mass below them is summed from, with its tail."""
+        """The centres, and the points for the mass below them, with its tail."""
         cut = self.centers[:1] - self.width / 2
         return torch.cat([self.centers, cut - LEFT_GRID, cut - LEFT_GRID[-1:]])
 
@@ -251,7 +251,7 @@ class _Mixture:
         return [mode, scale, 0.0, 0.0]
 
     def start(self, cut: float) -> list[float]:
-        """Parameters from a plain division of the samples at `cut`."""
+        """Return start parameters from a division of the samples at `cut`."""
         below = self.centers < cut
         correct_mean, correct_scale = self._moments(below, self.learned, fallback=cut - 2.0)
         incorrect_mean, incorrect_scale = self._moments(~below, 0.0, fallback=cut + 1.0)
@@ -278,7 +278,7 @@ class _Mixture:
 
 
 def _incorrect_log_odds(mixture: _Mixture) -> Tensor:
-    """Log-odds of the incorrect part at each centre; the smallest where one part is enough."""
+    """Return the incorrect component's log-odds, or the smallest if one component suffices."""
     starts = [mixture.start(math.log(ANCHOR) + offset) for offset in (0.0, 0.7, 1.4)]
     value, parameters = min((_minimize(mixture.objective, s) for s in starts), key=lambda f: f[0])
     one_part_value, _ = _minimize(mixture.one_part_objective, mixture.one_part_start())
@@ -300,7 +300,7 @@ def _minimize(
 def _non_decreasing(log_odds: Tensor, centers: Tensor, peak: float) -> Tensor:
     """Make the log-odds non-decreasing, outwards from the mode of the incorrect part.
 
-    Two fitted tails can cross again where there are hardly any samples.
+    Two fitted tails can cross again where there are almost no samples.
     """
     middle = int((centers < peak).sum().clamp(1, len(centers) - 1))
     below = log_odds[:middle].flip(0).cummin(0).values.flip(0)

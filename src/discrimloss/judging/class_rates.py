@@ -1,4 +1,4 @@
-"""How many labels of each class are wrong, and how certain that is."""
+"""Estimates the noise rate of each class, with an interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discrimloss.judging.noise_interval import (
 )
 
 UNSEEN_ERRORS = 0.5
-"""Wrong labels that no probability shows, as a variance: a class of few samples is never sure."""
+"""Variance of the number of wrong labels beyond the probabilities: small classes are uncertain."""
 
 Interval = tuple[float, float]
 
@@ -27,12 +27,12 @@ class ClassRate:
 
     name: str
     count: int
-    """Samples that are given the class."""
+    """Number of samples labelled with the class."""
     rate: float
-    """Mean of their probabilities of being incorrect."""
+    """Mean of their probabilities of being wrong."""
     interval: Interval | None
-    """Holds the fraction of wrong labels with a probability of about 90 %; None without one for
-    all labels."""
+    """Contains the fraction of wrong labels with a probability of about 90 %. None if there is no
+    interval for all labels."""
 
 
 def class_rate(
@@ -41,16 +41,16 @@ def class_rate(
     noise_rate: float | None,
     noise_interval: Sequence[float] | None,
 ) -> ClassRate:
-    """The noise rate of a class, from the probabilities of its labels.
+    """Return the noise rate of a class, from the probabilities of its labels.
 
-    The interval is wider than that of all labels: beside what is not known of the noise as a whole,
-    whether a label is wrong is chance, and there are fewer of them.
+    The interval is wider than that of all labels, because a class has fewer labels, and each is
+    wrong at random.
 
     Args:
-        name: of the class.
-        p_incorrect: of the samples that are given the class; at least one.
-        noise_rate: of all labels.
-        noise_interval: of all labels, or None.
+        name: name of the class.
+        p_incorrect: probabilities of the samples with this label, at least one.
+        noise_rate: noise rate of all labels.
+        noise_interval: interval of all labels, or None.
     """
     p = np.asarray(p_incorrect, dtype=np.float64)
     rate = float(p.mean())
@@ -73,13 +73,13 @@ def class_rates(
     noise_rate: float | None,
     noise_interval: Sequence[float] | None,
 ) -> list[ClassRate]:
-    """The noise rates of all given classes, the noisiest first.
+    """Return the noise rates of all given classes, noisiest first.
 
     Args:
         given_label: names, one per sample.
-        p_incorrect: one per sample.
-        noise_rate: of all labels.
-        noise_interval: of all labels, or None.
+        p_incorrect: probabilities, one per sample.
+        noise_rate: noise rate of all labels.
+        noise_interval: interval of all labels, or None.
     """
     names, place = np.unique(np.asarray(given_label).astype(str), return_inverse=True)
     order = np.argsort(place, kind="stable")

@@ -1,4 +1,4 @@
-"""Verdicts of several runs on the same samples as one."""
+"""Combines the verdicts of several runs on the same samples."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def combine_verdicts(several: Sequence[Verdicts]) -> Verdicts:
     """Average the verdicts of several runs on the same samples.
 
     Probabilities, scores, losses, weights and the noise interval are means over the runs in which
-    a sample was seen. A label is incorrect where the mean probability says so; otherwise the sample
-    is easy if more runs call it easy than anything else, and hard if more runs call it hard than
-    undecided and the mean probability allows it. A suggested class is the most frequent one; for a
-    label that is called incorrect, a run that trusts the label has no vote. A suggested regression
-    target is the mean.
+    a sample was seen. A label is incorrect if the mean probability is above the limit. Otherwise,
+    the sample is easy if "easy" is its most frequent verdict. It is hard if more runs call it hard
+    than undecided and the mean probability is small enough. The suggested class is the most
+    frequent suggestion; if the label is called incorrect, runs that suggest the label itself are
+    ignored. The suggested regression target is the mean.
 
     Args:
-        several: at least one, all of the same samples in the same order.
+        several: at least one verdicts object. All have the same samples in the same order.
     """
     if not several:
         raise ValueError("there are no verdicts to combine")
     first = several[0]
     lengths = sorted({len(one) for one in several})
     if len(lengths) > 1:
-        raise ValueError(f"verdicts on {lengths[0]} and on {lengths[-1]} samples do not combine")
+        raise ValueError(f"verdicts on {lengths[0]} and on {lengths[-1]} samples cannot combine")
     if len(several) == 1:
         return first
     p_incorrect = _mean([one.p_incorrect for one in several])
@@ -103,7 +103,7 @@ def _most_frequent(
     several: Sequence[Verdicts],
     p_incorrect: npt.NDArray[np.float32],
 ) -> npt.NDArray[Any]:
-    """The class that most runs suggest. A run that trusts an incorrect label votes as the surest.
+    """Return the class that most runs suggest. Runs that trust an incorrect label do not count.
 
     Args:
         suggested: shape (runs, samples).
@@ -116,6 +116,6 @@ def _most_frequent(
     votes = np.where(trusts & (p_incorrect > INCORRECT_ABOVE), surest, suggested)
     names = {name: code for code, name in enumerate(dict.fromkeys(votes.ravel().tolist()))}
     codes = np.array([[names[name] for name in row] for row in votes.tolist()], dtype=np.int64)
-    support = (codes[:, None, :] == codes[None, :, :]).sum(1)  # how many runs vote like each
+    support = (codes[:, None, :] == codes[None, :, :]).sum(1)  # runs with equal suggestion
     chosen = np.take_along_axis(votes, support.argmax(0)[None], axis=0)
     return np.asarray(chosen[0])

@@ -1,4 +1,4 @@
-"""Verdicts from the losses that a criterion has seen."""
+"""Estimates the verdicts of a criterion from its losses and predictions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from discrimloss.state.table import NOT_KNOWN, YES
 def judge_criterion(
     criterion: DiscrimLoss, rule: Rule = "calibrated", p_incorrect: Tensor | None = None
 ) -> Verdicts:
-    """See `DiscrimLoss.verdicts`, which calls it."""
+    """See `DiscrimLoss.verdicts`, which calls this function."""
     criterion.grow_with_ids()
     is_one_epoch = criterion.epoch == 1 and criterion.epochs != 1
     is_known = criterion.watch.has_warned("passes", "backwards", "index")
@@ -103,26 +103,26 @@ def judge_criterion(
 
 @dataclass(frozen=True)
 class _Found:
-    """What losses and predictions say about the labels of a run."""
+    """The estimates from losses and predictions about the labels of a run."""
 
     calibration: Calibration | None = None
-    """How losses turn into probabilities, where they decide."""
+    """The map from losses to probabilities, if losses decide."""
     errors: LabelErrors | None = None
-    """The label errors by predictions, where they decide."""
+    """The label errors estimated from predictions, if predictions decide."""
     agrees: Tensor | None = None
-    """Shape (num_samples,), bool: which labels the predictions agree with, where they decide."""
+    """Shape (num_samples,), bool: whether predictions agree with each label, if they decide."""
     limit: str | None = None
-    """Why nothing can be said; None if something can."""
+    """Why there are no estimates, or None if there are."""
     notes: tuple[str, ...] = ()
-    """What else a reader of the verdicts should know."""
+    """Further notes on the verdicts."""
     has_hard: bool = True
-    """Whether any sample can be called hard."""
+    """Whether samples may be called hard."""
 
 
 def _find_errors(
     criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None, *, by_losses_only: bool
 ) -> _Found:
-    """Decide between losses and predictions, or that neither can tell."""
+    """Choose between losses and predictions, or decide that neither can tell wrong labels."""
 
     def strengths() -> Iterable[Tensor]:
         return _strengths(criterion.average_chunks(), latest, kinds)
@@ -140,7 +140,7 @@ def _find_errors(
         notes = _notes(limit, by_losses.rate)
         if kind == "distances" and limit is None:
             notes = (FAR_OFF_ONLY,)
-        # Measured against its class, a wrong label that is learned late looks like a hard sample.
+        # Relative to its class, a wrong label that is learned late looks like a hard sample.
         has_hard = kinds is None or not notes
         return _Found(calibration, limit=limit, notes=notes, has_hard=has_hard)
     is_other_loss = are_other_losses(criterion)
@@ -160,7 +160,7 @@ def _notes(limit: str | None, noise_rate: float) -> tuple[str, ...]:
 def _strengths(
     averages: Iterable[Tensor], latest: Tensor, kinds: SampleKinds | None
 ) -> Iterable[Tensor]:
-    """How far losses speak against the labels, in the unit of an ordinary group, in chunks."""
+    """Yield how strongly losses contradict the labels, in units of a typical group, in chunks."""
     start = 0
     for chunk in averages:
         rows = slice(start, start + len(chunk))
@@ -184,26 +184,26 @@ def judge_samples(
     can_tell: bool = True,
     has_hard: bool = True,
 ) -> Verdicts:
-    """Verdicts of all samples, in one pass.
+    """Return the verdicts of all samples, in one pass.
 
     One of `p_incorrect`, `calibration` and `score` is given.
 
     Args:
-        averages: gives ``Avg(l)`` of all samples in chunks; NaN where never visited.
+        averages: yields ``Avg(l)`` of all samples in chunks. NaN if never visited.
         learned_early: shape (num_samples,), as in `SampleTable`.
         weights: shape (num_samples,), ``delta``.
         thresholds: ``k1`` and ``k2``.
         latest: shape (num_samples,): the loss of the latest visit.
         rule: see `DiscrimLoss.verdicts`.
-        p_incorrect: shape (num_samples,): probabilities from elsewhere.
-        kinds: which group each sample belongs to, where targets are known.
-        calibration: turns losses into probabilities.
+        p_incorrect: shape (num_samples,): probabilities from another source.
+        kinds: the group of each sample, if targets are known.
+        calibration: maps losses to probabilities.
         score: shape (num_samples,): log-odds by predictions.
-        agrees: shape (num_samples,), bool: which labels predictions agree with. The others are not
-            hard but undecided: among them are wrong labels that look right.
-        can_tell: whether the run says anything about its labels. If not, none is incorrect, and
-            what is not easy is undecided.
-        has_hard: whether any sample can be called hard rather than undecided.
+        agrees: shape (num_samples,), bool: whether predictions agree with each label. All others
+            are undecided instead of hard, because some of them are wrong labels that look correct.
+        can_tell: whether the run can tell wrong labels. If not, none is incorrect, and all that are
+            not easy are undecided.
+        has_hard: whether samples may be called hard instead of undecided.
     """
     k1, k2 = thresholds
     chunks: list[tuple[Any, ...]] = []
@@ -236,7 +236,7 @@ def judge_samples(
             if agrees is not None:
                 unsure |= ~agrees[rows]
             code[(code == HARD) & unsure] = UNDECIDED
-        # Being incorrect at the end outweighs having been learned early.
+        # A label that is incorrect at the end is not easy, even if it was learned early.
         code[probability > INCORRECT_ABOVE if rule == "calibrated" else average > k2] = INCORRECT
         code[average.isnan()] = UNSEEN
         chunks.append(tuple(part.numpy() for part in (code, probability, odds, average)))
@@ -252,11 +252,11 @@ def judge_samples(
 
 
 def _of_all_processes(verdicts: Verdicts, whole: Callable[[Tensor], Tensor]) -> Verdicts:
-    """Every process's verdicts joined.
+    """Join the verdicts of all processes.
 
     Args:
-        verdicts: of the samples of this process.
-        whole: turns a process's column into the whole one.
+        verdicts: verdicts on the samples of this process.
+        whole: returns the whole column for a process's part of it.
     """
     names = ("code", "p_incorrect", "score", "average_loss", "weight")
     columns: dict[str, Any] = {
@@ -269,12 +269,12 @@ def _checked_probabilities(criterion: DiscrimLoss, p_incorrect: Tensor | None) -
     if p_incorrect is None:
         return None
     if criterion.table.shards.several:
-        raise ValueError("p_incorrect cannot be given where the table is sharded")
+        raise ValueError("p_incorrect cannot be used with a sharded table: leave it out")
     if p_incorrect.shape != (criterion.num_samples,):
         raise ValueError(
             f"p_incorrect must have the shape ({criterion.num_samples},), one for each sample, "
             f"not {tuple(p_incorrect.shape)}"
         )
     if not bool(((p_incorrect >= 0) & (p_incorrect <= 1)).all()):
-        raise ValueError("p_incorrect must hold probabilities, between 0 and 1")
+        raise ValueError("p_incorrect must have probabilities between 0 and 1")
     return p_incorrect

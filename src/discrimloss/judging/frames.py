@@ -1,4 +1,4 @@
-"""Verdicts as data frames: to pandas, from pandas, and cleanlab's layout."""
+"""Converts verdicts to and from data frames, and to cleanlab's layout."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def verdicts_from_frame(frame: pandas.DataFrame, rule: Rule | None = None) -> Ve
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     ids = None
-    if frame.index.name == "id":  # of 0.1: ids identify the rows
+    if frame.index.name == "id":  # frames of 0.1 have ids as index
         ids = frame.index.tolist()
     else:
         frame = frame.iloc[_order_of_samples(frame)]
@@ -86,7 +86,7 @@ def verdicts_from_frame(frame: pandas.DataFrame, rule: Rule | None = None) -> Ve
     known = p_incorrect[~unseen]
     if len(known) and not (known.min() >= 0.0 and known.max() <= 1.0):
         raise ValueError("p_incorrect must be a probability, between 0 and 1")
-    # In files of 0.1, the score is a training method's own.
+    # In files of 0.1, the score is that of a training method.
     has_score = "score" in frame and not is_old
     interval = frame.attrs.get("noise_interval")
     return Verdicts(
@@ -125,7 +125,7 @@ def verdicts_to_cleanlab(
             predicted_label, len(verdicts), "predicted_label"
         )
     for name, values in columns.items():
-        if values.dtype.kind in "UO":  # cleanlab's frames hold names of classes as objects
+        if values.dtype.kind in "UO":  # class names are objects in cleanlab's frames
             columns[name] = pd.Series(values.astype(object), dtype=object)
     frame: pandas.DataFrame = pd.DataFrame(columns)
     return frame
@@ -141,7 +141,7 @@ def _object_column(values: Any | None, number: int) -> Any:
 
 
 def _label_column(labels: npt.NDArray[Any] | None, number: int) -> Any:
-    """Names as objects, regression targets as floats, positions as integers that may be null."""
+    """Return names as objects, regression targets as floats, positions as nullable integers."""
     pd = import_pandas()
     if labels is None or labels.dtype.kind != "O":
         return _object_column(labels, number) if labels is None else labels
@@ -155,7 +155,7 @@ def _float_column(values: npt.NDArray[np.float32] | None, number: int) -> npt.ND
 
 
 def _order_of_samples(frame: pandas.DataFrame) -> npt.NDArray[np.intp]:
-    """Where the row of each sample is: rows may have been sorted, but not lost."""
+    """Return the row of each sample. Rows may be sorted, but must not be missing."""
     has_column = "index" in frame
     index = (frame["index"] if has_column else frame.index).to_numpy()
     order = np.argsort(index, kind="stable") if index.dtype.kind in "iu" else None
@@ -170,7 +170,7 @@ def _order_of_samples(frame: pandas.DataFrame) -> npt.NDArray[np.intp]:
 
 
 def _codes(verdicts: pandas.Series, name: str) -> npt.NDArray[np.int8]:
-    """Positions in `LABELS`, whether the column holds categories or strings."""
+    """Return positions in `LABELS`, for a column of categories or strings."""
     code = np.full(len(verdicts), -1, dtype=np.int8)
     values = verdicts.to_numpy(dtype=object)
     for position, label in enumerate(LABELS):
@@ -187,11 +187,11 @@ def _codes(verdicts: pandas.Series, name: str) -> npt.NDArray[np.int8]:
 def _floats(
     frame: pandas.DataFrame, name: str, unknown: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32]:
-    """A column that is empty exactly where a value cannot be known."""
+    """Return a column that is missing exactly for unseen samples."""
     try:
         values: npt.NDArray[np.float32] = frame[name].to_numpy(dtype=np.float32, na_value=np.nan)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from error
+        raise ValueError(f"{name} must contain numbers: {error}") from error
     wrong = np.flatnonzero(np.isnan(values) != unknown)
     if len(wrong):
         sample = int(wrong[0])
@@ -206,7 +206,7 @@ def _floats(
 def _optional_floats(
     frame: pandas.DataFrame, name: str, unknown: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32] | None:
-    """The same, where the whole column may be missing."""
+    """Like `_floats`, but the whole column may be missing."""
     is_missing = name not in frame or (len(frame) > 0 and frame[name].isna().all())
     if is_missing and not (len(frame) > 0 and unknown.all()):
         return None

@@ -1,14 +1,15 @@
-"""Evidence for wrong labels among samples that a network has not learned from.
+"""Evidence for wrong labels among held-out samples.
 
 `noise_model` estimates which labels are wrong. This module answers an earlier question, during
-training and from few samples: are labels wrong at all? Two models of the held-out labels compete:
+training and from few samples: are any labels wrong? Two models of the held-out labels are compared:
 
-- all labels are correct, and predictions are too sharp or too soft, or biased towards some classes;
-- in addition a fraction of the labels is wrong: drawn evenly from the other classes, or from the
-  classes that the network confuses on the training samples.
+- all labels are correct, but predictions may be overconfident, underconfident or biased towards
+  some classes;
+- in addition, a fraction of the labels is wrong: drawn uniformly from the other classes, or from
+  the classes that the network confuses on the training samples.
 
-The gain in log posterior is the evidence. It is small on clean data whose classes overlap, because
-a softer prediction explains such labels as well.
+The gain in log posterior is the evidence. It is small on clean data with overlapping classes,
+because less confident predictions explain such labels as well.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from discrimloss.judging.optimization import minimize
 from discrimloss.label_correction import MOST_CLASSES_WITH_MATRIX
 
 EVEN_CONFUSION = 5.0
-"""Wrong labels of each class, drawn evenly, that are counted besides those that were seen."""
+"""Number of uniform wrong labels of each class that is added to the observed ones."""
 GAIN_OF_CONFUSION = 4.0
-"""Evidence that confused classes must add to be preferred over wrong labels drawn evenly."""
+"""Evidence that confused classes must add to be preferred over uniform wrong labels."""
 STARTS = ((0.0, -2.0, -2.0), (1.0, -1.0, -2.0), (1.0, -1.5, 2.0))
 """Starting points: log of the sharpness, log-odds of the noise rate and of confused classes."""
 RARE_NOISE = -3.0
-"""Log-odds that the noise rate is weakly drawn to."""
+"""Mean of the weak prior on the log-odds of the noise rate."""
 WEAK_PRIOR = 0.05
-"""How firmly sharpness and noise rate are drawn to 1 and to `RARE_NOISE`."""
+"""Strength of the priors that draw sharpness to 1 and noise rate to `RARE_NOISE`."""
 ITERATIONS, TOLERANCE = 60, 1e-6
 
 
 @dataclass(frozen=True)
 class HeldOutNoise:
-    """The better model of the held-out labels with noise, and the evidence for it."""
+    """The best model of the held-out labels with noise, and its evidence."""
 
     sharpness: float
     """Factor of the log probabilities."""
     log_transition: Tensor | None
     """Shape (classes, classes): log probability of each given label (columns) for each true class
-    (rows). None with many classes, where wrong labels are drawn evenly."""
+    (rows). None with many classes, where wrong labels are uniform."""
     noise_rate: float
     """Estimated fraction of wrong labels among the held-out samples."""
     evidence: float
@@ -58,7 +59,7 @@ def fit_held_out_noise(
     Args:
         log_probabilities: shape (held_out, classes): averaged predictions of held-out samples.
         given: shape (held_out,), int64: their labels.
-        predicted: shape (samples,), int64: the likeliest class of training samples.
+        predicted: shape (samples,), int64: the most likely class of training samples.
         trained: shape (samples,), int64: their labels.
     """
     classes = log_probabilities.shape[1]
@@ -88,7 +89,7 @@ def fit_held_out_noise(
 
 
 def _confusion(predicted: Tensor, given: Tensor, classes: int) -> Tensor:
-    """Shape (classes, classes): how often each other label is given where a class is predicted."""
+    """Return how often each other label is given if a class is predicted, (classes, classes)."""
     even = torch.ones(classes, classes, dtype=torch.float64).fill_diagonal_(0.0) / (classes - 1)
     counts = torch.zeros_like(even)
     ones = torch.ones(len(given), dtype=counts.dtype)
@@ -99,17 +100,17 @@ def _confusion(predicted: Tensor, given: Tensor, classes: int) -> Tensor:
 
 
 class _Likelihood:
-    """The labels of held-out samples as a function of the parameters of a model.
+    """The likelihood of held-out labels as a function of a model's parameters.
 
     The parameters are: log of the sharpness; bias of each class; log-odds of the noise rate; and
-    log-odds of a wrong label being one that is drawn by `wrong` instead of evenly.
+    log-odds of a wrong label being drawn by `confusion` instead of uniformly.
 
     Args:
         logits: shape (samples, classes), float64.
         given: shape (samples,), int64.
         has_noise: whether some labels are wrong.
-        confusion: shape (classes, classes): distribution of wrong labels of each class; None if
-            they are drawn evenly, which takes no matrix.
+        confusion: shape (classes, classes): distribution of wrong labels of each class. None if
+            they are uniform.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class _Likelihood:
         self.classes = logits.shape[1]
 
     def solve(self) -> tuple[float, Tensor]:
-        """The smallest negative log posterior, and the parameters that have it."""
+        """Return the smallest negative log posterior, and its parameters."""
         starts = []
         for log_sharpness, *odds in STARTS if self.has_noise else STARTS[:1]:
             start = torch.zeros(self.classes + 3, dtype=torch.float64)
@@ -131,11 +132,11 @@ class _Likelihood:
         return float(value) * len(self.given), parameters.detach()
 
     def log_transition(self, parameters: Tensor) -> Tensor:
-        """Shape (classes, classes): log probability of each given label for each true class."""
+        """Return the log probability of each given label for each true class."""
         return self._log_given(parameters, torch.arange(self.classes)).T
 
     def _log_given(self, parameters: Tensor, given: Tensor) -> Tensor:
-        """Shape (labels, classes): log probability of some labels for each true class."""
+        """Return the log probability of some labels for each true class, (labels, classes)."""
         is_correct = torch.arange(self.classes) == given.unsqueeze(1)
         odds, mixture = parameters[-2], parameters[-1].sigmoid()
         wrong = torch.full_like(is_correct, 1.0 / (self.classes - 1), dtype=torch.float64)
@@ -145,13 +146,13 @@ class _Likelihood:
         return torch.where(is_correct, logsigmoid(-odds), wrong)
 
     def log_joint(self, parameters: Tensor) -> Tensor:
-        """Shape (samples, classes): log probability of the true class and the given label."""
+        """Return the log probability of true class and given label, (samples, classes)."""
         bias = parameters[1 : 1 + self.classes]
         true = log_softmax(self.logits * parameters[0].exp() + bias, 1)
         return true + self._log_given(parameters, self.given)
 
     def _objective(self, parameters: Tensor) -> Tensor:
-        """Negative log posterior per sample; the priors weigh as much as a few samples."""
+        """Return the negative log posterior per sample. Priors have the weight of a few samples."""
         bias = parameters[1 : 1 + self.classes]
         prior = 0.5 * bias.square().sum() + 0.5 * WEAK_PRIOR * parameters[0].square()
         if self.has_noise:

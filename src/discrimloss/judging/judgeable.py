@@ -1,4 +1,4 @@
-"""Labels about which an audit can say nothing, and the note about them."""
+"""Labels that an audit cannot judge, and notes about them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ FEWEST_OF_CLASS = 10
 LARGEST_KEPT = -1e-6
 """The highest score of a label in such a class: just below the verdict incorrect."""
 LEAST_RECOGNISED = 0.15
-"""Where predictions agree with a smaller fraction of the labels of a class, they hardly recognise
-the class."""
+"""If predictions agree with a smaller fraction of a class's labels, they hardly recognise the
+class."""
 TYPICAL_NOISE = 0.1
-"""Fraction of wrong labels that is assumed where the predictions say nothing about it."""
+"""Assumed fraction of wrong labels if the predictions give no estimate."""
 MOST_NAMED = 5
 
 
 def is_judgeable(target: Tensor, num_classes: int) -> Tensor:
-    """Which labels belong to a class that is large enough: shape (samples,), bool."""
+    """Return which labels belong to a large enough class, shape (samples,), bool."""
     return (torch.bincount(target, minlength=num_classes) >= FEWEST_OF_CLASS)[target]
 
 
 def limited_score(score: Tensor, judged: Tensor) -> Tensor:
-    """Scores with which no label that cannot be judged is called incorrect.
+    """Return scores by which no label that cannot be judged is called incorrect.
 
     Args:
         score: log-odds of being wrong, shape (samples,).
@@ -41,9 +41,9 @@ def limit_unrecognised(
 ) -> tuple[Tensor, list[int]]:
     """Limit how many labels of a class that predictions hardly recognise are called incorrect.
 
-    Against such a label speaks only that the class is rare: the few genuine samples would be called
-    incorrect together with the wrong ones. So no more labels are than there would be if wrong
-    labels were drawn evenly from the other classes.
+    The only evidence against such a label is that the class is rare, so genuine samples would be
+    called incorrect together with wrong ones. The number of incorrect labels is therefore limited
+    to the number expected if wrong labels were drawn uniformly from the other classes.
 
     >>> score, agrees = torch.tensor([2.0, 1.0, 3.0] + [-1.0] * 17), torch.arange(20) > 2
     >>> target = torch.tensor([1] * 3 + [0] * 17)
@@ -54,7 +54,7 @@ def limit_unrecognised(
         score: log-odds of being wrong, shape (samples,).
         agrees: shape (samples,), bool: whether the prediction agrees with the label.
         target: given labels, shape (samples,), int64.
-        num_classes: how many there are.
+        num_classes: number of classes.
         rate: the fraction of wrong labels.
 
     Returns:
@@ -66,7 +66,7 @@ def limit_unrecognised(
     most = (rate * (len(target) - counts) / max(num_classes - 1, 1)).long()
     rows = (is_unrecognised[target] & (score > 0)).nonzero()[:, 0]
     rows = rows[score[rows].argsort(descending=True, stable=True)]
-    rows = rows[target[rows].argsort(stable=True)]  # by class, the worst first
+    rows = rows[target[rows].argsort(stable=True)]  # by class, most suspicious first
     classes = target[rows]
     place = torch.arange(len(rows)) - torch.searchsorted(classes, classes)
     beyond = rows[place >= most[classes]]
@@ -76,7 +76,7 @@ def limit_unrecognised(
 
 
 def with_mean_probability(score: Tensor, rate: float) -> Tensor:
-    """Scores in the same order whose probabilities have this mean.
+    """Shift scores so that their probabilities have this mean.
 
     >>> shifted = with_mean_probability(torch.tensor([3.0, 1.0, 0.0]), 0.25)
     >>> round(float(shifted.sigmoid().mean()), 4)
@@ -84,7 +84,7 @@ def with_mean_probability(score: Tensor, rate: float) -> Tensor:
 
     Args:
         score: log-odds of being wrong, shape (samples,).
-        rate: between 0 and 1.
+        rate: the mean, between 0 and 1.
     """
     exact = score.double()
     reach = float(exact.abs().max()) + 20.0
@@ -95,7 +95,7 @@ def with_mean_probability(score: Tensor, rate: float) -> Tensor:
 
 
 def score_without_evidence(score: Tensor) -> Tensor:
-    """Scores where the fraction of wrong labels is unknown: at most the typical one is assumed."""
+    """Return scores for an unknown fraction of wrong labels: at most the typical one is assumed."""
     if float(score.double().sigmoid().mean()) <= TYPICAL_NOISE:
         return score
     return with_mean_probability(score, TYPICAL_NOISE)
@@ -129,12 +129,12 @@ def notes_on_unrecognised(classes: Sequence[int], class_names: Sequence[str]) ->
     return [
         (
             f"The predictions hardly recognise {what}: {names}. Only as many of the labels are "
-            "called incorrect as the noise rate explains; look at the others by hand."
+            "called incorrect as the noise rate explains; check the others by hand."
         )
     ]
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first names in a line, and how many more there are."""
+    """Return the first names on a line, and the number of others."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -1,4 +1,4 @@
-"""What targets and averaged predictions say about the samples of a criterion."""
+"""Groups and label errors of a criterion's samples, from targets and averaged predictions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from discrimloss.state.predictions import TopPredictions
 from discrimloss.state.table import HELD_OUT
 
 MOST_COMPARED = 4_000_000
-"""Samples that the difficulty of groups is computed from."""
+"""Number of samples from which the difficulty of groups is computed."""
 
 
 @dataclass(frozen=True)
 class SampleKinds:
-    """The group of each sample of this process, by what verdicts need to know of it."""
+    """The groups of the samples of this process, with the values that verdicts need."""
 
     given: npt.NDArray[Any]
     """Shape (num_samples,), of all processes: the targets."""
@@ -42,7 +42,7 @@ class SampleKinds:
 
 
 def sample_kinds(criterion: DiscrimLoss) -> SampleKinds | None:
-    """The groups of the samples of a criterion; None if it gets no targets."""
+    """Return the groups of the samples of a criterion, or None if it gets no targets."""
     if criterion.labels is None:
         return None
     table, groups = criterion.table, criterion.labels.groups
@@ -88,7 +88,7 @@ def _notes(labels: Any, is_too_small: Tensor) -> tuple[str, ...]:
 
 
 class _DenseRows:
-    """Averaged predictions as logits, densified for the rows that are asked for."""
+    """Averaged predictions as dense logits, computed for the requested rows."""
 
     def __init__(self, top: TopPredictions, num_classes: int) -> None:
         self.top = top
@@ -101,19 +101,19 @@ class _DenseRows:
 
 @dataclass(frozen=True)
 class PredictedErrors:
-    """Label errors of all samples by their averaged predictions."""
+    """Label errors of all samples, estimated from averaged predictions."""
 
     errors: LabelErrors
     agrees: Tensor
-    """Shape (num_samples,), bool: whether the likeliest class is the given one; all for a
+    """Shape (num_samples,), bool: whether the most likely class is the given one. All True for
     regression."""
     agreement: float = 1.0
-    """How often the likeliest class is the given one; 1 for a regression."""
+    """Fraction of samples whose most likely class is the given one. 1 for regression."""
     confidence: float = 1.0
-    """Mean probability of the likeliest class; 1 for a regression."""
+    """Mean probability of the most likely class. 1 for regression."""
     worst_class: float = 0.0
-    """The largest fraction of a class's labels that are found wrong, small classes left out; 0 for
-    a regression."""
+    """The largest fraction of a class's labels found wrong, without small classes. 0 for
+    regression."""
 
     @property
     def noise_rate(self) -> float:
@@ -123,9 +123,9 @@ class PredictedErrors:
 
 
 def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
-    """Label errors of all samples by their averaged predictions; None without predictions.
+    """Estimate label errors of all samples from averaged predictions. None without predictions.
 
-    Held-out samples count as such where the averages were frozen before they were learned from.
+    Samples count as held out if their averages were frozen before they were learned from.
     """
     table, labels = criterion.table, criterion.labels
     assert labels is not None

@@ -1,4 +1,4 @@
-"""What is estimated for every label: the result of all estimates from predictions."""
+"""The estimates for every label, the common result of all estimates from predictions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor
 from discrimloss.judging.judgeable import with_mean_probability
 
 HARDLY_ANY_NOISE = 0.025
-"""An interval that reaches below this noise rate does not exclude that the labels are right."""
+"""An interval that begins below this noise rate does not exclude that all labels are correct."""
 
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """Estimates for every label; tensors of shape (samples,)."""
+    """Estimates for every label, tensors of shape (samples,)."""
 
     score: Tensor
     """Float32: log-odds that the label is wrong. They rank labels whose probability rounds to 1."""
     suggested: Tensor
-    """What the label probably should be: int64 classes or float32 regression targets. It differs
-    from the given label wherever the score is above 0."""
+    """The most probable label: int64 classes or float32 regression targets. It differs from the
+    given label if the score is above 0."""
     noise_interval: tuple[float, float] | None = None
-    """Where the fraction of wrong labels lies with 90 % probability; None where the predictions
-    say too little about it."""
+    """Interval that contains the fraction of wrong labels with 90 % probability. None if the
+    predictions say too little about it."""
     other: Tensor | None = None
-    """Int64: the likeliest class besides the given one; None for regression targets."""
+    """Int64: the most likely class other than the given one. None for regression targets."""
 
     @property
     def p_incorrect(self) -> Tensor:
@@ -40,17 +40,17 @@ class LabelErrors:
 
     @property
     def evident_rate(self) -> float:
-        """The noise rate that is evident: where hardly any may be, the low end of its interval."""
+        """The noise rate, or the low end of its interval if labels may be almost all correct."""
         low = self.noise_rate if self.noise_interval is None else self.noise_interval[0]
         return low if low < HARDLY_ANY_NOISE else self.noise_rate
 
     def at_noise_rate(self, rate: float) -> LabelErrors:
-        """The same ranking, with probabilities whose mean is a known noise rate.
+        """Return the same ranking, with probabilities whose mean is a known noise rate.
 
         The result has no interval, because the rate is not estimated.
 
         Args:
-            rate: between 0 and 1, exclusive.
+            rate: the noise rate, between 0 and 1, exclusive.
         """
         score = with_mean_probability(self.score, rate)
         suggested = self.suggested
@@ -68,11 +68,11 @@ def require_noise_rate(rate: float | None) -> None:
 
 
 def note_on_given_rate(rate: float, estimate: float | None) -> str:
-    """The note of verdicts that follow from a given noise rate.
+    """Return the note of verdicts with a given noise rate.
 
     Args:
-        rate: the given one.
-        estimate: what is estimated without it; None if that is not possible.
+        rate: the given noise rate.
+        estimate: the estimate without it; None if there is none.
     """
     otherwise = "the rate is unknown" if estimate is None else f"the estimate is {estimate:.1%}"
     return f"The noise rate of {rate:.1%} was given. Without it, {otherwise}.".replace("%", " %")

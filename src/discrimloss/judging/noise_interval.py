@@ -1,4 +1,4 @@
-"""How certain an estimated noise rate is."""
+"""The interval of an estimated noise rate."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INTERVAL_DEVIATIONS = 1.645
-"""Standard deviations of a normal distribution to each side that hold 90 %."""
+"""Standard deviations to each side that contain 90 % of a normal distribution."""
 RELATIVE_MISFIT, ABSOLUTE_MISFIT = 0.2, 0.005
-"""How far the noise rate is off because real predictions differ from the model, as a standard
-deviation: a fraction of the rate, and a constant. Chosen from trials with cross-validated logistic
-regressions, forests and nearest neighbours on small tables."""
+"""Standard deviation of the noise rate because real predictions differ from the model: a fraction
+of the rate, and a constant. Chosen from trials with cross-validated logistic regressions, forests
+and nearest neighbours on small tables."""
 WIDEST_INTERVAL = 0.5
-"""A wider interval for the noise rate says nothing about the labels."""
+"""Widest interval. A wider one carries no information about the labels."""
 
 
 def noise_interval(
@@ -24,16 +24,16 @@ def noise_interval(
     highest_plausible: float = 0.0,
     plausible: tuple[float, float] | None = None,
 ) -> tuple[float, float] | None:
-    """An interval that holds the fraction of wrong labels with a probability of about 90 %.
+    """Return an interval that contains the fraction of wrong labels with about 90 % probability.
 
     Args:
         p_incorrect: shape (samples,), float64.
-        variance: of the noise rate, from the uncertainty of the fitted parameters.
-        highest_plausible: the interval reaches at least up to this noise rate.
-        plausible: the interval holds at least these noise rates.
+        variance: variance of the noise rate, from the uncertainty of the fitted parameters.
+        highest_plausible: the interval extends at least to this noise rate.
+        plausible: the interval contains at least these noise rates.
 
     Returns:
-        The interval, or None where it is wider than `WIDEST_INTERVAL`.
+        The interval, or None if it is wider than `WIDEST_INTERVAL`.
     """
     rate = float(p_incorrect.mean())
     # Even with known parameters, each label is wrong or not at random.

@@ -11,30 +11,30 @@ from torch.nn.functional import log_softmax, logsigmoid, one_hot, softmax
 from discrimloss.judging.optimization import minimize_with_gradient
 
 MOST_CLASSES_WITH_OWN_NOISE = 30
-"""With more classes the transition matrix is not fitted: there are too few samples for each pair of
-classes. Noise is uniform then, or follows `mistaken_classes`."""
+"""With more classes, the transition matrix is not fitted, because pairs of classes have too few
+samples. Noise is then uniform, or follows `mistaken_classes`."""
 PRIORS = (20.0, 2.0, 0.2)
-"""How firmly the transition matrix is drawn towards uniform noise. The weakest is for labels of
-which most errors go to one other class."""
+"""Strengths of the prior that draws the transition matrix towards uniform noise. The weakest is for
+labels whose errors mostly go to one other class."""
 EVEN_PART = 0.1
-"""Uniform fraction of `mistaken_classes`, so that no pair of classes is ruled out."""
+"""Uniform fraction of `mistaken_classes`, so that no pair of classes has probability 0."""
 RARE_NOISE = -3.0
-"""Log-odds that the noise rate is weakly drawn to."""
+"""Mean of the weak prior on the log-odds of the noise rate."""
 NOISE_PRIOR = 0.02
-"""How firmly the noise rate is drawn there."""
+"""Strength of that prior."""
 RATE_PRIOR = 8.0
-"""How firmly the noise rates of the classes are drawn together, at least: classes that the inputs
-do not tell apart would look like classes with many wrong labels."""
+"""Minimum strength of the prior that draws the noise rates of classes together. Otherwise, classes
+that the inputs do not distinguish would look like classes with many wrong labels."""
 STARTS = ((0.0, -2.0), (1.0, -1.0))
 """Starting points: log of the sharpness, log-odds of the noise rate."""
 UNEVEN_START = (1.0, -1.4)
-"""The same for the starting point in which errors go where predictions say."""
+"""Starting point with errors distributed as the predictions are."""
 ITERATIONS, TOLERANCE = 60, 1e-6
 PROFILE_ITERATIONS, PROFILE_TOLERANCE = 25, 1e-5
 INTERVAL_SAMPLES = 5000
-"""Samples that the uncertainty of a fit is computed from."""
+"""Number of samples from which the uncertainty of a fit is computed."""
 INTERVAL_CLASSES = 20
-"""With more classes the transition matrix is taken as known for the interval."""
+"""With more classes, the interval treats the transition matrix as known."""
 
 
 @dataclass(frozen=True)
@@ -49,38 +49,38 @@ class NoiseModel:
     """Shape (classes, classes): log probability of each given label (columns) for each true class
     (rows)."""
     leak: float | Tensor = 0.0
-    """The amount that memorising has added to the logit of the given label."""
+    """The amount that memorisation has added to the logit of the given label."""
 
     def log_joint(self, logits: Tensor, given: Tensor) -> Tensor:
-        """Shape (samples, classes): log probability of the true class and the given label."""
+        """Return the log probability of true class and given label, (samples, classes)."""
         logits = centred(logits)
         logits[torch.arange(len(given)), given] -= self.leak
         true = log_softmax(logits * self.sharpness + self.bias.to(logits), 1)
         return true + self.log_transition.T.contiguous().to(logits)[given]
 
     def posterior(self, logits: Tensor, given: Tensor) -> Tensor:
-        """Shape (samples, classes): probabilities of the true class."""
+        """Return the probabilities of the true class, shape (samples, classes)."""
         return self.log_joint(logits, given).softmax(1)
 
     def p_incorrect(self, logits: Tensor, given: Tensor) -> Tensor:
-        """Shape (samples,): probability that the true class is not the given one."""
+        """Return the probability that the true class is not the given one, shape (samples,)."""
         posterior = self.posterior(logits, given)
         return 1.0 - posterior[torch.arange(len(given)), given]
 
 
 class LabelLikelihood:
-    """The labels of some samples as a function of the noise model's parameters.
+    """The likelihood of labels as a function of the noise model's parameters.
 
     The parameters are, in this order: log of the sharpness; log-odds of the noise rate; bias of
-    each class; how far each class's own log-odds are above the common ones; log weights of the
-    classes that a true class is taken for, row by row. With many classes the last two are missing.
+    each class; difference of each class's log-odds from the common ones; log weights of the labels
+    of each true class, row by row. With many classes, the last two are missing.
 
     Args:
         logits: shape (samples, classes), float64.
         given: shape (samples,), int64.
-        prior: how firmly noise is drawn towards uniform, see `PRIORS`.
-        spread: shape (classes, classes), for many classes: how the wrong labels of a true class
-            (row) are distributed. Uniform by default.
+        prior: strength of the prior towards uniform noise, see `PRIORS`.
+        spread: shape (classes, classes), for many classes: distribution of the wrong labels of each
+            true class (row). By default uniform.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class LabelLikelihood:
         self._by_class = centred(logits).T.contiguous()
 
     def solve(self, start: Tensor | None = None) -> Tensor:
-        """The best parameters, from a place near them or else from several starting points."""
+        """Return the best parameters, from a nearby start or several starting points."""
         starts = [self._start(*point) for point in STARTS] if start is None else [start]
         if self.has_own_noise and self.prior < PRIORS[0]:
-            # Noise that a model has learned is not found from uniform noise.
+            # The optimum for learned noise cannot be reached from uniform noise.
             starts.append(self._uneven_start())
         solutions = [
             minimize_with_gradient(self.objective, place, ITERATIONS, TOLERANCE) for place in starts
@@ -105,7 +105,7 @@ class LabelLikelihood:
         return min(solutions, key=lambda solution: solution[0])[1]
 
     def solve_with(self, noise_odds: float, start: Tensor) -> tuple[float, Tensor]:
-        """The best parameters with these common log-odds of noise.
+        """Return the best parameters with these common log-odds of noise.
 
         Returns:
             The negative log likelihood of all labels, with the priors of the other parameters, and
@@ -130,17 +130,17 @@ class LabelLikelihood:
         return value * len(self.given) - of_rate, whole(others)
 
     def model(self, parameters: Tensor) -> NoiseModel:
-        """The noise model with these parameters."""
+        """Return the noise model with these parameters."""
         odds, taken_for = self._noise(parameters)
         wrong = logsigmoid(odds)[:, None] + log_softmax(taken_for, 1)
         transition = torch.where(self.diagonal, logsigmoid(-odds)[:, None], wrong)
         return NoiseModel(parameters[0].exp(), parameters[2 : 2 + self.classes], transition)
 
     def objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Negative log posterior per sample, and its gradient, shape (parameters,).
+        """Return the negative log posterior per sample, and its gradient, shape (parameters,).
 
-        The priors weigh as much as a few samples. The gradient is written out: it costs a fraction
-        of what automatic differentiation does.
+        The priors have the weight of a few samples. The gradient is computed explicitly, which is
+        much faster than automatic differentiation.
         """
         mass = self._by_class * parameters[0].exp() + parameters[2 : 2 + self.classes, None]
         mass = (mass - mass.amax(0)).exp_()
@@ -161,17 +161,17 @@ class LabelLikelihood:
     def _by_own_noise(
         self, parameters: Tensor, mass: Tensor, total: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Log likelihood of the labels and its gradient, where each class has its own noise.
+        """Return the log likelihood and its gradient, if each class has its own noise.
 
         Args:
-            parameters: where.
+            parameters: the parameters.
             mass: shape (classes, samples): probabilities of the true class times `total`.
             total: shape (samples,).
         """
         transition = self.model(parameters).log_transition.exp()
         of_label = (transition.T @ mass).gather(0, self.given[None])[0]
         log_likelihood = (of_label / total).log().sum()
-        # Sums over the samples with each label: what each true class explains of them.
+        # For each label, sums over its samples of the fraction that each true class explains.
         per_label = torch.zeros(len(self.given), self.classes, dtype=mass.dtype)
         per_label.scatter_(1, self.given[:, None], (1.0 / of_label)[:, None])
         weighted = mass * self._by_class
@@ -192,7 +192,7 @@ class LabelLikelihood:
     def _by_even_noise(
         self, parameters: Tensor, mass: Tensor, total: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same where wrong labels are drawn evenly, which takes no matrix of classes."""
+        """Like `_by_own_noise`, for uniform wrong labels."""
         rate = parameters[1].sigmoid()
         even = rate / (self.classes - 1)
         of_given = mass.gather(0, self.given[None])[0]
@@ -213,7 +213,7 @@ class LabelLikelihood:
     def _by_spread_noise(
         self, parameters: Tensor, mass: Tensor, total: Tensor, spread: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same where wrong labels have a known distribution."""
+        """Like `_by_own_noise`, for a known distribution of wrong labels."""
         rate = parameters[1].sigmoid()
         to_given = spread[:, self.given]
         of_given = mass.gather(0, self.given[None])[0]
@@ -231,11 +231,11 @@ class LabelLikelihood:
         )
 
     def rate_variance(self, parameters: Tensor) -> float:
-        """Variance of the noise rate, from the uncertainty of the parameters.
+        """Return the variance of the noise rate, from the uncertainty of the parameters.
 
-        The inverse of the information in the labels (the outer product of their gradients) and in
-        the priors is the covariance of the parameters; the gradient of the rate turns it into a
-        variance.
+        The covariance of the parameters is the inverse of the information in the labels (the outer
+        product of their gradients) and the priors. The variance follows from it and the gradient of
+        the rate.
 
         Args:
             parameters: the fitted ones.
@@ -271,7 +271,7 @@ class LabelLikelihood:
         return parameters
 
     def _noise(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-odds of noise for each class, and log weights of the classes it is taken for."""
+        """Return log-odds of noise for each class, and log weights of its labels."""
         odds = parameters[1].expand(self.classes)
         taken_for = torch.zeros(self.classes, self.classes, dtype=torch.float64)
         if self.has_own_noise:
@@ -296,14 +296,14 @@ class LabelLikelihood:
     def _gradients(
         self, parameters: Tensor, logits: Tensor, given_only: Tensor, weights: Tensor
     ) -> Tensor:
-        """Shape (samples, parameters): gradients of a weighted mean of the log joint.
+        """Return gradients of a weighted mean of the log joint, shape (samples, parameters).
 
         Args:
-            parameters: where.
-            logits: of some samples.
+            parameters: the parameters.
+            logits: logits of samples.
             given_only: shape (samples, classes): 1 for the given label.
-            weights: shape (samples, classes): of the true classes. With those of the posterior
-                these are the gradients of the log likelihood.
+            weights: shape (samples, classes): weights of the true classes. With the posterior as
+                weights, the result is the gradient of the log likelihood.
         """
         model = self.model(parameters)
         scaled = centred(logits) * model.sharpness
@@ -325,7 +325,7 @@ class LabelLikelihood:
 
 
 def mistaken_classes(logits: Tensor, given: Tensor) -> Tensor:
-    """How wrong labels would be distributed if predictions were right.
+    """Return the distribution of wrong labels under the assumption that predictions are correct.
 
     Args:
         logits: shape (samples, classes), float64.
@@ -346,5 +346,5 @@ def mistaken_classes(logits: Tensor, given: Tensor) -> Tensor:
 
 
 def centred(logits: Tensor) -> Tensor:
-    """Logits whose mean is 0 in each row."""
+    """Return logits with a mean of 0 in each row."""
     return logits - logits.mean(1, keepdim=True)

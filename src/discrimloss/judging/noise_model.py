@@ -1,26 +1,26 @@
-"""Probabilities that class labels are wrong, estimated from a model's predictions.
+"""Estimates the probabilities that class labels are wrong from a model's predictions.
 
-A loss alone cannot tell a hard sample from a wrong label; the whole prediction can. Where the model
-is unsure, a label that it did not expect says little. Where it is sure, either the model or the
+A loss alone cannot distinguish a hard sample from a wrong label, but the whole prediction can. If
+the model is unsure, an unexpected label is weak evidence. If it is sure, either the model or the
 label is wrong, and the rate of such conflicts among sure predictions is the noise rate. So two
 things are fitted to the given labels by maximum likelihood:
 
-- how predictions translate into probabilities of the true class: a sharpness and a bias per class;
-- how true classes turn into given labels: a transition matrix, drawn towards uniform noise.
+- the map from predictions to probabilities of the true class: a sharpness, and a bias per class;
+- the map from true classes to given labels: a transition matrix, drawn towards uniform noise.
 
-Together they give each sample the probabilities of its true class, from its prediction and its
-given label.
+Together they give the probabilities of each sample's true class, from its prediction and its given
+label.
 
-Where predictions are unsure, many noise rates explain the labels equally well: classes that overlap
-look like noise. So the likelihood of all noise rates is computed, and the rate that is used lies in
-the upper part of the plausible ones, see `PLAUSIBLE_QUANTILE`. Where the labels determine the rate,
-this is the rate of the best fit; where they do not, its errors are balanced.
+If predictions are unsure, many noise rates explain the labels equally well, because overlapping
+classes look like noise. So the likelihood of all noise rates is computed, and a rate in the upper
+part of the plausible ones is used, see `PLAUSIBLE_QUANTILE`. If the labels determine the rate, this
+is the rate of the best fit. Otherwise, its errors in both directions are balanced.
 
-A model memorises the labels that it is trained on, so both are fitted to samples that were held out
-of training. The memorised part is removed from the predictions for the training samples: the logit
-of each given label is lowered by the same amount, so that both groups have the same noise rate.
-Where hardly any wrong label was memorised, the training samples, fitted by themselves, show at
-least the noise of the held-out ones; then their own fit is used.
+A model memorises its training labels, so both maps are fitted to held-out samples. The memorised
+part is removed from the predictions of training samples: the logit of each given label is lowered
+by the same amount, so that training and held-out samples have the same noise rate. If almost no
+wrong label was memorised, a separate fit to the training samples shows at least the noise of the
+held-out ones. Then this fit is used.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ from discrimloss.judging.noise_likelihood import (
 from discrimloss.judging.optimization import bisect_root
 
 MOST_COMPARED = 4000
-"""Samples that decide between the two priors."""
+"""Number of samples used to choose between the two priors."""
 MOST_CLASSES_WITH_SPREAD = 300
-"""With more classes noise is uniform."""
+"""With more classes, noise is uniform."""
 CLEARLY_LIKELIER = 10.0
-"""How much higher the held-out log likelihood must be before errors are taken to go mostly to one
-other class. With less, classes that overlap look like wrong labels (wine_quality)."""
+"""Minimum gain in held-out log likelihood for the assumption that errors mostly go to one other
+class. With a smaller gain, overlapping classes look like wrong labels (wine_quality)."""
 MOST_FITTED = 10_000
-"""Samples in a fit. With more, the interval is no narrower: a misfit of the model decides it."""
+"""Maximum number of samples in a fit. More do not make the interval narrower."""
 MOST_FITTED_ENTRIES, FEWEST_FITTED = 400_000, 2000
-"""The same for samples times classes, unless the samples are fewer than the second value."""
+"""Maximum number of samples times classes, unless there are fewer samples than the second value."""
 NOISE_RATES = (0.002, 0.01, 0.03, 0.06, 0.1, 0.15, 0.22, 0.3, 0.4, 0.5, 0.65, 0.8)
-"""Common noise rates whose likelihood is computed."""
+"""Noise rates whose likelihood is computed."""
 PLAUSIBLE_QUANTILE = 0.8
-"""Which quantile of the plausible noise rates is used. Chosen on texts and tables with clean and
-with known wrong labels: higher ones call too many clean labels incorrect, lower ones find too few
-wrong labels where classes overlap."""
+"""The quantile of the plausible noise rates that is used. Chosen on texts and tables with clean and
+with known wrong labels. Higher ones call too many clean labels incorrect, and lower ones find too
+few wrong labels if classes overlap."""
 IMPLAUSIBLE = 8.0
-"""Rates whose log likelihood is below the best by more are not tried."""
+"""Rates with a log likelihood further below the best are not tried."""
 LARGE_PROBLEM = 150_000
-"""Samples times classes of a problem that starts from the solution of a small one."""
+"""From this number of samples times classes on, a fit starts from the solution of a small one."""
 LARGEST_LEAK = 3.0
-"""The largest effect of memorising on a logit, in standard deviations of the logits."""
+"""The largest effect of memorisation on a logit, in standard deviations of the logits."""
 CHUNK = 1 << 22
-"""Entries processed at once."""
+"""Number of entries processed at once."""
 
 
 def estimate_class_errors(logits: Tensor, given: Tensor, is_held_out: Tensor) -> LabelErrors:
-    """Estimate which labels of a classification are wrong.
+    """Estimate which class labels are wrong.
 
     Args:
         logits: shape (samples, classes): mean predictions for all samples.
         given: shape (samples,), int64.
-        is_held_out: shape (samples,), bool: which samples the model was not trained on. If none
-            was held out, all count as held out, and memorised noise goes unnoticed.
+        is_held_out: shape (samples,), bool: samples that the model was not trained on. If there are
+            none, all samples count as held out, and memorised noise is not detected.
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
@@ -98,20 +98,20 @@ def estimate_class_errors(logits: Tensor, given: Tensor, is_held_out: Tensor) ->
 
 
 def _random_rows(chosen: Tensor, logits: Tensor) -> Tensor:
-    """A random subset of the chosen samples, large enough to fit a model to."""
+    """Return a random subset of the chosen samples, large enough for a fit."""
     rows = chosen.nonzero()[:, 0]
     most = min(MOST_FITTED, max(MOST_FITTED_ENTRIES // logits.shape[1], FEWEST_FITTED))
     return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]]
 
 
 def _model_of_trained(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """The model of training samples.
+    """Return the model of training samples.
 
     Args:
-        model: fitted to the held-out samples.
-        rate: their noise rate. The result finds no less.
-        logits: of training samples.
-        given: their labels.
+        model: the model fitted to the held-out samples.
+        rate: noise rate of the held-out samples. The result has at least this rate.
+        logits: logits of the training samples.
+        given: labels of the training samples.
     """
     problem, parameters = _fit(logits, given)
     own = problem.model(parameters)
@@ -121,7 +121,7 @@ def _model_of_trained(model: NoiseModel, rate: float, logits: Tensor, given: Ten
 
 
 def _fit(logits: Tensor, given: Tensor) -> tuple[LabelLikelihood, Tensor]:
-    """Fit all but the leak, with the form of noise under which held-out labels are likeliest."""
+    """Fit all parameters except the leak, with the form of noise that fits held-out labels best."""
     prior, spread, start = PRIORS[0], None, None
     some = (logits[:MOST_COMPARED], given[:MOST_COMPARED])
     if len(given) >= 4 and logits.shape[1] <= MOST_CLASSES_WITH_OWN_NOISE:
@@ -136,7 +136,7 @@ def _fit(logits: Tensor, given: Tensor) -> tuple[LabelLikelihood, Tensor]:
 
 
 def _likeliest_prior(logits: Tensor, given: Tensor) -> tuple[float, Tensor]:
-    """The prior under which a model of half of the samples predicts the other half best.
+    """Choose the prior by which a model of one half of the samples predicts the other half best.
 
     Returns:
         The prior, and the parameters fitted with it to one half.
@@ -144,7 +144,7 @@ def _likeliest_prior(logits: Tensor, given: Tensor) -> tuple[float, Tensor]:
     likelihoods, solutions = dict.fromkeys(PRIORS, 0.0), {}
     for own, other in _halves(logits, given):
         start = None
-        for prior in PRIORS:  # a weaker prior moves on from where a firm one ends
+        for prior in PRIORS:  # weaker priors start from the solution of stronger ones
             problem = LabelLikelihood(*own, prior)
             start = solutions[prior] = problem.solve(start)
             likelihoods[prior] += _log_likelihood(problem.model(start), *other)
@@ -156,10 +156,10 @@ def _likeliest_prior(logits: Tensor, given: Tensor) -> tuple[float, Tensor]:
 
 
 def _has_spread(logits: Tensor, given: Tensor) -> tuple[bool, Tensor]:
-    """Whether errors clearly go to the classes that predictions confuse, not to all alike.
+    """Return whether errors clearly go to the classes that predictions confuse.
 
     Returns:
-        That, and the parameters fitted in this form to one half.
+        The answer, and the parameters fitted in this form to one half.
     """
     gain = 0.0
     for own, other in _halves(logits, given):
@@ -177,7 +177,7 @@ Half = tuple[Tensor, Tensor]
 
 
 def _halves(logits: Tensor, given: Tensor) -> tuple[tuple[Half, Half], tuple[Half, Half]]:
-    """Both ways to fit a model to one half of the samples and to test it on the other."""
+    """Yield both ways to fit a model to one half of the samples and test it on the other."""
     first, second = ((logits[start::2], given[start::2]) for start in (0, 1))
     return (first, second), (second, first)
 
@@ -187,14 +187,14 @@ def _log_likelihood(model: NoiseModel, logits: Tensor, given: Tensor) -> float:
 
 
 def _plausible(problem: LabelLikelihood, best: Tensor) -> tuple[Tensor, tuple[float, float]]:
-    """Parameters with a noise rate in the upper part of the plausible ones.
+    """Return parameters with a noise rate in the upper part of the plausible ones.
 
     Args:
-        problem: the labels.
-        best: the likeliest parameters.
+        problem: the likelihood.
+        best: the most likely parameters.
 
     Returns:
-        The parameters, and the range of the fraction of wrong labels that holds 90 % of the
+        The parameters, and the interval of the fraction of wrong labels that contains 90 % of the
         plausible noise rates.
     """
     tried: dict[int, tuple[float, Tensor]] = {}
@@ -211,7 +211,7 @@ def _plausible(problem: LabelLikelihood, best: Tensor) -> tuple[Tensor, tuple[fl
     rates = torch.tensor([NOISE_RATES[place] for place in sorted(tried)], dtype=torch.float64)
     loss = torch.tensor([tried[place][0] - lowest for place in sorted(tried)], dtype=torch.float64)
     fine = torch.linspace(0.0, float(rates[-1]), 2001, dtype=torch.float64)[1:]
-    # High rates are rarer in practice than the likelihood alone would have it.
+    # High rates are rarer in practice than the likelihood alone suggests.
     density = (2.0 * torch.log1p(-fine) - _interpolated(fine, rates, loss)).exp()
     below = density.cumsum(0) / density.sum()
 
@@ -229,7 +229,7 @@ def _plausible(problem: LabelLikelihood, best: Tensor) -> tuple[Tensor, tuple[fl
 
 
 def _interpolated(at: Tensor, places: Tensor, values: Tensor) -> Tensor:
-    """Linear between the places, constant outside."""
+    """Interpolate linearly between the places, constant outside."""
     right = torch.searchsorted(places, at).clamp(1, len(places) - 1)
     left = right - 1
     part = ((at - places[left]) / (places[right] - places[left])).clamp(0.0, 1.0)
@@ -237,7 +237,7 @@ def _interpolated(at: Tensor, places: Tensor, values: Tensor) -> Tensor:
 
 
 def _with_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """The same model, with the leak under which it finds this noise rate."""
+    """Return the model with the leak by which it finds this noise rate."""
 
     def rate_with(leak: float) -> float:
         return float(replace(model, leak=leak).p_incorrect(logits, given).mean())
@@ -255,7 +255,7 @@ def _fill_in(
     suggested: Tensor,
     other: Tensor,
 ) -> None:
-    """Write log-odds, suggestions and likeliest other classes of the chosen samples."""
+    """Write log-odds, suggestions and most likely other classes of the chosen samples."""
     rows_at_once = max(CHUNK // logits.shape[1], 1)
     for rows in torch.split(chosen.nonzero()[:, 0], rows_at_once):
         labels, place = given[rows], torch.arange(len(rows))
@@ -264,6 +264,6 @@ def _fill_in(
         joint[place, labels] = -torch.inf
         score[rows] = (joint.logsumexp(1) - correct).float()
         highest, other[rows] = joint.max(1)
-        # A label can be likelier than any other class, and still more likely wrong than right.
+        # A label can be more likely than any other class, and still more likely wrong than correct.
         is_other = (score[rows] > 0) | (highest > correct)
         suggested[rows] = torch.where(is_other, other[rows], labels)

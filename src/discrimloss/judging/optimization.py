@@ -1,4 +1,4 @@
-"""Minimise a smooth function, and find where a rising one reaches a value."""
+"""Minimises smooth functions, and finds roots of monotonic ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 
 BISECTIONS = 20
 HISTORY = 20
-"""Steps that L-BFGS remembers."""
+"""Number of steps in the history of L-BFGS."""
 SUFFICIENT_DECREASE, FLAT_ENOUGH = 1e-4, 0.9
-"""A step lowers the value by this fraction of what its slope promises, and leaves at most this
-fraction of the slope."""
+"""Wolfe conditions: a step decreases the value by at least the first fraction of the linear
+prediction, and leaves at most the second fraction of the slope."""
 MOST_TRIALS = 25
-"""Lengths of a step that are tried."""
+"""Maximum number of tried step lengths."""
 SMALLEST_CURVATURE = 1e-10
 
 Vector = npt.NDArray[np.float64]
@@ -33,8 +33,8 @@ def minimize(
     Args:
         objective: differentiable function of a vector.
         start: shape (parameters,), float64.
-        iterations: at most this many.
-        tolerance: of the gradient. The tolerance of the value's change is a thousandth of it.
+        iterations: maximum number of iterations.
+        tolerance: tolerance of the gradient. That of the change in value is a thousandth of it.
 
     Returns:
         The smallest value found, infinite where it is not a number, and its argument.
@@ -56,10 +56,10 @@ def minimize_with_gradient(
     iterations: int,
     tolerance: float,
 ) -> tuple[float, Tensor]:
-    """The same for a function that returns its value and its gradient.
+    """Like `minimize`, for a function that returns its value and its gradient.
 
-    The steps are computed with NumPy: for so few parameters it is several times faster than an
-    optimizer of torch.
+    The steps are computed with NumPy, which is several times faster than a torch optimizer for few
+    parameters.
     """
 
     def evaluate(place: Vector) -> tuple[float, Vector]:
@@ -75,7 +75,7 @@ def minimize_with_gradient(
             break
         direction = _direction(gradient, past)
         slope = float(gradient @ direction)
-        if slope >= 0.0:  # rounding: start again from the gradient
+        if slope >= 0.0:  # because of rounding: restart from the gradient
             past.clear()
             direction, slope = -gradient, -float(gradient @ gradient)
         found = _line_search(evaluate, place, value, direction, slope, size)
@@ -96,14 +96,14 @@ def minimize_with_gradient(
 
 
 class _Step(NamedTuple):
-    """What L-BFGS remembers of a step."""
+    """A step in the history of L-BFGS."""
 
     change: Vector
     gradient_change: Vector
 
 
 def _direction(gradient: Vector, past: deque[_Step]) -> Vector:
-    """The direction of L-BFGS: the gradient, by the curvature that past steps have shown."""
+    """Return the L-BFGS direction: the gradient, scaled by the curvature from past steps."""
     direction = -gradient
     parts = []
     for step in reversed(past):
@@ -129,10 +129,10 @@ def _line_search(
     slope: float,
     size: float,
 ) -> tuple[Vector, float, Vector] | None:
-    """A step that lowers the value and flattens its slope, with strong Wolfe conditions.
+    """Return a step that satisfies the strong Wolfe conditions.
 
     Returns:
-        The new place with its value and gradient; None if no step lowers the value.
+        The new point with its value and gradient, or None if no step decreases the value.
     """
     low, high = 0.0, math.inf
     value_of_low, slope_of_low = value, slope
@@ -145,7 +145,7 @@ def _line_search(
             best is not None and new_value >= value_of_low
         ):
             high = size
-            # The lowest point of the parabola through the lower end and this one.
+            # The minimum of the parabola through the lower end and this point.
             rise = new_value - value_of_low - slope_of_low * (size - low)
             width = high - low
             step = -slope_of_low * width**2 / (2.0 * rise) if math.isfinite(rise) else 0.0
@@ -155,7 +155,7 @@ def _line_search(
         if abs(new_slope) <= FLAT_ENOUGH * abs(slope):
             break
         if new_slope > 0.0:
-            # Between the two ends: where the slope, taken as linear, is 0.
+            # Between the two ends: the zero of the linearly interpolated slope.
             width, share = size - low, slope_of_low / (slope_of_low - new_slope)
             high, size = size, low + min(max(share, 0.1), 0.9) * width
             continue
@@ -168,15 +168,15 @@ def _line_search(
 
 
 def bisect_root(target: float, rising: Callable[[float], float], highest: float) -> float:
-    """Where a non-decreasing function reaches a value.
+    """Return the argument at which a non-decreasing function reaches a value.
 
     Args:
         target: the value to reach.
         rising: the function.
-        highest: the search runs from 0 to here.
+        highest: the search range is from 0 to this.
 
     Returns:
-        The argument, or an end of the range where the value is not reached within it.
+        The argument, or an end of the range if the value is not reached in it.
     """
     low, high = 0.0, highest
     for _ in range(BISECTIONS):

@@ -1,4 +1,4 @@
-"""Labels and predictions as users pass them: checked, and brought into one form."""
+"""Checks labels and predictions from users, and converts them to one form."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from torch import Tensor
 from discrimloss.state.sample_ids import SampleId
 
 SUM_TOLERANCE = 1e-2
-"""How far the sum of a row of probabilities may be from 1."""
+"""Largest difference of a row sum of probabilities from 1."""
 NO_PROBABILITIES = "pass the output of a network before its softmax as logits="
 
 
 @dataclass(frozen=True)
 class LabelClasses:
-    """Labels as positions of columns, and how the user calls the columns."""
+    """Labels as positions of columns, and the user's names of the columns."""
 
     position: npt.NDArray[np.int64]
     names: list[Any]
     """Strings or integers."""
 
     def named(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Names of classes by their positions."""
+        """Return class names by position."""
         kind = object if any(isinstance(name, str) for name in self.names) else np.int64
         return np.array(self.names, dtype=kind)[positions]
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
-    """A list, tensor or pandas object as an array."""
+    """Convert a list, tensor or pandas object to an array."""
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.float() if values.dtype == torch.bfloat16 else values
@@ -42,7 +42,7 @@ def as_array(values: Any) -> npt.NDArray[Any]:
 
 
 def require_same_index(labels: Any, predicted: Any, name: str) -> None:
-    """Refuse pandas objects whose rows are in another order."""
+    """Raise an error if the rows of pandas objects are in different orders."""
     ours: Any = getattr(labels, "index", None)
     theirs: Any = getattr(predicted, "index", None)
     if not (hasattr(ours, "equals") and hasattr(theirs, "equals")):
@@ -55,7 +55,7 @@ def require_same_index(labels: Any, predicted: Any, name: str) -> None:
 
 
 def default_ids(labels: Any) -> list[SampleId] | None:
-    """The index of a pandas Series, unless it only counts the rows."""
+    """Return the index of a pandas Series, unless it is only 0, 1, 2, and so on."""
     index: Any = getattr(labels, "index", None)
     if not hasattr(index, "equals") or not index.is_unique:
         return None
@@ -65,14 +65,14 @@ def default_ids(labels: Any) -> list[SampleId] | None:
 
 
 def checked_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Labels without missing ones; integers among objects become an array of integers."""
+    """Check that no label is missing. Integers in an object array become an integer array."""
     if labels.ndim != 1:
         raise ValueError(f"labels must have the shape (samples,), but have {labels.shape}")
     missing: npt.NDArray[np.bool_] = np.zeros(len(labels), dtype=np.bool_)
     if labels.dtype.kind == "f":
         missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
-        # pandas has null values of its own, which are not equal to themselves either.
+        # Missing values of pandas are also not equal to themselves.
         missing = np.array([one is None or (one == one) is not True for one in labels])
     if missing.any():
         raise ValueError(
@@ -85,11 +85,11 @@ def checked_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def finite_numbers(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
-    """Values as float64; an error where they are not finite numbers."""
+    """Convert values to float64, or raise an error if they are not finite numbers."""
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from error
+        raise ValueError(f"{name} must contain numbers: {error}") from error
     finite = np.isfinite(numbers).reshape(len(numbers), -1).all(1)
     if not finite.all():
         raise ValueError(f"{name} of sample {int((~finite).argmax())} are not finite numbers")
@@ -97,7 +97,7 @@ def finite_numbers(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float6
 
 
 def prediction_matrix(predicted: Any, name: str, samples: int) -> Tensor:
-    """Predictions as a float64 tensor of shape (samples, classes), checked."""
+    """Return checked predictions as a float64 tensor, shape (samples, classes)."""
     array = as_array(predicted)
     if array.ndim != 2 or len(array) != samples or array.shape[1] < 2:
         raise ValueError(
@@ -124,11 +124,11 @@ def prediction_matrix(predicted: Any, name: str, samples: int) -> Tensor:
 def match_classes(
     given: npt.NDArray[Any], number: int, class_names: Sequence[Any] | None, name: str
 ) -> LabelClasses:
-    """Labels as positions of columns."""
+    """Return labels as positions of columns."""
     if given.dtype.kind == "f":
         if (given != np.floor(given)).any():
             raise ValueError(
-                "labels are fractions: classes need names or whole numbers, and a regression needs "
+                "labels are fractions: classes need names or whole numbers, and regression needs "
                 "predictions="
             )
         given = given.astype(np.int64)
@@ -159,7 +159,7 @@ def match_classes(
 
 
 def _names(class_names: Sequence[Any]) -> list[Any]:
-    """Names as strings, or as integers where all are integers."""
+    """Return names as strings, or as integers if all are integers."""
     are_integers = all(isinstance(name, (int, np.integer)) for name in class_names)
     names = [int(name) if are_integers else str(name) for name in class_names]
     if len(set(names)) < len(names):
@@ -178,6 +178,6 @@ def _positions(given: npt.NDArray[Any], names: list[Any]) -> npt.NDArray[np.int6
         return given.astype(np.int64)  # positions of classes that have names
     shown = ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
     raise ValueError(
-        f"the label {given.tolist()[unknown]!r} of sample {unknown} is none of the classes "
+        f"the label {given.tolist()[unknown]!r} of sample {unknown} is not one of the classes "
         f"{shown}: correct it, or pass class_names, the name of each column"
     )

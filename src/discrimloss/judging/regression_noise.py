@@ -1,16 +1,16 @@
-"""Probabilities that regression targets are wrong, estimated from a model's predictions.
+"""Estimates the probabilities that regression targets are wrong from a model's predictions.
 
-A correct target scatters around its prediction. How far depends on the prediction (the ages of
-children are predicted more exactly than those of the old), and the scatter has heavier tails than a
-normal distribution. A wrong target has nothing to do with its prediction: it is drawn from the
-distribution of all targets. Both parts and the fraction of the second are fitted by maximum
-likelihood. Targets enter by their rank, as normal scores, so that neither their unit nor their
-distribution matters, and an absurd value is just the largest one.
+A correct target scatters around its prediction. The scatter depends on the prediction (for example,
+the ages of children are predicted more precisely than those of old people), and has heavier tails
+than a normal distribution. A wrong target is independent of its prediction: it is drawn from the
+distribution of all targets. Both distributions and the fraction of wrong targets are fitted by
+maximum likelihood. Targets are replaced by normal scores of their ranks. So their unit and their
+distribution do not matter, and an extreme value is only the largest one.
 
-The fraction of wrong targets shows in the predictions too. If a fraction ``r`` of the targets is
-drawn from all, a model learns ``1 - r`` times the deviation from the mean. So predictions are
-stretched by ``1 / (1 - r)``. Without this constraint every target far from its prediction looks
-wrong, and a poor model finds noise everywhere.
+Wrong targets affect the predictions too. If a fraction ``r`` of the targets is drawn from all
+targets, a model learns ``1 - r`` times the deviation from the mean. So predictions are stretched by
+``1 / (1 - r)``. Without this constraint, every target far from its prediction looks wrong, and a
+poor model finds noise everywhere.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ from discrimloss.judging.target_mixture import TargetMixture, log_student, noise
 MOST_FITTED = 50_000
 """Samples in a fit."""
 LEAST_CORRELATION = 0.2
-"""Predictions that correlate less with the targets cannot tell which are wrong."""
+"""Minimum correlation of predictions and targets. With less, wrong targets cannot be told."""
 NEVER = 20.0
-"""Log-odds below zero of a target that is not called wrong."""
+"""Minus the log-odds of a target that is never called wrong."""
 LARGEST_PULL = 2.0
 STARTS = (-3.0, -1.0, 0.5)
 """Starting points: log-odds of the noise rate."""
 
 
 def estimate_target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor) -> LabelErrors:
-    """Estimate which targets of a regression are wrong.
+    """Estimate which regression targets are wrong.
 
-    The model assumes that a wrong target is drawn from the distribution of all targets. Where wrong
-    targets are shifted far outside of that distribution instead, only some of them are found.
+    The model assumes that a wrong target is drawn from the distribution of all targets. If wrong
+    targets are far outside of that distribution instead, only some of them are found.
 
     Args:
         predicted: shape (samples,): mean predictions.
         given: shape (samples,).
-        is_held_out: shape (samples,), bool: which samples the model was not trained on; if none,
-            all count as held out. Memorising pulls the predictions for the others towards their
-            targets; this is undone as far as gives both groups the same noise rate.
+        is_held_out: shape (samples,), bool: samples that the model was not trained on. If there are
+            none, all count as held out. Memorisation pulls the predictions of training samples
+            towards their targets. This is undone so that both groups have the same noise rate.
 
     Returns:
-        The estimates. Where the predictions hardly correlate with the targets, all scores are far
-        below zero and there is no noise interval. There is also none if it would be wider than
-        0.5.
+        The estimates. If predictions and targets hardly correlate, all scores are far below zero
+        and there is no noise interval. There is also none if it would be wider than 0.5.
     """
     if not is_held_out.any():
         is_held_out = torch.ones_like(is_held_out)
@@ -70,18 +69,18 @@ def estimate_target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor
     correct, incorrect = everything.log_parts(parameters)
     score = incorrect - correct
     suggested = scores.inverse(everything.centre(parameters)).to(given.dtype)
-    # Where the range of targets ends at the given one, none that is nearer can be suggested.
+    # At the end of the range of targets, no closer target can be suggested.
     score = torch.where(suggested == given, score.clamp(max=0.0), score)
     interval = None
     if _correlation(problem.prediction, problem.target) < LEAST_CORRELATION:
-        score = score - score.max() - NEVER  # keeps the order and calls no target wrong
+        score = score - score.max() - NEVER  # same order, and no target is called wrong
     else:
         interval = problem.noise_interval(parameters, score.sigmoid())
     return LabelErrors(score.float(), suggested, interval)
 
 
 class NormalScores:
-    """Maps targets to quantiles of a normal distribution, by their rank among the given ones."""
+    """Maps targets to normal scores, by their rank among the given targets."""
 
     def __init__(self, given: Tensor) -> None:
         self.targets, counts = np.unique(given.double().numpy(), return_counts=True)
@@ -89,11 +88,11 @@ class NormalScores:
         self.scores = torch.special.ndtri(torch.from_numpy(middle)).numpy()
 
     def __call__(self, targets: Tensor) -> Tensor:
-        """Scores of targets, within the range of the given ones."""
+        """Return the scores of targets, within the range of the given ones."""
         return torch.from_numpy(np.interp(targets.double().numpy(), self.targets, self.scores))
 
     def inverse(self, scores: Tensor) -> Tensor:
-        """Targets with these scores, within the range of the given ones."""
+        """Return the targets with these scores, within the range of the given ones."""
         return torch.from_numpy(np.interp(scores.numpy(), self.scores, self.targets))
 
 
@@ -106,14 +105,15 @@ def _correlation(first: Tensor, second: Tensor) -> float:
 
 
 class _Likelihood(TargetMixture):
-    """The targets of some samples as a function of six parameters.
+    """The likelihood of targets as a function of six parameters.
 
-    These are: the log scale of the errors, its linear and its quadratic change with the prediction,
-    the weight of the tails, a shift of the predictions, and the log-odds of the noise rate.
+    The parameters are: the log scale of the errors, its linear and quadratic change with the
+    prediction, the weight of the tails, a shift of the predictions, and the log-odds of the noise
+    rate.
 
     Args:
         prediction: shape (samples,), float64, as normal scores.
-        target: the same.
+        target: shape (samples,), float64, as normal scores.
     """
 
     def __init__(self, prediction: Tensor, target: Tensor) -> None:
@@ -123,20 +123,20 @@ class _Likelihood(TargetMixture):
         return len(self.target)
 
     def subset(self, rows: Tensor) -> _Likelihood:
-        """The same for some samples."""
+        """Return the likelihood of some of the samples."""
         return _Likelihood(self.prediction[rows], self.target[rows])
 
     def starts(self) -> list[Tensor]:
-        """Parameters to start the fit from."""
+        """Return the starting parameters of the fit."""
         return [torch.tensor([-1.0, 0, 0, 1.0, 0, odds], dtype=torch.float64) for odds in STARTS]
 
     def pulled_back(self, pull: float) -> _Likelihood:
-        """The same with predictions farther from their targets, by this fraction of the error."""
+        """Return the likelihood with larger errors of predictions, by this fraction."""
         farther = self.target + (self.prediction - self.target) * (1.0 + pull)
         return _Likelihood(farther, self.target)
 
     def pull_for(self, rate: float, parameters: Tensor) -> float:
-        """How far predictions must be pulled back for this noise rate."""
+        """Return how far predictions must be pulled back for this noise rate."""
 
         def rate_with(pull: float) -> float:
             return self.pulled_back(pull).noise_rate(parameters)
@@ -144,18 +144,18 @@ class _Likelihood(TargetMixture):
         return bisect_root(rate, rate_with, LARGEST_PULL)
 
     def centre(self, parameters: Tensor) -> Tensor:
-        """Where correct targets are expected."""
+        """Return the expected values of correct targets."""
         return parameters[4] + self.prediction / (1.0 - noise_rate(parameters))
 
     def log_densities(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density of each target if it is correct, and if it is incorrect."""
-        place = self.prediction.clamp(-3.0, 3.0)  # how errors grow is not known farther out
+        """Return the log density of each target if it is correct, and if it is incorrect."""
+        place = self.prediction.clamp(-3.0, 3.0)  # the growth of errors is unknown further out
         log_scale = parameters[0] + parameters[1] * place + parameters[2] * place.square()
         correct = log_student(self.target - self.centre(parameters), log_scale, parameters[3])
         return correct, -0.5 * (self.target.square() + math.log(2 * math.pi))
 
     def log_prior(self, parameters: Tensor) -> Tensor:
-        """Errors are about a third of the spread, everywhere, with light tails."""
+        """Prior: errors are a third of the standard deviation everywhere, with light tails."""
         prior = 0.5 * ((parameters[0] + 1.0).square() + parameters[1].square())
         prior = prior + 2.0 * parameters[2].square()
         return -prior - 0.25 * (parameters[3] - 2.0).square()

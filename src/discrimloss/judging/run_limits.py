@@ -1,10 +1,9 @@
-"""When the losses and predictions of a run say too little about its labels, and why.
+"""Detects if the losses and predictions of a run say too little about its labels.
 
-Average losses remember the first epochs: in a short run, a sample that is still being learned looks
-like one that cannot be learned. So a label counts as wrong only where its latest loss speaks
-against it as well. And some runs cannot tell wrong labels at all, which is said in one sentence.
-The limits below were chosen on runs of one to twelve epochs with four optimizers
-(`benchmarks/verdict_trust.py`).
+Average losses include the first epochs. In a short run, a sample that is still being learned looks
+like one that cannot be learned. So a label counts as wrong only if its latest loss is high as well.
+Some runs cannot tell wrong labels at all, and a note says so. The limits below were chosen on runs
+of one to twelve epochs with four optimizers (`benchmarks/verdict_trust.py`).
 """
 
 from __future__ import annotations
@@ -24,48 +23,48 @@ from discrimloss.state.table import SampleTable
 from discrimloss.target_ranges import TargetRanges
 
 MOST_COMPARED = 1_000_000
-"""Samples that the limits are computed from."""
+"""Number of samples from which the values for the limits are computed."""
 FEWEST_VISITS = 2
-"""Losses of fewer visits say when a sample was seen rather than whether it can be learned."""
+"""Minimum number of visits. With fewer, a loss depends on when a sample was seen."""
 LEARNED_BY_LOSSES, LEARNED_BY_PREDICTIONS = 0.5, 0.85
-"""The median latest loss of a run that has learned its task, in units of the loss scale at most."""
+"""Maximum median latest loss of a run that has learned its task, in units of the loss scale."""
 LEAST_CONFIDENCE = 1.0 / 3.0
-"""The mean confidence of predictions that have settled, as a fraction of how often they agree with
-the labels. An untrained network is far less confident than it is right."""
+"""Minimum ratio of the mean confidence of predictions to their agreement with the labels. The
+confidence of an untrained network is far lower than its agreement."""
 MOST_DOUBT = 0.25
-"""Samples that may be misjudged where losses fall into two groups, as a fraction of those found
-wrong. Classes that overlap look like wrong labels, and more of theirs are in between."""
+"""If losses form two groups: maximum expected number of misjudged samples, as a fraction of those
+found wrong. Overlapping classes look like wrong labels, but more of their losses are in between."""
 FEW_WRONG, MOST_DOUBT_OF_FEW = 0.12, 0.1
-"""The same where no more labels than this are found wrong: natural confusions between classes look
-like a few wrong labels."""
+"""Maximum for at most this fraction of wrong labels. Natural confusions between classes look like a
+few wrong labels."""
 HARDLY_ANY = 0.05
-"""Up to this rate of wrong labels the data are as good as clean, and a doubt of `MOST_DOUBT` will
-do. Losses must then be low instead:"""
+"""Up to this rate of wrong labels, the data are almost clean, and a doubt of `MOST_DOUBT` is
+allowed. Losses must then be low instead:"""
 LEARNED_IF_CLEAN, HIGH_IF_CLEAN = 0.3, 0.1
-"""The median latest loss at most, in units of the loss scale, and the fraction of the samples above
+"""Maximum median latest loss, in units of the loss scale, and maximum fraction of samples above
 that scale that are not found wrong."""
 LEAST_SUPPORT = 0.4
-"""Labels whose latest loss exceeds the loss scale, as a fraction of those found wrong."""
+"""Minimum number of labels with a latest loss above the loss scale, per label found wrong."""
 WAS_HIGH, IS_LOW, MOST_LEARNED_LATE = 0.5, 0.25, 0.1
-"""Samples whose average loss is high while the latest is low, in units of the loss scale, were
-learned late. Where they are more than this, wrong labels may be among them."""
+"""Samples with a high average loss but a low latest loss, in units of the loss scale, were learned
+late. If there are more than this, some of them may be wrong labels."""
 MOST_UNEXPLAINED, MOST_OF_FOUND = 1.0 / 6.0, 0.9
-"""Labels that contradict the likeliest class and are not found wrong, as a fraction of all and of
-those that are. Where they are more than both, the network is unsure, and wrong labels hide among
-hard samples."""
+"""Labels that contradict the most likely class but are not found wrong, as a fraction of all labels
+and of those found wrong. If there are more than both, the network is unsure and cannot distinguish
+wrong labels from hard samples."""
 MORE_BY_LOSSES, MOST_DOUBT_OF_WITNESS = 0.08, 0.1
-"""Where losses find so much more noise than predictions, wrong labels may be memorised. They are no
-second witness where they may misjudge more than the second fraction of all samples."""
+"""If losses show this much more noise than predictions, wrong labels may be memorised. This is not
+checked if losses may misjudge more than the second fraction of all samples."""
 NO_NOISE = 0.025
 """Predictions that find more wrong labels than `HARDLY_ANY`, but cannot exclude this rate, do not
-tell classes that overlap from wrong labels."""
+distinguish overlapping classes from wrong labels."""
 WHOLE_CLASS = 0.95
-"""Where more than this fraction of a class's labels are found wrong, the network has not learned
-the class."""
+"""If more than this fraction of a class's labels are found wrong, the network has not learned the
+class."""
 
 OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
-"""Losses are not plain cross-entropy where their sum is off by this fraction, in all or in a class
-whose cross-entropies sum up to the second value at least."""
+"""Losses are not plain cross-entropy if their sum differs by this fraction, in total or in a class
+with a sum of cross-entropies of at least the second value."""
 
 NOT_CROSS_ENTROPY = (
     "The losses are not the cross-entropy of logits= and target= (class weights, smoothing, mixed "
@@ -120,13 +119,13 @@ FAR_OFF_ONLY = (
     "The losses are distances of regression targets: alone, they show only wrong targets that are "
     "far off, so more may be wrong than estimated."
 )
-"""A note of runs on regression targets that can tell."""
+"""A note for runs on regression targets with an estimate."""
 
 LEARNED_AS_THEY_ARE = (
-    "Hardly any label contradicts what the network has learned. Wrong labels that follow a rule, "
-    "such as those of keyword rules, are learned like right ones and do not show."
+    "Almost no label contradicts what the network has learned. Wrong labels that follow a rule, "
+    "such as those of keyword rules, are learned like correct ones and cannot be detected."
 )
-"""A note of runs that can tell, and find less than `HARDLY_ANY`."""
+"""A note for runs with an estimate below `HARDLY_ANY`."""
 
 
 class RunLosses(NamedTuple):
@@ -142,7 +141,7 @@ class RunLosses(NamedTuple):
     """The loss scale."""
 
     def noise(self, calibration: Calibration) -> LossNoise:
-        """What a calibration finds among these samples."""
+        """Return the wrong labels among these samples by a calibration."""
         p_incorrect = calibration(against_label(self.average, self.latest) * self.unit)
         return LossNoise(
             rate=float(p_incorrect.mean()),
@@ -151,24 +150,24 @@ class RunLosses(NamedTuple):
 
 
 class LossNoise(NamedTuple):
-    """Wrong labels by losses."""
+    """The wrong labels by losses."""
 
     rate: float
     """The estimated fraction of wrong labels."""
     doubt: float
-    """The fraction of samples that are expected to be misjudged."""
+    """The expected fraction of misjudged samples."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether losses fall into two groups, or hardly any label is wrong."""
+        """Whether losses form two groups, or almost no label is wrong."""
         is_few = HARDLY_ANY <= self.rate < FEW_WRONG
         return self.doubt <= (MOST_DOUBT_OF_FEW if is_few else MOST_DOUBT) * self.rate
 
 
 def against_label(average: Tensor, latest: Tensor) -> Tensor:
-    """How far losses speak against a label, now and before: their geometric mean.
+    """Return the evidence of losses against a label: the geometric mean of latest and average loss.
 
-    Robust losses may be negative: then the smaller of the two.
+    Robust losses may be negative. Then it is the smaller of the two.
     """
     is_positive = (average > 0) & (latest > 0)
     product = torch.where(is_positive, average * latest, 1.0)
@@ -176,12 +175,12 @@ def against_label(average: Tensor, latest: Tensor) -> Tensor:
 
 
 def run_losses(criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None) -> RunLosses:
-    """Up to `MOST_COMPARED` samples of all processes. All of them must call this.
+    """Return up to `MOST_COMPARED` samples of all processes. All of them must call this.
 
     Args:
-        criterion: with the average losses.
+        criterion: the criterion with the average losses.
         latest: shape (rows,): latest losses of the samples of this process.
-        kinds: the groups of the samples, where targets are known.
+        kinds: the groups of the samples, if targets are known.
     """
     table = criterion.table
     average = torch.cat([chunk.cpu() for chunk in criterion.average_chunks()])
@@ -196,9 +195,9 @@ def run_losses(criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None
 
 
 def are_other_losses(criterion: DiscrimLoss) -> bool:
-    """Whether losses are known to differ from the cross-entropy of the logits that came with them.
+    """Return whether losses are known to differ from the cross-entropy of their logits.
 
-    Sums of both are kept while samples are held out; without them nothing is known.
+    Sums of both are recorded while samples are held out. Without them, the answer is False.
     """
     if criterion.labels is None:
         return False
@@ -209,7 +208,7 @@ def are_other_losses(criterion: DiscrimLoss) -> bool:
 
 
 def kind_of_all_losses(criterion: DiscrimLoss) -> LossKind:
-    """The kind of the losses of a run. All processes must call this."""
+    """Return the kind of the losses of a run. All processes must call this."""
     own = "distances" if isinstance(criterion.labels, TargetRanges) else criterion.watch.loss_kind
     kinds: tuple[LossKind, ...] = ("distances", "weighted")
     found = criterion.table.shards.total(torch.tensor([int(own == kind) for kind in kinds]))
@@ -217,13 +216,13 @@ def kind_of_all_losses(criterion: DiscrimLoss) -> LossKind:
 
 
 def limit_by_index(table: SampleTable, epoch: int) -> str | None:
-    """Why the index says that these are not the samples; None if it may be right.
+    """Return why the index is probably not that of the samples, or None.
 
     All processes must call this.
 
     Args:
-        table: the samples.
-        epoch: the last one.
+        table: the sample table.
+        epoch: the last epoch.
     """
     visits = table.visits[table.visits > 0]
     sums = torch.tensor([len(visits), int(visits.sum())])
@@ -235,12 +234,12 @@ def limit_by_index(table: SampleTable, epoch: int) -> str | None:
 
 
 def limit_by_losses(losses: RunLosses, found: LossNoise, kind: LossKind = "other") -> str | None:
-    """Why losses cannot tell which labels are wrong; None if they can.
+    """Return why losses cannot tell which labels are wrong, or None if they can.
 
     Args:
-        losses: of the run.
-        found: what they find.
-        kind: of the losses.
+        losses: losses of the run.
+        found: wrong labels by losses.
+        kind: kind of the losses.
     """
     if len(losses.latest) == 0:
         return None
@@ -262,7 +261,7 @@ def limit_by_losses(losses: RunLosses, found: LossNoise, kind: LossKind = "other
 
 
 def _are_high(losses: RunLosses, unexplained: float) -> bool:
-    """Whether losses are too high for labels of which hardly any is wrong."""
+    """Return whether losses are too high for almost clean labels."""
     return float(losses.latest.median()) > LEARNED_IF_CLEAN or unexplained > HIGH_IF_CLEAN
 
 
@@ -273,13 +272,13 @@ def limit_by_predictions(
     *,
     by_losses_too: bool = True,
 ) -> str | None:
-    """Why predictions cannot tell which labels are wrong; None if they can.
+    """Return why predictions cannot tell which labels are wrong, or None if they can.
 
     Args:
-        losses: of the run.
-        by_losses: what they find.
-        predicted: what predictions find.
-        by_losses_too: whether losses are those of the labels, and a second witness.
+        losses: losses of the run.
+        by_losses: wrong labels by losses.
+        predicted: wrong labels by predictions.
+        by_losses_too: whether the losses can be compared with the predictions.
     """
     if predicted.errors.noise_interval is None:
         return CANNOT_TELL
@@ -296,7 +295,7 @@ def limit_by_predictions(
 
 
 def _is_unsure(predicted: PredictedErrors) -> bool:
-    """Whether contradictions between labels and predictions are not explained by wrong labels."""
+    """Return whether wrong labels do not explain the contradictions of labels and predictions."""
     rate, interval = predicted.noise_rate, predicted.errors.noise_interval
     unexplained = 1.0 - predicted.agreement - rate
     if rate <= HARDLY_ANY:

@@ -1,4 +1,4 @@
-"""Which label is suggested for each sample."""
+"""Chooses the suggested label of each sample."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 from discrimloss.judging.verdicts import EASY
 
 RANKED_WITH_OTHER = 100
-"""The most suspicious samples, for which the likeliest other class is suggested in any case."""
+"""Number of most suspicious samples whose suggestion is always another class."""
 
 
 def suggest_other_classes(
     code: npt.NDArray[np.int8], score: Tensor, other: Tensor, otherwise: Tensor
 ) -> Tensor:
-    """The likeliest other class for suspicious labels, so that a reviewer can compare the two.
+    """Suggest the most likely other class for suspicious labels, so that reviewers can compare.
 
     Args:
         code: verdicts, shape (samples,).
-        score: of the labels, shape (samples,).
-        other: the likeliest class other than the given one, shape (samples,).
-        otherwise: what is suggested for the other samples, shape (samples,).
+        score: scores of the labels, shape (samples,).
+        other: the most likely class other than the given one, shape (samples,).
+        otherwise: suggestions for all other samples, shape (samples,).
     """
     is_doubted = torch.from_numpy(code != EASY)
     top = min(RANKED_WITH_OTHER, len(score))

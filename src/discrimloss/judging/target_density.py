@@ -1,9 +1,10 @@
-"""Probabilities that regression targets are wrong, from predictions and predicted error scales.
+"""Estimates wrong regression targets from out-of-fold predictions and predicted error sizes.
 
-A right target scatters around its out-of-fold prediction with the predicted scale, and with heavier
-tails than a normal distribution. A wrong target is drawn from the distribution of all targets. In
-contrast to `regression_noise`, the scale of the errors is known for each sample beforehand, and the
-predictions come from models that were trained on trusted targets, so they are not stretched.
+A correct target scatters around its out-of-fold prediction with the predicted scale, and with
+heavier tails than a normal distribution. A wrong target is drawn from the distribution of all
+targets. There are two differences from `regression_noise`. The scale of the errors is predicted for
+each sample. The predictions are from models that were trained on trusted targets, so they are not
+stretched.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from discrimloss.judging.target_mixture import TargetMixture, log_student
 Array = npt.NDArray[np.float64]
 
 FARTHEST = 10.0
-"""Targets are clipped at this many spreads from the median."""
+"""Targets are clipped at this many scales from the median."""
 MOST_FITTED = 20_000
 """Samples in a fit."""
 STARTS = (-3.0, -1.0)
 """Starting points: log-odds of the noise rate."""
 REFERENCE_RATE = 0.1
-"""Whether targets can be judged is measured with this fraction of wrong ones."""
+"""Fraction of wrong targets in the simulation that shows if targets can be judged."""
 LEAST_FOUND = 0.15
-"""Fraction of wrong targets that would be called wrong: fewer, and the inputs say too little."""
+"""Minimum fraction of simulated wrong targets that must be found."""
 EXCHANGES = 20_000
-"""Pairs of samples whose targets are exchanged in thought to measure that."""
+"""Number of sample pairs with exchanged targets in the simulation."""
 KERNEL_ROWS = 2_000
-"""Targets that the density of all targets is estimated from."""
+"""Maximum number of targets for the density estimate."""
 NARROWEST, WIDEST = 0.2, 10.0
-"""Bandwidth of a kernel where targets are densest and rarest, in usual bandwidths."""
+"""Bandwidth of a kernel at the highest and lowest density, relative to the usual bandwidth."""
 
 
 class ScaledTargets:
-    """How targets are scaled for learning, and the density of all targets on that scale.
+    """The scale of targets for training, and the density of all targets on that scale.
 
     Args:
         given: shape (samples,), float64.
-        by_rank: whether targets become normal scores, which suits skewed ones. Otherwise they are
-            centred at their median and divided by their spread.
+        by_rank: whether targets become normal scores, which suits skewed targets. Otherwise they
+            are centred at their median and divided by their spread.
     """
 
     def __init__(self, given: Array, by_rank: bool) -> None:
@@ -61,14 +62,14 @@ class ScaledTargets:
         self.log_density = _log_density(self.target)
 
     def of(self, values: Array) -> Array:
-        """Values in the unit of the targets on this scale."""
+        """Convert values from the unit of the targets to this scale."""
         if self.by_rank:
             return np.asarray(self._scores(torch.from_numpy(values)).numpy())
         scaled = (values - self._middle) / self._spread
         return np.asarray(np.clip(scaled, -FARTHEST, FARTHEST))
 
     def back(self, values: Array) -> Array:
-        """Values on this scale in the unit of the targets."""
+        """Convert values from this scale to the unit of the targets."""
         if self.by_rank:
             return np.asarray(self._scores.inverse(torch.from_numpy(values)).numpy())
         return np.asarray(values * self._spread + self._middle)
@@ -76,7 +77,7 @@ class ScaledTargets:
 
 @dataclass(frozen=True)
 class TargetNoise:
-    """What a fit found; arrays of shape (samples,)."""
+    """The result of a fit, arrays of shape (samples,)."""
 
     score: Array
     """Log-odds that each target is wrong."""
@@ -93,11 +94,11 @@ class TargetNoise:
         return np.asarray(torch.from_numpy(self.score).sigmoid().numpy())
 
     def noise_interval(self) -> tuple[float, float] | None:
-        """Where the fraction of wrong targets lies with a probability of about 90 %."""
+        """Interval that contains the fraction of wrong targets with about 90 % probability."""
         return self.mixture.noise_interval(self.parameters, torch.from_numpy(self.p_incorrect))
 
     def fraction_found(self) -> float:
-        """Fraction of exchanged targets that would be called wrong if a tenth were exchanged."""
+        """Fraction of exchanged targets that are found if a tenth are exchanged."""
         return self.mixture.fraction_found(self.parameters)
 
 
@@ -107,10 +108,10 @@ def fit_target_noise(
     """Estimate which targets are wrong.
 
     Args:
-        scale: of the targets.
-        prediction: shape (samples,): out of fold, on that scale.
-        log_scale: shape (samples,): log of the size of the errors that are expected, up to a
-            constant. By default it is the same for all samples.
+        scale: scale of the targets.
+        prediction: shape (samples,): out-of-fold predictions on that scale.
+        log_scale: shape (samples,): log of the expected size of the errors, up to a constant. By
+            default the same for all samples.
     """
     log_scale = np.zeros(len(prediction)) if log_scale is None else log_scale
     everything = _ScaledMixture(
@@ -135,22 +136,22 @@ def fit_target_noise(
 
 
 def never_wrong(score: Array) -> Array:
-    """Scores in the same order that call no target wrong."""
+    """Return scores in the same order by which no target is called wrong."""
     return np.asarray(score - score.max() - NEVER)
 
 
 class _ScaledMixture(TargetMixture):
-    """The targets of some samples as a function of four parameters.
+    """The likelihood of targets as a function of four parameters.
 
-    These are: the log scale of the errors, how much of the predicted scale counts, the weight of
-    the tails, and the log-odds of the noise rate.
+    The parameters are: the log scale of the errors, the influence of the predicted scale, the
+    weight of the tails, and the log-odds of the noise rate.
 
     Args:
         prediction: shape (samples,), float64.
-        target: the same.
-        log_scale: the same: predicted, up to a constant.
-        log_density: the same: of all targets, at each target.
-        middle_scale: the log scale that counts as 0; by default its mean.
+        target: shape (samples,).
+        log_scale: shape (samples,): predicted log scale, up to a constant.
+        log_density: shape (samples,): log density of all targets at each target.
+        middle_scale: the log scale that is treated as 0. By default its mean.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class _ScaledMixture(TargetMixture):
         return len(self.target)
 
     def subset(self, rows: Tensor) -> _ScaledMixture:
-        """The same for some samples."""
+        """Return the likelihood of some of the samples."""
         return _ScaledMixture(
             self.prediction[rows],
             self.target[rows],
@@ -181,21 +182,21 @@ class _ScaledMixture(TargetMixture):
         )
 
     def starts(self) -> list[Tensor]:
-        """Parameters to start the fit from."""
+        """Return the starting parameters of the fit."""
         first = self.usual_log_scale - 0.3
         return [torch.tensor([first, 1.0, 2.0, odds], dtype=torch.float64) for odds in STARTS]
 
     def log_scales(self, parameters: Tensor) -> Tensor:
-        """Shape (samples,): log scale of the errors."""
+        """Return the log scale of the errors, shape (samples,)."""
         return parameters[0] + parameters[1] * (self.log_scale - self.middle_scale)
 
     def log_densities(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density of each target if it is correct, and if it is incorrect."""
+        """Return the log density of each target if it is correct, and if it is incorrect."""
         error = self.target - self.prediction
         return log_student(error, self.log_scales(parameters), parameters[2]), self.log_density
 
     def log_prior(self, parameters: Tensor) -> Tensor:
-        """Errors are as large as they look, scale as predicted, and have light tails."""
+        """Prior: errors have their observed size, the predicted scale, and light tails."""
         prior = 0.5 * (parameters[0] - self.usual_log_scale).square()
         prior = prior + 2.0 * (parameters[1] - 1.0).square()
         return -prior - 0.25 * (parameters[2] - 2.0).square()
@@ -212,7 +213,7 @@ class _ScaledMixture(TargetMixture):
 
 
 def _log_density(targets: Array) -> Array:
-    """Log of a kernel density of the targets at each of them.
+    """Return the log of a kernel density of the targets at each of them.
 
     Kernels are wider where targets are rare (Abramson, 1982).
     """

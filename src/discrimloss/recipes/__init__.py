@@ -1,9 +1,9 @@
-"""Recipes: experiments as TOML files, one each, in the folders of this package.
+"""Recipes: experiments as TOML files in this package.
 
-A recipe opens with the command that runs it. It may have settings for some cases, ``[[case]]``,
-which apply where their ``when`` matches. It may have the rows of the paper's appendix,
-``[[paper]]``, which apply with ``hyperparameters = "paper"``; a small recipe has those of its
-full-sized sibling, ``paper_of``, which apply under conditions.
+A recipe begins with the command that runs it. ``[[case]]`` sections have settings that apply if
+their ``when`` matches. ``[[paper]]`` sections have the rows of the paper's appendix, which apply
+with ``hyperparameters = "paper"``. A small recipe uses the rows of its full-size recipe,
+``paper_of``, under conditions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FOLDER = Path(__file__).parent
 
 
 def recipe_files() -> dict[str, Path]:
-    """The recipes of this package, by name."""
+    """Return the recipes of this package, by name."""
     files = sorted(FOLDER.rglob("*.toml"), key=lambda file: file.stem)
     return {file.stem: file for file in files}
 
 
 def find_recipe(name_or_file: str) -> Path:
-    """The file of a recipe: one of this package by name, or any TOML file."""
+    """Return the file of a recipe: a recipe of this package by name, or any TOML file."""
     ours = recipe_files()
     if name_or_file in ours:
         return ours[name_or_file]
@@ -49,7 +49,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a recipe, and apply `key=value` settings to it.
 
     Raises:
-        OptionError: the recipe or a setting cannot be used, in one sentence.
+        OptionError: the recipe or a setting is invalid.
     """
     path = find_recipe(name_or_file)
     settings = _read_toml(path)
@@ -60,15 +60,15 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
         for part in (settings, changes):
             require_sections(part)
         is_paper = settings.get("hyperparameters") == "paper"
-        is_resolved = is_paper and "recipe" in settings and not rows  # the config of a run
+        is_resolved = is_paper and "recipe" in settings and not rows  # the config of an earlier run
         if is_resolved:
             _require_paper_still_fits(settings, changes)
         settings = apply_cases(_with_changes(settings, changes), cases)
         if settings.get("hyperparameters") == "paper" and not is_resolved:
-            read_config(settings, recipe=path.stem)  # rows are matched by values of the right types
+            read_config(settings, recipe=path.stem)  # rows match by typed values
             rows = rows + _rows_of(full_sized, settings)
             settings = apply_paper_rows(settings, rows, changes)
-        settings = _with_changes(settings, changes)  # they outrank cases and the paper
+        settings = _with_changes(settings, changes)  # they take precedence over cases and the paper
         return read_config(settings, recipe=path.stem)
     except OptionError as error:
         where = "" if path.parent.is_relative_to(FOLDER) else f"{path}: "
@@ -76,7 +76,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def summary_of(path: Path) -> str:
-    """The summary of a recipe: the second line of its opening comment."""
+    """Return the summary of a recipe: the second line of its first comment."""
     comments = [line[1:].strip() for line in path.read_text("utf-8").splitlines()[:2]]
     return comments[1] if len(comments) > 1 else ""
 
@@ -92,7 +92,7 @@ def _read_toml(path: Path) -> Settings:
 
 @lru_cache(maxsize=32)
 def _parsed(text: str) -> Settings:
-    """Cached, because parsing is slow and a results table reads a recipe for every cell."""
+    """Parse a recipe. Cached, because a results table reads a recipe for every cell."""
     return tomlkit.parse(text).unwrap()
 
 
@@ -109,7 +109,7 @@ def _pop_rows(settings: Settings, name: str) -> list[Settings]:
 
 
 def _rows_of(full_sized: Any, settings: Settings) -> list[Settings]:
-    """The paper's rows for the full-sized sibling of a small recipe, stretched to its epochs."""
+    """Return the paper's rows for the full-size recipe, scaled to the epochs of the small one."""
     if full_sized is None:
         return []
     full = _read_toml(find_recipe(str(full_sized)))
@@ -120,21 +120,21 @@ def _rows_of(full_sized: Any, settings: Settings) -> list[Settings]:
 
 
 def _require_paper_still_fits(settings: Settings, changes: Settings) -> None:
-    """The config of a run has the values of one row of the paper, and no other rows."""
+    """Refuse changes of keys that select a row of the paper: a run's config has only one row."""
     changed = _with_changes(settings, changes)
     if changed.get("method") != settings.get("method"):
         return  # another method does not have these options
     for key in ("hyperparameters", "loss", "noise.rate", "batch_size"):
         if look_up(changed, key) != look_up(settings, key):
             raise OptionError(
-                f"{key} cannot be changed here, where the options are the paper's for "
+                f"{key} cannot be changed here, because the options are those of the paper for "
                 f"{key}={look_up(settings, key)}: train the recipe {settings['recipe']!r} instead"
             )
 
 
 def _with_changes(settings: Mapping[str, Any], changes: Settings) -> Settings:
     result = merged(settings, changes)
-    # Another method has other options: those of the recipe are for its own method.
+    # The recipe's options are for its own method. Another method has other options.
     if changes.get("method", settings.get("method")) != settings.get("method"):
         result["options"] = dict(changes.get("options", {}))
     noise = changes.get("noise", {})

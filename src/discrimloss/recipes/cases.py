@@ -1,8 +1,8 @@
 """Settings that depend on other settings: cases, and the rows of the paper's appendix.
 
 Each ``[[paper]]`` row of a recipe may have ``when`` (keys that must match, e.g. ``noise.rate``),
-``options`` (of the method that ``when.method`` names, by default DiscrimLoss), ``released`` (the
-released code's step size and bound for the sample weights), and any other key of a recipe.
+``options`` (options of the method ``when.method``, by default DiscrimLoss), ``released`` (the
+released code's step size and bound of the sample weights), and any other key of a recipe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_METHOD = "discrimloss"
 
 
 def apply_cases(settings: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Settings:
-    """The recipe with every case merged into it whose ``when`` matches."""
+    """Return the recipe, merged with all cases whose ``when`` matches."""
     result = merged(settings)
     for case in cases:
         if _conditions_hold(case["when"], result):
@@ -32,7 +32,7 @@ def apply_cases(settings: Mapping[str, Any], cases: Sequence[Mapping[str, Any]])
 def stretched(
     rows: Sequence[Mapping[str, Any]], epochs: int, full_epochs: int
 ) -> list[dict[str, Any]]:
-    """The rows of a longer run for a shorter one, with the switch at the same fraction of it."""
+    """Return the rows of a longer run for a shorter one, with the switch at the same fraction."""
     result: list[dict[str, Any]] = []
     for row in rows:
         copy = merged(row)
@@ -50,18 +50,18 @@ def apply_paper_rows(
     rows: Sequence[Mapping[str, Any]],
     changes: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """The recipe with every matching row merged into it.
+    """Return the recipe, merged with all matching rows.
 
     Args:
         settings: the recipe.
-        rows: of the paper's appendix.
-        changes: settings of the user, which outrank the rows without ``when``.
+        rows: rows of the paper's appendix.
+        changes: the user's settings, which take precedence over rows without ``when``.
 
     Raises:
         OptionError: the paper has rows for this method, but none for this noise rate or loss.
     """
     if not rows:
-        raise OptionError("this recipe has no values from the paper: hyperparameters=default")
+        raise OptionError("this recipe has no values from the paper: use hyperparameters=default")
     unconditional = [row for row in rows if "when" not in row]
     result = merged(settings, *unconditional, changes or {})
     method = settings.get("method")
@@ -78,11 +78,11 @@ def apply_paper_rows(
 
 
 def weight_steps(released: Mapping[str, float], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Step size and range of the sample weights, from the released code's values.
+    """Return step size and range of the sample weights, from the released code's values.
 
-    The released code steps along the gradient of the batch mean with momentum. The paper's form
-    steps along the gradient of each sample, which is larger by the batch size. Its step size is
-    therefore that of the released code, times the sum of the momentum, over the batch size.
+    The released code uses the gradient of the batch mean, with momentum. The paper's form uses the
+    gradient of each sample, which is larger by the batch size. Its step size is therefore that of
+    the released code, times the effective factor of the momentum, divided by the batch size.
     """
     steps: dict[str, Any] = {}
     rate = released.get("weight_lr")

@@ -1,4 +1,4 @@
-"""Settings as mappings: parsed from `key=value`, merged, and looked up by dotted keys."""
+"""Settings as mappings: parses `key=value`, merges mappings, and looks up dotted keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from discrimloss.training.config import Settings, valid_keys
 
 
 def parse_setting(text: str) -> Settings:
-    """The mapping that a setting stands for.
+    """Return the mapping for a setting.
 
     >>> parse_setting("noise.rate=0.4")
     {'noise': {'rate': 0.4}}
@@ -29,7 +29,7 @@ def parse_setting(text: str) -> Settings:
 
 
 def _parse_value(text: str) -> Any:
-    """A TOML value. Anything else is a text: ``method=plain`` needs no quotes."""
+    """Parse a TOML value. Anything else is a text, so ``method=plain`` needs no quotes."""
     try:
         return tomlkit.parse(f"value = {text}").unwrap()["value"]
     except tomlkit.exceptions.TOMLKitError:
@@ -37,7 +37,7 @@ def _parse_value(text: str) -> Any:
 
 
 def nested(names: list[str], value: Any) -> Settings:
-    """A value below some names.
+    """Return a value nested under some names.
 
     >>> nested(["noise", "rate"], 0.4)
     {'noise': {'rate': 0.4}}
@@ -49,7 +49,7 @@ def nested(names: list[str], value: Any) -> Settings:
 
 
 def merge(settings: Settings, changes: Mapping[str, Any]) -> None:
-    """Put `changes` into `settings`, sections key by key."""
+    """Merge `changes` into `settings` in place, sections key by key."""
     for key, value in changes.items():
         if isinstance(value, Mapping):
             if not isinstance(settings.get(key), dict):
@@ -60,7 +60,7 @@ def merge(settings: Settings, changes: Mapping[str, Any]) -> None:
 
 
 def merged(*layers: Mapping[str, Any]) -> Settings:
-    """A copy of the first mapping with the others merged into it."""
+    """Return a copy of the first mapping, merged with the others."""
     settings: Settings = {}
     for layer in layers:
         merge(settings, layer)
@@ -68,7 +68,7 @@ def merged(*layers: Mapping[str, Any]) -> Settings:
 
 
 def look_up(settings: Mapping[str, Any], key: str) -> Any:
-    """The value of a dotted key; None if there is none."""
+    """Return the value of a dotted key, or None."""
     value: Any = settings
     for name in key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 REFUSALS = (TypeError, ValueError, IndexError, KeyError)
-"""Errors of a batch that is refused before anything changes."""
+"""Errors for an invalid batch, raised before anything changes."""
 
 
 def kind_of(value: object) -> str:
-    """Name the dtype of a tensor, or the type of anything else, for error messages."""
+    """Return the dtype of a tensor, or the type of another object, for error messages."""
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_losses(losses: Tensor) -> None:
-    """Raise an error unless `losses` holds one real number for each row of a batch."""
+    """Raise an error unless `losses` has one real number for each row of a batch."""
     if not isinstance(losses, Tensor) or not losses.is_floating_point():
         raise TypeError(f"losses must be a tensor of real numbers, not {kind_of(losses)}")
     if losses.dim() != 1:
@@ -34,12 +34,12 @@ def _shape_hint(losses: Tensor) -> str:
     if losses.shape[1:].numel() == 1:
         return "pass losses.flatten()"
     return (
-        "pass the mean of each sample, losses.flatten(1).mean(1), without what is padded or masked"
+        "pass the mean of each sample, losses.flatten(1).mean(1), without padded or masked entries"
     )
 
 
 def is_integer(values: Tensor) -> bool:
-    """Whether a tensor holds integers. Truth values are none."""
+    """Return whether a tensor has integers. Booleans are not integers."""
     return not (values.dtype == torch.bool or values.is_floating_point() or values.is_complex())
 
 
@@ -49,8 +49,8 @@ def integer_tensor(index: Any) -> Tensor:
         first = index[0] if isinstance(index, (list, tuple, np.ndarray)) and len(index) else index
         if isinstance(first, str):
             raise TypeError(
-                f"sample indices must be integers, not strings such as {first!r}: to know samples "
-                "by names, build DiscrimLoss(ids=SampleIds(), epochs=…)"
+                f"sample indices must be integers, not strings such as {first!r}: to use sample "
+                "ids, build DiscrimLoss(ids=SampleIds(), epochs=…)"
             )
     if not is_integer(given := torch.as_tensor(index)):
         raise TypeError(f"sample indices must be integers, not {given.dtype}")
@@ -58,7 +58,7 @@ def integer_tensor(index: Any) -> Tensor:
 
 
 def as_sample_index(index: Any, losses: Tensor) -> Tensor:
-    """Convert `index` to int64 and check that it holds one integer for each of the losses."""
+    """Convert `index` to int64 and check that it has one integer for each loss."""
     if index is None:
         raise TypeError("index is None: pass the sample index of each row")
     given = integer_tensor(index)
@@ -73,8 +73,8 @@ def as_sample_index(index: Any, losses: Tensor) -> Tensor:
 def checked_index(index: Tensor, num_samples: int) -> Tensor:
     """Return `index`, or raise an `IndexError` that names the first one outside the table.
 
-    Under `torch.compile` the check is an operator whose output all later operations depend on. So
-    it runs before any state changes, and needs no graph break.
+    Under `torch.compile`, the check is an operator, and all later operations depend on its output.
+    So it runs before any state changes, without a graph break.
     """
     if torch.compiler.is_compiling():
         checked: Tensor = _checked_index(index, num_samples)
@@ -94,9 +94,9 @@ def _raise_if_outside(index: Tensor, num_samples: int) -> None:
 
 
 def first_outside(values: Tensor, size: int, name: str) -> int | None:
-    """Find the first row of integers outside 0 to ``size - 1``; None if there is none.
+    """Return the first row with an integer outside 0 to ``size - 1``, or None.
 
-    On a GPU the device stops at a bad value, which `name` describes, and the host never waits.
+    On a GPU, the device stops at a bad value, named by `name`, and the host never waits.
     """
     lowest, highest = values.aminmax()
     if values.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""Compiled training steps: what the compiler may take as constant."""
+"""Compiled training steps: functions with a constant result."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def constant_while_compiled(function: Function) -> Function:
-    """Mark a function that `torch.compile` calls once, to take its result as constant.
+    """Mark a function whose result `torch.compile` treats as constant.
 
-    As `torch.compiler.assume_constant_result` does, which imports the compiler. That takes as long
-    as to import PyTorch, and most programs never compile anything.
+    This is `torch.compiler.assume_constant_result` without its import of the compiler, which takes
+    as long as importing PyTorch. Most programs never compile anything.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function

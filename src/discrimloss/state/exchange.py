@@ -1,6 +1,6 @@
-"""A batch on its way to the table: gathered from all processes, and assigned to table rows.
+"""Gathers a batch from all processes, and assigns it to rows of the table.
 
-With a sharded table each process keeps only some of the rows.
+With a sharded table, each process has only some of the rows.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from discrimloss.state.processes import Processes
 
 @dataclass
 class Batch:
-    """The rows of all processes in one step, in order of rank, and where their state is."""
+    """The rows of all processes in one step, in order of rank, and the positions of their state."""
 
     losses: Tensor
-    """Shape (rows,), float32, detached, on the device of the table."""
+    """The losses, shape (rows,), float32, detached, on the device of the table."""
     index: Tensor
     """Shape (rows,), int64, checked: the sample of each row."""
     sizes: list[int]
-    """How many rows each process contributed."""
+    """Number of rows from each process."""
     own: slice
     """The rows of this process."""
     table_rows: Tensor
     """Rows of this process's table that belong to samples of the batch."""
     positions: Tensor | None
-    """Which row of the batch each of `table_rows` belongs to; None if to all, in order."""
+    """The row of the batch for each of `table_rows`. None: all rows, in order."""
     extra: Tensor | None = None
-    """Shape (rows, words), int32: what else each row carries."""
+    """Shape (rows, words), int32: further data of each row."""
 
     def local(self, values: Tensor) -> Tensor:
-        """Select the values of those rows of the batch whose samples are in this table."""
+        """Return the values of the batch rows whose samples are in this table."""
         return values if self.positions is None else values.index_select(0, self.positions)
 
 
 class Shards:
-    """How the rows of a table are divided among processes.
+    """The division of a table's rows among processes.
 
-    Sample ``i`` is row ``i // count`` of process ``i % count``; with one shard, row ``i``. So the
-    shards have the same size within one row, and the table can grow in place.
+    Sample ``i`` is row ``i // count`` of process ``i % count``. With one shard, it is row ``i``.
+    The sizes of the shards therefore differ by at most one row, and the table can grow in place.
 
     Args:
         processes: the processes that share the table.
-        sharded: whether each keeps only its own rows, or all of them keep the whole table.
+        sharded: whether each process keeps only its own rows. Otherwise all keep the whole table.
     """
 
     def __init__(self, processes: Processes, *, sharded: bool) -> None:
@@ -58,11 +58,11 @@ class Shards:
 
     @property
     def several(self) -> bool:
-        """Whether this process holds less than the whole table."""
+        """Whether this process has only a part of the table."""
         return self.count > 1
 
     def length(self, num_samples: int) -> int:
-        """Number of rows that this process holds."""
+        """Number of rows of this process."""
         return len(range(self.rank, num_samples, self.count))
 
     def collect(
@@ -74,25 +74,25 @@ class Shards:
         agreement: Callable[[], tuple[int, int]],
         extra: Tensor | None = None,
     ) -> Batch:
-        """Bring the rows of all processes together on the device of the table.
+        """Gather the rows of all processes on the device of the table.
 
         Args:
-            losses: shape (batch,), of this process, in any precision and on any device.
+            losses: shape (batch,): losses of this process, in any precision and on any device.
             index: shape (batch,), int64.
             num_samples: size of the whole table.
-            device: where the table is.
-            agreement: returns the epoch and a fingerprint of 32 bits, which must be equal in all
-                processes; called only if there are several.
-            extra: shape (batch, words), int32: what else each row carries.
+            device: device of the table.
+            agreement: returns the epoch and a 32-bit fingerprint, which must be equal in all
+                processes. It is called only if there are several processes.
+            extra: shape (batch, words), int32: further data of each row.
 
         Raises:
-            IndexError: if an index lies outside the table.
+            IndexError: if an index is outside the table.
             RuntimeError: if the number of processes has changed since the table was sharded.
         """
         losses, processes = losses.detach(), self.processes.count
         if self.sharded and self.count != processes:
             raise RuntimeError(
-                f"this DiscrimLoss was sharded among {self.count} processes, and there are "
+                f"this DiscrimLoss was sharded among {self.count} processes, but there are "
                 f"{processes}: build it after torch.distributed.init_process_group"
             )
         sizes, own = [len(losses)], slice(None)
@@ -115,18 +115,18 @@ class Shards:
         return Batch(losses, index, sizes, own, table_rows, positions, extra)
 
     def complete(self, batch: Batch, values: Tensor) -> Tensor:
-        """Extend values of the local rows of a batch to all of its rows."""
+        """Return values for all rows of a batch, given those of the local rows."""
         if batch.positions is None:
             return values
         everyones = values.new_zeros(len(batch.losses)).index_copy_(0, batch.positions, values)
-        return self.processes.total(everyones)  # exact: every row is zero in all processes but one
+        return self.processes.total(everyones)  # exact: only one process has a nonzero row
 
     def send_back(self, batch: Batch, *values: Tensor) -> tuple[Tensor, ...]:
-        """Give every process the values of its own rows, from the process that computed them.
+        """Send each process the values of its own rows from the process that computed them.
 
         Args:
             batch: the batch of all processes.
-            values: one value for each local row, from each of several computations.
+            values: several results, each with one value for each local row.
         """
         if batch.positions is None:
             if len(batch.sizes) == 1:
@@ -142,11 +142,11 @@ class Shards:
         return torch.empty_like(received).index_copy_(0, order, received).unbind(1)
 
     def total(self, values: Tensor) -> Tensor:
-        """Sum over the shards."""
+        """Return the sum over the shards."""
         return self.processes.total(values) if self.several else values
 
     def largest(self, values: Tensor) -> Tensor:
-        """Maximum over the shards."""
+        """Return the maximum over the shards."""
         return self.processes.largest(values) if self.several else values
 
     def whole_column(self, column: Tensor, num_samples: int) -> Tensor:
@@ -164,4 +164,4 @@ class Shards:
 
 
 WHOLE_TABLE = Shards(Processes(), sharded=False)
-"""Every process holds the whole table."""
+"""No division: every process has the whole table."""

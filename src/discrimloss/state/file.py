@@ -1,8 +1,8 @@
 """Saving and loading the state of a criterion in safetensors files.
 
-The first process writes one file. With a sharded table every process writes a file with its own
-rows, so that the table is never gathered in one place. Any number of processes can load the files,
-sharded or not.
+The first process writes one file. With a sharded table, every process writes a file with its own
+rows, so that the whole table is never gathered. Any number of processes can load the files, sharded
+or not.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def save_state(criterion: DiscrimLoss, directory: str | Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with atomic_write(directory / name) as unfinished:
             save_file(_own_state(criterion), unfinished)
-    _wait_for_all(criterion)  # all files are written
-    if criterion.processes.rank == 0:  # files of another number of processes are outdated
+    _wait_for_all(criterion)  # until all files are written
+    if criterion.processes.rank == 0:  # remove files from another number of processes
         for path in _found_files(directory):
             if _count_of(path) != _count_of(directory / name):
                 path.unlink()
-    _wait_for_all(criterion)  # no process writes again while files are removed
+    _wait_for_all(criterion)  # so that no process writes while files are removed
 
 
 def _wait_for_all(criterion: DiscrimLoss) -> None:
@@ -62,7 +62,7 @@ def _wait_for_all(criterion: DiscrimLoss) -> None:
 
 
 def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
-    """Load what `save_state` wrote, with any number of processes. All must call this."""
+    """Load a state from `save_state`, with any number of processes. All must call this."""
     paths = _state_files(Path(directory))
     try:
         state, num_samples = _own_rows(paths, criterion.table.shards)
@@ -76,14 +76,14 @@ def load_state(criterion: DiscrimLoss, directory: str | Path) -> None:
 
 
 def _own_state(criterion: DiscrimLoss) -> dict[str, Tensor]:
-    """Return the state that this process holds; of a sharded table, its own rows."""
+    """Return the state of this process. With a sharded table, it has only its own rows."""
     with criterion.table.own_rows_only():
         state = criterion.state_dict()
     return {name: value.detach().cpu().contiguous() for name, value in state.items()}
 
 
 def saved_shapes(directory: str | Path) -> dict[str, list[int]]:
-    """Return the shape of each entry of the state in a directory; of shards, in the first file."""
+    """Return the shape of each entry of a saved state, or of its first file if sharded."""
     with safe_open(_state_files(Path(directory))[0], framework="pt") as file:
         return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
@@ -103,13 +103,13 @@ def _found_files(directory: Path) -> list[Path]:
 
 
 def _count_of(path: Path) -> int:
-    """Return how many files belong to the same state as a file."""
+    """Return the number of files of the state that a file belongs to."""
     match = SHARD.fullmatch(path.name)
     return int(match[2]) if match else 1
 
 
 def _state_files(directory: Path) -> list[Path]:
-    """Return the files of the state that was written last into a directory."""
+    """Return the files of the latest state in a directory."""
     found = _found_files(directory)
     if not found:
         raise StateFileError(

@@ -1,4 +1,4 @@
-"""Modules whose state keeps its precision when the model around them is converted."""
+"""Modules whose state keeps its precision when the surrounding model is converted."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor, nn
 class FixedDtypeModule(nn.Module):
     """A module whose state follows `.to(device)` but keeps its precision under `.half()`.
 
-    A criterion inside a model is converted with it. Running averages in half precision would stop
-    moving.
+    A criterion inside a model is converted with it, but running averages in half precision would
+    stop changing.
 
-    What it registers as buffers is saved, moved and copied like them, but is not among those of the
-    model: `AveragedModel(use_buffers=True)` would average epochs and truth values.
+    Its buffers are saved, moved and copied like other buffers, but are not listed among the model's
+    buffers: `AveragedModel(use_buffers=True)` would average epochs and booleans.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._persistent: dict[str, bool] = {}  # of each tensor of the state
+        self._persistent: dict[str, bool] = {}  # for each tensor of the state
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor to the state."""
@@ -71,7 +71,7 @@ class FixedDtypeModule(nn.Module):
 
 
 def keeping_dtype(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The same move to another device, without its change of dtype."""
+    """Return the conversion without its change of dtype."""
 
     def moved(tensor: Tensor) -> Tensor:
         after = fn(tensor)

@@ -1,4 +1,4 @@
-"""Rows of a batch that is spread over the processes of a training run."""
+"""Rows of a batch that is distributed over the processes of a training run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def share_buffers(module: nn.Module) -> None:
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Concatenate the rows of all processes, in order of rank. All must have the same number."""
+    """Concatenate the rows of all processes in order of rank. All must have as many rows."""
     return rows if process_count() == 1 else Processes().all_gather(rows).flatten(0, 1)
 
 
 def own_rows(everyones: Tensor) -> Tensor:
-    """Select this process's rows of what `gather_rows` returned."""
+    """Return this process's rows of the result of `gather_rows`."""
     if process_count() == 1:
         return everyones
     return everyones.chunk(process_count())[dist.get_rank()]
@@ -31,8 +31,9 @@ def own_rows(everyones: Tensor) -> Tensor:
 def weighted_mean(losses: Tensor, everyones_weights: Tensor) -> Tensor:
     """Return this process's term of ``sum(weights * losses) / sum(weights)`` over the whole batch.
 
-    The terms are scaled so that their mean over the processes is the weighted mean: gradients are
-    averaged over processes later. The result is 0, with a gradient of 0, if no weight is positive.
+    The terms are scaled so that their mean over the processes is the weighted mean, because
+    gradients are averaged over processes later. Without positive weights, the result and its
+    gradient are 0.
 
     Args:
         losses: Losses of this process, shape (batch,).
@@ -44,10 +45,10 @@ def weighted_mean(losses: Tensor, everyones_weights: Tensor) -> Tensor:
 
 
 def weights_of_mean(everyones_weights: Tensor) -> Tensor:
-    """Scale weights to a mean of 1 over the whole batch; return those of this process.
+    """Scale weights to a mean of 1 over the whole batch, and return those of this process.
 
-    The batch mean of weight times loss is then the weighted mean: with weights of 0 and 1, the mean
-    over the selected rows. All are 0 if no weight is positive.
+    The batch mean of weight times loss is then the weighted mean. With weights of 0 and 1, it is
+    the mean over the selected rows. Without positive weights, all are 0.
 
     >>> weights_of_mean(torch.tensor([1.0, 0.0, 1.0, 0.0]))
     tensor([2., 0., 2., 0.])

@@ -1,4 +1,4 @@
-"""Targets and predictions of a batch: checked, and packed for the exchange between processes."""
+"""Checks targets and predictions of a batch, and packs them for the exchange of processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from discrimloss.state.processes import INT32
 
 
 def checked_classes(target: Any, losses: Tensor) -> Tensor:
-    """Return class labels as int64, or raise an error that says what is wrong with them.
+    """Return class labels as int64, or raise an error if they are not valid.
 
-    Their values are checked by `check_labels`.
+    `check_labels` checks their values.
 
     Raises:
-        TypeError: if they are not integers.
-        ValueError: if there is not one for each loss.
+        TypeError: if labels are not integers.
+        ValueError: if there is not one label for each loss.
     """
     if not isinstance(target, Tensor) or not is_integer(target):
         raise TypeError(
@@ -43,7 +43,7 @@ def checked_values(values: Any, losses: Tensor, name: str) -> Tensor:
 
 
 def checked_logits(logits: Any, losses: Tensor, num_classes: int) -> Tensor:
-    """Return the logits of a batch, or raise an error that says what is wrong with them."""
+    """Return the logits of a batch, or raise an error if they are not valid."""
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
         raise TypeError(f"logits must be a tensor of real numbers, not {kind_of(logits)}")
     if logits.shape != (len(losses), num_classes):
@@ -77,22 +77,22 @@ def check_labels(
 ) -> tuple[Tensor, Tensor]:
     """Raise an error if a target is not a class, or differs from that of an earlier visit.
 
-    Under `torch.compile` the check is an operator, and what it returns is what all later operations
-    must use. So it runs before any state changes.
+    Under `torch.compile`, the check is an operator, and all later operations must use its output.
+    So it runs before any state changes.
 
     Args:
         table_rows: rows of the table that the batch will change.
         target: shape (rows,): targets of all processes.
         stored: shape (rows,): the same targets at earlier visits.
         index: shape (rows,): the samples.
-        own: the rows of this process, which an error names rather than others.
-        num_classes: None for a regression.
+        own: the rows of this process, which error messages prefer.
+        num_classes: number of classes; None for regression.
 
     Returns:
         `table_rows` and `target`.
 
     Raises:
-        IndexError: if a target is not one of the classes. On a GPU the device raises all errors.
+        IndexError: if a target is not one of the classes. On a GPU, the device raises all errors.
         ValueError: if a target has changed.
     """
     if torch.compiler.is_compiling():
@@ -135,11 +135,11 @@ def _raise_if_changed(target: Tensor, stored: Tensor, index: Tensor) -> None:
     elif not bool(is_same.all()):
         row = int(is_same.long().argmin())
         now, then = (f"{values[row].item():g}" for values in (target, stored))
-        if now == then:  # they differ in rounding alone
+        if now == then:  # they differ only in rounding
             now, then = (f"{values[row].item():.9g}" for values in (target, stored))
         raise ValueError(
-            f"sample {int(index[row])} has target {now} and had {then} before: the index must "
-            "name the same sample in every epoch; if you have corrected labels, start a new "
+            f"sample {int(index[row])} has target {now} but had {then} before: the index must "
+            "identify the same sample in every epoch; if you have corrected labels, start a new "
             "DiscrimLoss"
         )
 
@@ -175,8 +175,8 @@ def _(
 
 
 def pack_classes(target: Tensor, top: TopPredictions | None) -> Tensor:
-    """Shape (rows, words), int32: class labels, and the likeliest classes with their mass."""
-    # A target outside the classes stays outside when it is clamped to 32 bits.
+    """Pack class labels and the most likely classes as int32, shape (rows, words)."""
+    # An invalid target remains invalid when it is clamped to 32 bits.
     words = [target.clamp(INT32.min, INT32.max).int().unsqueeze(1)]
     if top is not None:
         halves = torch.stack([top.classes.short(), top.mass.half().view(torch.int16)], dim=2)
@@ -185,7 +185,7 @@ def pack_classes(target: Tensor, top: TopPredictions | None) -> Tensor:
 
 
 def unpack_classes(words: Tensor) -> tuple[Tensor, TopPredictions | None]:
-    """The inverse of `pack_classes`."""
+    """Return the inverse of `pack_classes`."""
     target = words[:, 0].long()
     if words.shape[1] == 1:
         return target, None
@@ -195,13 +195,13 @@ def unpack_classes(words: Tensor) -> tuple[Tensor, TopPredictions | None]:
 
 
 def pack_values(target: Tensor, predictions: Tensor | None) -> Tensor:
-    """Shape (rows, words), int32: regression targets and predictions."""
+    """Pack regression targets and predictions as int32, shape (rows, words)."""
     columns = [target] if predictions is None else [target, predictions.detach()]
     return torch.stack(columns, 1).contiguous().view(torch.int32)
 
 
 def unpack_values(words: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The inverse of `pack_values`."""
-    # `torch.bucketize` warns of columns that are not contiguous.
+    """Return the inverse of `pack_values`."""
+    # Contiguous, because `torch.bucketize` otherwise warns.
     columns = [column.contiguous() for column in words.contiguous().view(torch.float32).unbind(1)]
     return columns[0], columns[1] if len(columns) > 1 else None

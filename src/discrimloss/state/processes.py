@@ -1,7 +1,7 @@
-"""The processes that train together: how many there are, and what they exchange.
+"""The processes that train together, and their exchange of data.
 
-In one process nothing is exchanged. In several, one small collective per step brings the batches of
-all processes together, so that every process keeps the same state.
+A single process exchanges nothing. Several processes gather their batches in one small collective
+per step, so that all have the same state.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 
 HEADER_WORDS = 5
 REFUSED = -1
-"""Instead of the number of rows: this process raises an error."""
+"""Sent instead of the number of rows if this process raises an error."""
 INT32 = torch.iinfo(torch.int32)
 
 
 def process_count(group: Any = None) -> int:
-    """Return how many processes train together; 1 unless `torch.distributed` is initialised."""
+    """Return the number of processes: 1 unless `torch.distributed` is initialised."""
     if not (dist.is_available() and dist.is_initialized()):
         return 1
     return dist.get_world_size(group)
@@ -30,14 +30,14 @@ class Processes:
     """The processes that share one table of samples, and their collectives.
 
     Args:
-        group: a process group of `torch.distributed`; by default all processes.
+        group: a process group of `torch.distributed`. By default all processes.
     """
 
     def __init__(self, group: Any = None) -> None:
         if group is not None and process_count(group) < 1:
             raise ValueError("this process is not a member of the process group it was given")
         self.group = group
-        self._capacity = 0  # words that one exchange has room for, the same in all processes
+        self._capacity = 0  # number of words per exchange, equal in all processes
 
     @property
     def count(self) -> int:
@@ -58,34 +58,34 @@ class Processes:
         fingerprint: int,
         extra: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None, list[int]]:
-        """Gather every process's losses and indices in one collective.
+        """Gather the losses and indices of all processes in one collective.
 
-        The processes may contribute different numbers of rows. A batch that is larger than any
-        before takes a second collective, which makes room for it.
+        Processes may have different numbers of rows. A batch that is larger than any before needs a
+        second collective, which increases the buffers.
 
         Args:
             losses: shape (batch,), of this process.
             index: shape (batch,), of this process.
-            epoch: must be equal in all processes, as must the following arguments.
+            epoch: the epoch. It and the next two arguments must be equal in all processes.
             num_samples: size of the whole table.
-            fingerprint: 32 bits of whatever else must be equal.
-            extra: shape (batch, words), int32: what else each row carries.
+            fingerprint: 32-bit checksum of everything else that must be equal.
+            extra: shape (batch, words), int32: further data of each row.
 
         Returns:
-            The losses, the indices, `extra`, and how many rows each process contributed.
+            The losses, the indices, `extra`, and the number of rows of each process.
 
         Raises:
             ValueError: in all processes, if they disagree.
         """
-        if torch.compiler.is_compiling():  # what follows depends on the other processes' data
+        if torch.compiler.is_compiling():  # the rest depends on the data of other processes
             torch._dynamo.graph_break()
-        # An index that fits no table still fits none when it is clamped to 32 bits.
+        # An invalid index remains invalid when it is clamped to 32 bits.
         small_index = index.to(losses.device).clamp(INT32.min, INT32.max).int()
         rows = torch.stack([small_index, losses.float().contiguous().view(torch.int32)], dim=1)
         if extra is not None:
             rows = torch.cat([rows, extra.to(rows.device)], dim=1)
-        # Words in one line, not rows: the exchange works also where processes disagree on the
-        # number of words of a row, and can report it.
+        # A flat array of words instead of rows, so that processes with different numbers of words
+        # per row can still exchange data and report the error.
         words, width = rows.flatten(), rows.shape[1]
         numbers = [len(rows), width, epoch, num_samples, fingerprint]
         header = torch.tensor(numbers, dtype=torch.int64).int().to(rows.device)
@@ -96,8 +96,8 @@ class Processes:
             sizes, widths, epochs, samples, fingerprints = headers.T.tolist()
             if REFUSED in sizes:
                 raise ValueError(
-                    f"process {sizes.index(REFUSED)} of {self.count} was given a batch that it "
-                    "refused: its own error says why; no process has learned from this step"
+                    f"process {sizes.index(REFUSED)} of {self.count} had a batch that it "
+                    "refused: see its error; no process has learned from this step"
                 )
             needed = max(size * each for size, each in zip(sizes, widths, strict=True))
             if needed <= self._capacity:
@@ -107,7 +107,7 @@ class Processes:
         _require_agreement("num_samples", samples)
         if len(set(fingerprints)) > 1:
             raise ValueError(
-                "the processes' criteria differ: give the same options and the same ids, in the "
+                "the processes' criteria differ: use the same options and the same ids, in the "
                 "same order, and load the same state in all of them"
             )
         if len(set(widths)) > 1:
@@ -122,20 +122,20 @@ class Processes:
         return losses, gathered[:, 0].long(), None if extra is None else gathered[:, 2:], sizes
 
     def refuse_batch(self) -> None:
-        """Take part in the collective of a step without a batch: the other processes raise too."""
+        """Join the collective of a step without a batch, so that other processes raise too."""
         words = torch.zeros(HEADER_WORDS + self._capacity, dtype=torch.int32)
         words[0] = REFUSED
-        with suppress(RuntimeError):  # the error of the batch matters more
+        with suppress(RuntimeError):  # the error of the batch is more important
             self._gather_step(words)
 
     def _gather_step(self, words: Tensor) -> Tensor:
-        """Gather the words of all processes, or say why they may not have come."""
+        """Gather the words of all processes, or raise an error with the likely cause."""
         try:
             return self.all_gather(words)
         except RuntimeError as error:  # a timeout, a closed connection, another collective
             raise RuntimeError(
                 f"process {self.rank} called the criterion and some of the {self.count} processes "
-                "did not in the same step: call it in all processes, not in the first alone, and "
+                "did not in the same step: call it in all processes, not only in the first, and "
                 "give each of them the same number of batches (drop_last=True, or a "
                 f"DistributedSampler); the backend reports: {error}"
             ) from error
@@ -144,23 +144,23 @@ class Processes:
         """Stack the tensors of all processes, which must have the same shape, along dimension 0."""
         sent = self._ready(values)
         received = sent.new_empty(self.count, *sent.shape)
-        # As bytes: backends do not support every dtype.
+        # As bytes, because backends do not support every dtype.
         into = [each.view(torch.uint8) for each in received.unbind(0)]
         dist.all_gather(into, sent.view(torch.uint8), group=self.group)
         return received.to(values.device)
 
     def all_gather_objects(self, thing: Any) -> list[Any]:
-        """Gather one pickled object of each process: for rare and irregular data such as names."""
+        """Gather a pickled object of each process, for rare and irregular data such as ids."""
         things: list[Any] = [None] * self.count
         dist.all_gather_object(things, thing, group=self.group)
         return things
 
     def total(self, values: Tensor) -> Tensor:
-        """Sum over the processes."""
+        """Return the sum over the processes."""
         return self._reduced(values, dist.ReduceOp.SUM) if self.count > 1 else values
 
     def largest(self, values: Tensor) -> Tensor:
-        """Maximum over the processes."""
+        """Return the maximum over the processes."""
         return self._reduced(values, dist.ReduceOp.MAX) if self.count > 1 else values
 
     def _reduced(self, values: Tensor, operation: Any) -> Tensor:
@@ -169,14 +169,14 @@ class Processes:
         return reduced.to(values.device)
 
     def exchange(self, rows: Tensor, to_each: list[int], from_each: list[int]) -> Tensor:
-        """Send each process its slice of `rows`, in order of rank, and return what came in."""
+        """Send each process its slice of `rows` by rank, and return the received slices."""
         sent = self._ready(rows)
         received = sent.new_empty(sum(from_each), *sent.shape[1:])
         dist.all_to_all_single(received, sent, from_each, to_each, group=self.group)
         return received.to(rows.device)
 
     def _ready(self, tensor: Tensor) -> Tensor:
-        """Move a tensor to where the backend can exchange it: NCCL, for one, needs a GPU."""
+        """Move a tensor to a device that the backend supports. NCCL, for example, needs a GPU."""
         backends = dist.distributed_c10d.get_backend_config(self.group)
         kinds = [backend.partition(":")[0] for backend in backends.split(",")]
         device = tensor.device if tensor.device.type in kinds else torch.device(kinds[0])
@@ -200,6 +200,6 @@ def _require_agreement(name: str, values: list[int]) -> None:
         hint = {
             "epoch": "call set_epoch with the same epoch in all of them, and give each of them the "
             "same number of batches (drop_last=True, or a DistributedSampler)",
-            "num_samples": "count the samples of the whole dataset, not of one process's share",
+            "num_samples": "pass the number of samples of the whole dataset, not of one process",
         }[name]
         raise ValueError(f"the processes disagree about {name} ({by_rank}): {hint}")

@@ -1,4 +1,4 @@
-"""Names of samples, and the row of the table that belongs to each."""
+"""Ids of samples, and the row of the table for each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from discrimloss.state.processes import Processes
 
 SampleId = str | int
 
-FEWEST_RECENT = 1024  # names that are looked up in a dict before they join the sorted arrays
+FEWEST_RECENT = 1024  # new ids are in a dict until there are this many
 
 
 @dataclass(frozen=True)
 class KnownNames:
-    """How many names were known at some time."""
+    """The number of ids at some time."""
 
     number: int
     checksum: int
@@ -33,10 +33,10 @@ class KnownNames:
 
 
 class SampleIds(nn.Module):
-    """Maps names of samples, strings or integers, to rows in the order of their first appearance.
+    """Maps ids of samples, strings or integers, to rows in the order of their first appearance.
 
-    A name keeps its row. So the data may be filtered, split again or appended to, and every sample
-    keeps its history. The names are saved with the state.
+    An id always keeps its row. So every sample keeps its history if data is filtered, split again
+    or appended. The ids are saved with the state.
 
     >>> ids = SampleIds(["cat-1", "cat-2"])
     >>> ids.rows(["cat-2", "dog-1", "cat-2"])
@@ -44,12 +44,12 @@ class SampleIds(nn.Module):
     >>> ids.names()
     ['cat-1', 'cat-2', 'dog-1']
 
-    A name takes about 20 bytes and its own length. Sorted hashes of the names are searched, and a
-    match is compared with the name itself, so that names with equal hashes stay distinct.
+    An id takes about 20 bytes plus its own length. Ids are found by their sorted hashes. A match is
+    compared with the id itself, so that ids with equal hashes remain distinct.
 
     Args:
-        ids: Names that are known from the start, without duplicates.
-        grow: Whether an unknown name gets a new row, or is an error.
+        ids: Initial ids, without duplicates.
+        grow: Whether an unknown id gets a new row. Otherwise it is an error.
     """
 
     def __init__(self, ids: Iterable[SampleId] = (), *, grow: bool = True) -> None:
@@ -60,17 +60,17 @@ class SampleIds(nn.Module):
             if self._add(_encoded(name)) < position:
                 raise ValueError(
                     f"sample id {name!r} appears twice, the second time at position {position}: "
-                    "every sample needs an id of its own"
+                    "ids must be unique"
                 )
 
     def _forget(self) -> None:
-        self._text = bytearray()  # all names, one after the other
-        self._checksum = 0  # of the names in their order
-        self._ends = array("q")  # where each of them ends
+        self._text = bytearray()  # all ids, concatenated
+        self._checksum = 0  # of the ids in order
+        self._ends = array("q")  # the end of each id
         self._hashes: npt.NDArray[np.int64] = np.empty(0, np.int64)  # sorted
         self._hash_rows: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._recent: dict[int, int] = {}  # hash to row, not in the arrays yet
-        self._collided: dict[bytes, int] = {}  # names whose hash was taken
+        self._collided: dict[bytes, int] = {}  # ids whose hash was already used
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -78,27 +78,27 @@ class SampleIds(nn.Module):
     def __contains__(self, name: object) -> bool:
         try:
             return self._find(_encoded(name)) is not None
-        except TypeError:  # no name at all
+        except TypeError:  # not an id
             return False
 
     @property
     def checksum(self) -> int:
-        """Checksum of all names in order, with which processes compare their names."""
+        """Checksum of all ids in order, by which processes compare their ids."""
         return self._checksum
 
     def names(self) -> list[SampleId]:
-        """Return all names, in the order of their rows."""
+        """Return all ids, in the order of their rows."""
         return [_decoded(self._encoded_at(row)) for row in range(len(self))]
 
     def rows(self, ids: Any, processes: Processes | None = None) -> Tensor:
-        """Return the rows of some names, shape (number,), int64.
+        """Return the rows of some ids, shape (number,), int64.
 
         Args:
-            ids: Names, in a list, an array or a tensor.
-            processes: Processes that must give new names the same rows. All of them must call this.
+            ids: Ids, in a list, an array or a tensor.
+            processes: Processes that must give new ids the same rows. All of them must call this.
 
         Raises:
-            KeyError: if a name is unknown and new names are not allowed.
+            KeyError: if an id is unknown and new ids are not allowed.
         """
         names = _as_names(ids)
         encoded = [_encoded(name) for name in names]
@@ -106,7 +106,7 @@ class SampleIds(nn.Module):
         if not self.grow and None in rows:
             raise KeyError(
                 f"sample id {names[rows.index(None)]!r} is not known: "
-                "add it to SampleIds, or let them grow with grow=True"
+                "add it to SampleIds, or allow new ids with grow=True"
             )
         if self.grow and processes is not None and processes.count > 1:
             unknown = [text for text, row in zip(encoded, rows, strict=True) if row is None]
@@ -119,11 +119,11 @@ class SampleIds(nn.Module):
         return torch.tensor(known, dtype=torch.int64)
 
     def mark(self) -> KnownNames:
-        """The names that are known now, for `back_to`."""
+        """Return a mark of the current ids, for `back_to`."""
         return KnownNames(len(self), self._checksum)
 
     def back_to(self, known: KnownNames) -> None:
-        """Remove the names that were added since."""
+        """Remove all ids that were added after the mark."""
         del self._ends[known.number :]
         del self._text[self._ends[-1] if self._ends else 0 :]
         self._checksum = known.checksum
@@ -133,7 +133,7 @@ class SampleIds(nn.Module):
         self._collided = {name: row for name, row in self._collided.items() if row < known.number}
 
     def _add(self, text: bytes) -> int:
-        """Return the row of a name, a new one if it has none."""
+        """Return the row of an id, which is new for a new id."""
         found = self._find(text)
         if found is not None:
             return found
@@ -184,7 +184,7 @@ class SampleIds(nn.Module):
         missing_keys: list[str],
         *args: Any,
     ) -> None:
-        """Load the saved names with their rows; names that were not saved get the next rows."""
+        """Load the saved ids with their rows. Other ids get the next rows."""
         missing = [prefix + key for key in ("text", "ends") if prefix + key not in state_dict]
         if missing:
             missing_keys += missing
@@ -200,17 +200,17 @@ class SampleIds(nn.Module):
             self._add(name)
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows."""
+        """Return the text of `repr`."""
         return f"{len(self)} ids" + ("" if self.grow else ", grow=False")
 
 
 def _hash(text: bytes) -> int:
-    """Return a hash that is equal in all processes, unlike Python's own."""
+    """Return a hash that is equal in all processes, unlike Python's `hash`."""
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 def _encoded(name: object) -> bytes:
-    """Encode a name as bytes: 7 and "7" are different names."""
+    """Encode an id as bytes. 7 and "7" are different ids."""
     if isinstance(name, str):
         return b"s" + name.encode(errors="surrogatepass")
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
@@ -223,12 +223,12 @@ def _decoded(text: bytes) -> SampleId:
 
 
 def number_of_names(ids: Any) -> int:
-    """How many names a batch has; an error if they are none."""
+    """Return the number of ids in a batch, or raise an error if there are no ids."""
     return len(_as_names(ids))
 
 
 def _as_names(ids: Any) -> Sequence[Any]:
     names = ids.tolist() if isinstance(ids, (Tensor, np.ndarray)) else ids
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-        raise TypeError(f"sample ids come as a list, one for each row, not as {names!r} alone")
+        raise TypeError(f"sample ids must be a list with one id per row, not {names!r}")
     return list(names)

@@ -22,11 +22,11 @@ ROWS_PER_CHUNK = 1 << 22
 
 # Values of `learned_early`: whether the loss was below k1 when stage 1 ended.
 NOT_KNOWN, NO, YES = -1, 0, 1
-# Values of `role`: whether the sample is learned from while memorising is watched for.
+# Values of `role`: whether the sample is learned from, or held out to detect memorisation.
 UNDECIDED, TRAINED, HELD_OUT = 0, 1, 2
 LATEST_LOSS = "latest_loss"  # states of older versions lack it
 NOT_SEEN = float("-inf")  # in `latest_loss`
-NO_CLASS = -1  # in `target`, of a sample that was never visited
+NO_CLASS = -1  # `target` of a sample that was never visited
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Column:
     initial: float = 0
     """The value of a sample that was never visited."""
     width: int | None = None
-    """Values of each sample; None for a plain column, shape (rows,)."""
+    """Number of values per sample; None for a column of shape (rows,)."""
 
     def filled(self, rows: int, device: torch.device | None = None) -> Tensor:
-        """The column with this many rows in their initial state."""
+        """Return a column with this number of rows in their initial state."""
         shape = (rows,) if self.width is None else (rows, self.width)
         return torch.full(shape, self.initial, dtype=self.dtype, device=device)
 
@@ -52,7 +52,7 @@ RANGE_COLUMNS = {"target": Column(torch.float32, float("nan"))}
 
 
 def prediction_columns(kept: int) -> dict[str, Column]:
-    """Columns of averaged predictions; see `state.predictions`."""
+    """Return the columns of averaged predictions. See `state.predictions`."""
     return {
         "predicted_class": Column(torch.int16, 0, kept),
         "predicted_mass": Column(torch.float16, 0, kept),
@@ -65,36 +65,35 @@ MEAN_PREDICTION_COLUMNS = {
     "trust": Column(torch.float16, 1),
     "predicted_visits": Column(torch.int8, 0),
 }
-"""Averaged predictions of a regression, and how far the targets are trusted."""
+"""Columns of averaged predictions of a regression, and of the trust in targets."""
 
 
 class SampleTable(nn.Module):
     """One row per sample: 13 bytes, or 15 with a velocity.
 
     The columns are saved, moved and copied like buffers, but are not buffers. Wrappers such as
-    `DistributedDataParallel` broadcast all buffers of a model in every step. That is slow for a
-    large table, and wrong for a sharded one.
+    `DistributedDataParallel` broadcast all buffers of a model in every step. This would be slow for
+    a large table, and wrong for a sharded one.
 
-    | column          | dtype   | what                                                        |
+    | column          | dtype   | content                                                     |
     |-----------------|---------|-------------------------------------------------------------|
     | `history`       | float32 | ``h``, the decayed sum of losses                            |
-    | `visits`        | int16   | ``n``; stays at 32,767, where ``0.999 ** n`` is 0            |
+    | `visits`        | int16   | ``n``, at most 32,767, where ``0.999 ** n`` is 0             |
     | `latest_loss`   | bfloat16 | loss of the latest visit; -inf before. Not with a velocity |
     | `log_weight`    | float32 | ``log delta``                                               |
     | `learned_early` | int8    | whether ``Avg(l) < k1`` when stage 1 ended; -1 until then   |
     | `velocity`      | float32 | momentum of `log_weight`, of the released form only         |
 
-    The forms that know targets have more columns, and `add_optional_columns` adds those of
-    predictions.
+    The forms with targets have more columns. `add_optional_columns` adds those of predictions.
 
     Args:
         num_samples: Number of samples, in all processes together.
-        ids: Names of the samples, if they are known by names.
+        ids: Ids of the samples, if they have ids.
         with_velocity: Whether there is a column `velocity`.
         more_columns: Further columns.
-        optional_columns: Columns that are added later, with the first predictions or with a loaded
-            state that has them.
-        shards: How the rows are divided among processes; by default every process has them all.
+        optional_columns: Columns that are added with the first predictions, or with a loaded state
+            that has them.
+        shards: Division of the rows among processes. By default every process has all rows.
     """
 
     history: Tensor
@@ -125,12 +124,12 @@ class SampleTable(nn.Module):
         self.ids = ids
         self.shards = shards or WHOLE_TABLE
         self.num_samples = num_samples
-        """Number of samples of all processes; this one holds ``len(table)`` rows."""
+        """Number of samples of all processes. This process has ``len(table)`` rows."""
         self.is_partial = False
         """Whether `state_dict` contains only the rows of this process."""
         self._columns: dict[str, Column] = {}
         self._optional = optional_columns or {}
-        self._allocated: dict[str, Tensor] = {}  # columns with room for more rows
+        self._allocated: dict[str, Tensor] = {}  # columns with space for more rows
         self._length = self.shards.length(num_samples)
         self._add_columns(
             {
@@ -151,27 +150,27 @@ class SampleTable(nn.Module):
         return self._length
 
     def _add_columns(self, columns: dict[str, Column]) -> None:
-        """Add columns, all samples in their initial state."""
+        """Add columns with all samples in their initial state."""
         for name, column in columns.items():
             device = self.history.device if self._columns else None
             self._columns[name] = column
             setattr(self, name, column.filled(self._length, device))
 
     def has_column(self, name: str) -> bool:
-        """Whether the table has this column."""
+        """Return whether the table has this column."""
         return name in self._columns
 
-    # Both of these run while a step is compiled, so that it is not compiled again for the columns
-    # that its first batch adds.
+    # Both methods run during compilation, so that a step is not compiled again for the columns that
+    # its first batch adds.
 
     @constant_while_compiled
     def has_optional_columns(self) -> bool:
-        """Whether the optional columns were added."""
+        """Return whether the optional columns were added."""
         return bool(self._optional) and self._optional.keys() <= self._columns.keys()
 
     @constant_while_compiled
     def add_optional_columns(self) -> bool:
-        """Add the optional columns unless they are there."""
+        """Add the optional columns if they are missing."""
         if not self.has_optional_columns():
             self._add_columns(self._optional)
         return True
@@ -184,7 +183,7 @@ class SampleTable(nn.Module):
 
     @property
     def bytes_per_sample(self) -> int:
-        """Bytes of state that each sample takes."""
+        """Return the number of bytes per sample."""
         return sum(
             column.element_size() * (self._columns[name].width or 1)
             for name, column in self.columns()
@@ -195,7 +194,7 @@ class SampleTable(nn.Module):
         return ((name, getattr(self, name)) for name in self._columns)
 
     def chunks(self) -> Iterator[slice]:
-        """Iterate over slices that cover the table, for operations that need extra memory."""
+        """Iterate over slices of the table, for operations that need extra memory."""
         for start in range(0, max(len(self), 1), ROWS_PER_CHUNK):  # an empty table has one slice
             yield slice(start, min(start + ROWS_PER_CHUNK, len(self)))
 
@@ -204,12 +203,12 @@ class SampleTable(nn.Module):
         return self.shards.whole_column(column, self.num_samples)
 
     def all_visited_twice(self) -> bool:
-        """Whether there are visits, and no sample of this process has just one."""
+        """Return whether there are visits, and no sample of this process has exactly one."""
         seen = self.visits[self.visits > 0]
         return len(seen) > 0 and int(seen.min()) > 1
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        self._allocated = {}  # stays behind on the old device
+        self._allocated = {}  # is on the old device
         for name, column in self.columns():
             setattr(self, name, keeping_dtype(fn)(column))
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -217,17 +216,17 @@ class SampleTable(nn.Module):
     # ------------------------------------------------------------------ growing
 
     def resize(self, num_samples: int, *, with_room: bool = False) -> None:
-        """Append rows in their initial state; existing rows keep theirs.
+        """Append rows in their initial state. Existing rows keep their state.
 
         Args:
             num_samples: New number of samples.
-            with_room: Whether to allocate half as much again, so that a table that grows sample by
-                sample is not copied every time.
+            with_room: Whether to allocate half as many rows again, so that a table that grows
+                sample by sample is not copied every time.
         """
         if num_samples < self.num_samples:
             raise ValueError(
-                f"cannot resize from {self.num_samples} to {num_samples} samples: that would throw "
-                "away what is known of the last ones; build a new DiscrimLoss to start over"
+                f"cannot resize from {self.num_samples} to {num_samples} samples: that would "
+                "delete the state of the last samples; build a new DiscrimLoss to start over"
             )
         length = self.shards.length(num_samples)
         for name, column in self.columns():
@@ -242,7 +241,7 @@ class SampleTable(nn.Module):
         self.num_samples, self._length = num_samples, length
 
     def restart(self, num_samples: int) -> None:
-        """Reset to the initial state, with another number of samples."""
+        """Reset to the initial state with another number of samples."""
         length = self.shards.length(num_samples)
         self._allocated = {}
         for name, column in self.columns():
@@ -250,7 +249,7 @@ class SampleTable(nn.Module):
         self.num_samples, self._length = num_samples, length
 
     def rows_of(self, names: Any) -> Tensor:
-        """Return the rows of some names, and add rows for new names."""
+        """Return the rows of some ids, and add rows for new ids."""
         assert self.ids is not None
         rows = self.ids.rows(names, self.shards.processes)
         self.grow_with_ids()
@@ -258,7 +257,7 @@ class SampleTable(nn.Module):
 
     @contextmanager
     def names_of_accepted_batches(self) -> Iterator[None]:
-        """Within the block, names that a batch adds are removed again if the batch is refused."""
+        """Return a context that removes ids added by a batch if the batch is refused."""
         assert self.ids is not None
         self.grow_with_ids()
         known = self.ids.mark()
@@ -271,14 +270,14 @@ class SampleTable(nn.Module):
             raise
 
     def _drop_rows_from(self, num_samples: int) -> None:
-        """Take back rows that were added and never changed."""
+        """Remove rows that were added and never changed."""
         length = self.shards.length(num_samples)
         for name, column in self.columns():
             setattr(self, name, column[:length])
         self.num_samples, self._length = num_samples, length
 
     def grow_with_ids(self) -> None:
-        """Add a row for every name that has none yet."""
+        """Add a row for every id without a row."""
         if self.ids is not None and len(self.ids) > self.num_samples:
             self.resize(len(self.ids), with_room=True)
 
@@ -286,7 +285,7 @@ class SampleTable(nn.Module):
 
     @contextmanager
     def own_rows_only(self) -> Iterator[None]:
-        """Within the block, `state_dict` and `load_state_dict` use this process's rows only."""
+        """Return a context in which the state dict has only this process's rows."""
         self.is_partial = True
         try:
             yield
@@ -294,20 +293,20 @@ class SampleTable(nn.Module):
             self.is_partial = False
 
     def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
-        """Prepare for loading a state of this many samples, or raise an error that says why not."""
+        """Resize to load a state with this number of samples, or raise an error."""
         if has_ids != (self.ids is not None):
             raise ValueError(
-                "the saved state knows its samples by ids: give DiscrimLoss ids=SampleIds()"
+                "the saved state has samples with ids: build DiscrimLoss with ids=SampleIds()"
                 if has_ids
-                else "the saved state knows its samples by position, not by ids: "
-                f"give DiscrimLoss num_samples={saved_samples}"
+                else "the saved state has samples without ids: "
+                f"build DiscrimLoss with num_samples={saved_samples}"
             )
         if self.ids is not None:
-            self.restart(saved_samples)  # the saved names come with the saved rows
+            self.restart(saved_samples)  # the saved ids are loaded with the saved rows
         elif saved_samples != self.num_samples:
             grow = f", load, then resize({self.num_samples})"
             raise ValueError(
-                f"the saved state holds {saved_samples} samples, this DiscrimLoss "
+                f"the saved state has {saved_samples} samples, but this DiscrimLoss has "
                 f"{self.num_samples}: build it with num_samples={saved_samples}"
                 + (grow if saved_samples < self.num_samples else "")
             )
@@ -364,6 +363,6 @@ class SampleTable(nn.Module):
 
 
 def _add_rows_of_new_ids(table: SampleTable, incompatible_keys: Any) -> None:
-    """Add rows for the names that were not known when the loaded state was saved."""
+    """Add rows for ids that the loaded state does not have."""
     if table.ids is not None:
         table.resize(len(table.ids))

@@ -1,4 +1,4 @@
-"""The files of a search: a recipe with the best values, all trials as CSV, and a page of charts."""
+"""Writes the files of a search: the best recipe, all trials as CSV, and a page of charts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIALS = "trials.csv"
 PAGE = "tuning.html"
 TEMPLATE = Path(__file__).parent / "page.html"
 FEWEST_TRIALS = 10
-"""With fewer complete trials, importances are chance."""
+"""Minimum number of complete trials for importances. With fewer, they are random."""
 BLUE, RED, GREY = "#2e86c8", "#c9356f", "#8a8f98"
 
 
@@ -43,7 +43,7 @@ def write_results(
     Args:
         outcome: the trials, and the best one.
         recipe: the recipe that was searched.
-        importances: how much each setting matters; empty with too few trials.
+        importances: importance of each setting. Empty with too few trials.
         out: the directory.
         command: the command that started the search.
     """
@@ -59,7 +59,7 @@ def write_results(
 
 
 def best_recipe(outcome: Outcome, recipe: RunConfig, path: Path) -> str:
-    """The recipe with the best values, as TOML. It trains on all samples."""
+    """Return the recipe with the best values as TOML. It trains on all samples."""
     everything = replace(recipe, noisy_validation=0.0)
     settings = with_values(everything, outcome.best_settings()).as_dict()
     settings["recipe"] = f"{recipe.recipe}-tuned"
@@ -73,7 +73,7 @@ def best_recipe(outcome: Outcome, recipe: RunConfig, path: Path) -> str:
 
 
 def trial_rows(outcome: Outcome) -> list[Row]:
-    """A row for each trial: how it ended, its metrics and its settings."""
+    """Return a row for each trial: its state, its metrics and its settings."""
     rows: list[Row] = []
     for trial in outcome.trials:
         is_complete = trial.state == TrialState.COMPLETE
@@ -93,14 +93,14 @@ def trial_rows(outcome: Outcome) -> list[Row]:
 
 
 def importances_of(study: Study) -> dict[str, float]:
-    """How much each setting decides whether a trial is among the best (PED-ANOVA); the sum is 1.
+    """Return the importance of each setting for a good trial (PED-ANOVA). The sum is 1.
 
     Empty with fewer than `FEWEST_TRIALS` complete trials.
     """
     if standing(study).complete < FEWEST_TRIALS:
         return {}
     with experimental_is_fine(), warnings.catch_warnings():
-        # Optuna warns where all trials are alike, and then gives equal importances.
+        # If all trials are equal, Optuna warns and returns equal importances.
         warnings.simplefilter("ignore", UserWarning)
         return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
 
@@ -108,7 +108,7 @@ def importances_of(study: Study) -> dict[str, float]:
 def tuning_page(
     outcome: Outcome, recipe: RunConfig, importances: dict[str, float], command: str
 ) -> str:
-    """The page as HTML. It opens without a network."""
+    """Return the page as HTML. It needs no network."""
     from plotly.offline import get_plotlyjs
 
     charts = [
@@ -134,17 +134,17 @@ def tuning_page(
 
 
 _HISTORY = (
-    "Each mark is a trial, scored by the labels of its noisy validation split; the line is the "
-    "best so far. Pruned trials stand at the epoch they were stopped in. The first trial is the "
-    "recipe as it is."
+    "Each mark is a trial, scored on the labels of its noisy validation split. The line is the "
+    "best score so far. Pruned trials have the score of the epoch in which they were stopped. The "
+    "first trial is the unchanged recipe."
 )
 _IMPORTANCE = (
-    "How much each setting decides whether a trial is among the best, as fractions that sum to 1 "
-    f"(PED-ANOVA). It takes {FEWEST_TRIALS} complete trials."
+    "The importance of each setting for being among the best trials, as fractions that sum to 1 "
+    f"(PED-ANOVA). This needs {FEWEST_TRIALS} complete trials."
 )
 _ORACLE = (
-    "Complete trials: the score that the search saw, and the test score that it did not see. The "
-    "closer to a rising line, the better the choice without clean labels."
+    "Complete trials: the score that the search used, and the test score, which it did not use. "
+    "The closer the trials are to a rising line, the better the choice without clean labels."
 )
 _MISSING = {"importance": "there are too few complete trials", "oracle": "there is no test data"}
 

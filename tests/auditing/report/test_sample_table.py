@@ -70,7 +70,7 @@ def test_pictures_are_those_of_the_worst(monkeypatch: pytest.MonkeyPatch) -> Non
     table = make_table(samples_of(), picture_view)
     assert len(table.columns["picture"]) == 7
     assert table.columns["picture"][0].startswith("data:image/png;base64,")
-    assert table.note.startswith("Pictures of the 7 worst")
+    assert table.note.startswith("Pictures of the 7 most suspicious")
 
 
 def test_regression_targets_and_missing_suggestions() -> None:

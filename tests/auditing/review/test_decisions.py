@@ -149,14 +149,14 @@ def test_a_log_that_was_changed_or_cut_within_a_line_is_refused(path: Path) -> N
         whole[: whole.index(b"\n") + 1] + whole,
     ):
         path.write_bytes(damaged)
-        with pytest.raises(DiscrimLossError, match="is not what was saved"):
+        with pytest.raises(DiscrimLossError, match="differs from what was saved"):
             read_decisions(path)
     path.write_bytes(whole[:-9])
     with pytest.raises(DiscrimLossError, match="decisions are missing"):
         DecisionLog(path)
     path.with_suffix(".saved").unlink()
     for read in (read_decisions, DecisionLog):  # also without the record, as in 0.1
-        with pytest.raises(DiscrimLossError, match=r"last line of .* is cut off"):
+        with pytest.raises(DiscrimLossError, match=r"last line of .* is incomplete"):
             read(path)
     path.write_bytes(whole)
     assert len(current_of(path)) == 3
@@ -168,7 +168,7 @@ def test_a_log_that_is_missing_is_refused_and_one_that_was_moved_with_its_record
     lines_of(path, 3)
     path.rename(path.with_name("old"))
     for read in (read_decisions, DecisionLog):
-        with pytest.raises(DiscrimLossError, match=r"is missing, and [\d,]+ bytes of decisions"):
+        with pytest.raises(DiscrimLossError, match=r"is missing, but [\d,]+ bytes of decisions"):
             read(path)
     assert not path.exists()
     path.with_suffix(".saved").rename(path.with_name("old.saved"))
@@ -205,7 +205,7 @@ def test_a_line_that_is_no_decision_is_told_and_kept(path: Path, line: bytes) ->
 
 def test_there_is_one_writer(path: Path) -> None:
     with DecisionLog(path) as log:
-        with pytest.raises(LockedError, match="is being reviewed already"):
+        with pytest.raises(LockedError, match="is already being reviewed"):
             DecisionLog(path)
         decide(log, "e1", 1)
     with DecisionLog(path) as log:

@@ -137,7 +137,7 @@ def test_a_shared_server_keeps_the_rules(audit: MadeAudit) -> None:
 def test_a_host_that_is_not_here(audit: MadeAudit, capsys: pytest.CaptureFixture[str]) -> None:
     for host in ("192.0.2.7", "no such host"):
         sentence = refused(capsys, "review", str(audit.path), "--host", host)
-        assert f"cannot listen at {host if host[0] == '1' else repr(host)}" in sentence
+        assert f"cannot listen on {host if host[0] == '1' else repr(host)}" in sentence
     audit.session().close()  # the lock is gone
 
 

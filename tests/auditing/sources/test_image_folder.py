@@ -81,7 +81,7 @@ def test_a_class_of_one_image_is_noted(tmp_path: Path) -> None:
         (["cat/a.png", "cat/b.png"], "are in one folder, 'cat'"),
         (
             ["train/cat/a.png", "test/cat/b.png"],
-            r"splits of a dataset .*audit one of them, .*/test",
+            r"splits of a dataset, not classes .*audit one of them, .*/test",
         ),
         (["cat/a.png", "dog/broken.png"], "only 1 of 2 images .*dog/broken.png cannot be decoded"),
     ],
@@ -283,7 +283,7 @@ def test_a_disk_that_is_full_leaves_nothing(
 
     monkeypatch.setattr("shutil.copy2", full)
     source = opened(write_colours(tmp_path / "colours", per_class=1))
-    with pytest.raises(SourceError, match=r"No space left on device.*nothing is left"):
+    with pytest.raises(SourceError, match=r"No space left on device.*nothing was written"):
         source.write_corrected(Corrections({0: "red"}), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -387,7 +387,7 @@ RAGGED = [[1.0, 2.0], [1.0]] * 6
         (([], []), {}, "empty"),
         ((RAGGED, LABELS), {}, "neither numbers of one shape, texts nor images"),
         (([{}] * 12, LABELS), {}, "neither numbers of one shape"),
-        ((FEATURES.astype(complex), LABELS), {}, "holds complex.*give numbers"),
+        ((FEATURES.astype(complex), LABELS), {}, "contains complex.*pass numbers"),
         ((np.array(["2020-01-01"] * 12, dtype="M8[D]"), LABELS), {}, "pass numbers"),
         (([*TEXTS[:-1], 3], LABELS), {}, "texts and also a int"),
         (([picture(3), 3] * 6, LABELS), {}, "images and also a int"),
@@ -401,7 +401,7 @@ RAGGED = [[1.0, 2.0], [1.0]] * 6
         ((FEATURES, LABELS), {"label": "y"}, "label= does not fit this data"),
         ((FEATURES, LABELS), {"encoder": "x"}, "already encoded"),
         ((FEATURES, LABELS, TEXTS), {}, "a tuple of 3: pass a pair"),
-        (FEATURES, {}, "cannot audit a ndarray: give a pandas DataFrame, a pair"),
+        (FEATURES, {}, "cannot audit a ndarray: pass a pandas DataFrame, a pair"),
         ({"x": FEATURES}, {}, "cannot audit a dict"),
         (TEXTS, {}, "cannot audit a list"),
         (pyarrow.table({"x": [1]}), {}, r"pass its DataFrame, \.to_pandas\(\)"),
@@ -620,7 +620,7 @@ def test_sentences_name_arguments_of_python() -> None:
         ("pass --text 'a--b' or --image", "pass text='a--b' or image="),
         ("the labels, --label COLUMN: a", "the labels, label=: a"),
         ("no column 'x--label' (--id)", "no column 'x--label' (id=)"),
-        ("--no-regression reads", "regression=False makes"),
+        ("--no-regression makes", "regression=False makes"),
     ):
         assert in_python(sentence) == expected
 

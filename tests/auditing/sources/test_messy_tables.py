@@ -127,7 +127,7 @@ def test_a_column_that_gives_the_label_away(kind: str) -> None:
     assert "'leak' leaks the label" in warning
     assert "columns=" in warning
     named = opened(frame, columns=("leak", "size"))
-    assert "but --columns names it" in named.warnings[0]
+    assert "but you chose it" in named.warnings[0]
 
 
 def test_a_column_that_nearly_gives_the_label_away_is_used_and_warned_of() -> None:
@@ -313,5 +313,5 @@ def test_classes_that_consist_of_parts_are_classes(names: list[str]) -> None:
 def test_columns_that_do_not_exist_are_refused() -> None:
     with pytest.raises(SourceError, match=r"no column 'txt' \(columns=\): did you mean 'text'"):
         opened(news(), columns=("txt",))
-    with pytest.raises(SourceError, match="with the labels"):
+    with pytest.raises(SourceError, match="the labels or ids"):
         opened(news(), columns=("topic",))

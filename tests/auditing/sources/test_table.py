@@ -131,7 +131,7 @@ def test_whole_numbers_are_classes_and_others_are_regressed_on(tmp_path):
         ({}, {"label": "label", "id": "name"}, "no column 'name' \\(--id\\)"),
         ({}, {"label": "key", "id": "key"}, "name the same column"),
         ({}, {"id": "colour"}, "rows 2 and 3 of table.csv .* same id 'blue'"),
-        ({"key": [None] + ["x"] * 59}, {"id": "key"}, "row 0 of table.csv .* has nothing"),
+        ({"key": [None] + ["x"] * 59}, {"id": "key"}, "row 0 of table.csv .* is empty"),
         ({"label": "one"}, {}, "all labels are 'one'"),
         ({"label": None}, {}, "all 60 labels are missing"),
         ({"length": 1.0, "colour": "red"}, {"id": "key"}, "is no usable column: .*colour"),
@@ -234,7 +234,7 @@ def test_a_number_that_determines_a_number_is_noticed():
     assert plan.notes == ("the columns 'a', 'b' are not used: each leaks the label",)
     alone = plan_columns(frame[["a"]], values.astype(np.float32))
     assert [column.name for column in alone.used] == ["a"]
-    assert "but --columns names it" in alone.warnings[0]
+    assert "but you chose it" in alone.warnings[0]
 
 
 def test_a_class_that_the_column_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_rows_without_text_are_left_out_and_kept(tmp_path):
     ("frame", "text", "sentence"),
     [
         ({"text": ["a", "b"], "label": [1, 2]}, "texts", "did you mean 'text'"),
-        ({"text": [None, ""], "label": [1, 2]}, "text", "'no text' in all of them"),
+        ({"text": [None, ""], "label": [1, 2]}, "text", "'no text' in all rows"),
     ],
 )
 def test_a_missing_text_column_gets_a_sentence(tmp_path, frame, text, sentence):

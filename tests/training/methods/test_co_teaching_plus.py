@@ -241,7 +241,7 @@ def test_what_is_recorded(noise_rate: float | None, warmup_epochs: int) -> None:
         ({"noise_rate": -0.1}, "noise_rate must be a fraction of the labels"),
         ({"warmup_epochs": -1}, "warmup_epochs must be at least 0, not -1"),
         ({"form": "other"}, "form must be 'paper' or 'released'"),
-        ({"form": "released", "late_schedule": "rising"}, "of the paper only"),
+        ({"form": "released", "late_schedule": "rising"}, "only in the paper"),
         ({"late_schedule": "falling"}, "late_schedule must be 'level' or 'rising', not 'falling'"),
     ],
 )
@@ -255,5 +255,5 @@ def test_a_regression_is_refused_before_a_network_is_built() -> None:
         raise AssertionError("built")
 
     setting = Setting(unwanted, mse, SAMPLES, None, EPOCHS, torch.zeros(SAMPLES))
-    with pytest.raises(ValueError, match="'co_teaching_plus' does not fit a regression"):
+    with pytest.raises(ValueError, match="'co_teaching_plus' does not support regression"):
         CoTeachingPlus(setting)

@@ -132,5 +132,5 @@ def test_a_regression_is_refused_before_a_network_is_built() -> None:
         raise AssertionError("built")
 
     setting = Setting(unwanted, mse, SAMPLES, None, EPOCHS, torch.zeros(SAMPLES))
-    with pytest.raises(ValueError, match="'jocor' does not fit a regression"):
+    with pytest.raises(ValueError, match="'jocor' does not support regression"):
         JoCoR(setting)

@@ -71,7 +71,7 @@ def test_it_trains_with_its_option(walked: str, tmp_path: Path) -> None:
     [
         ("digits", "options.temperature=0", "temperature must be above 0, not 0.0"),
         ("digits", "options.temprature=3", "did you mean 'options.temperature'?"),
-        ("digitsum", "epochs=2", "method 'tempered' does not fit a regression: it softens class"),
+        ("digitsum", "epochs=2", "method 'tempered' does not support regression: it softens class"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(

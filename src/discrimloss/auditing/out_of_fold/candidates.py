@@ -1,6 +1,6 @@
-"""The simple models that are tried for each kind of data.
+"""The simple models for each kind of data.
 
-All are regularised more than usual, because a model that fits single labels repeats wrong ones.
+All are regularised more than usual, because a model that fits individual labels repeats wrong ones.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from discrimloss.auditing.sources.word_vectors import mean_word_vectors
 Array = npt.NDArray[Any]
 
 MOST_BOOSTED_CLASSES = 40
-"""Boosting fits a tree for each class: with more classes it takes too long."""
+"""With more classes, boosting takes too long, because it fits a tree for each class."""
 MOST_COMPARED_ROWS = 20_000
-"""Largest number of samples that are searched for nearest neighbours."""
+"""Largest number of samples in a nearest-neighbour search."""
 MOST_FOREST_ROWS = 100_000
 MOST_FOREST_FEATURES = 500
 MOST_BOOSTED_FEATURES = 200
 FEWEST_NGRAMS = 3.0
-"""With fewer words and pairs of words per text, characters are used, too."""
+"""With fewer words and pairs of words per text, characters are used too."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model and what it learns from."""
+    """A model and its inputs."""
 
     name: str
     """For the summary."""
     inputs: Any
     """One row per sample: an array, a sparse matrix, a data frame."""
     make: Callable[[], Any]
-    """Makes a scikit-learn classifier that is not fitted."""
+    """Returns an unfitted scikit-learn classifier."""
     takes_weights: bool = True
     ngrams: Ngrams | None = None
     """The n-grams, if the inputs are n-grams."""
 
 
 def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -> list[Candidate]:
-    """Models of texts.
+    """Return models of texts.
 
     Args:
         texts: one per sample.
-        encoded: features of an encoder that the user named, shape (texts, width).
+        encoded: features of the user's encoder, shape (texts, width).
         static: whether to use static word vectors.
     """
     found = []
     words = weighted_ngrams(texts, "word", (1, 2))
-    if words.matrix.nnz < FEWEST_NGRAMS * len(texts):  # short, or a language without spaces
+    if words.matrix.nnz < FEWEST_NGRAMS * len(texts):  # short texts, or a language without spaces
         characters = weighted_ngrams(texts, "char_wb", (1, 4)).matrix
         found.append(Candidate("characters + logistic regression", characters, _logistic(3.0)))
     if words.matrix.nnz:
@@ -69,20 +69,19 @@ def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -
 
 
 def table_candidates(ordinal: Array, features: Array, classes: int) -> list[Candidate]:
-    """Models of tables.
+    """Return models of tables.
 
     Args:
-        ordinal: shape (rows, columns): numbers as they are, categories as positions; NaN where
-            missing.
+        ordinal: shape (rows, columns): numbers unchanged, categories as positions, NaN if missing.
         features: shape (rows, features): scaled numbers and one-hot categories.
-        classes: how many there are.
+        classes: number of classes.
     """
     found = _trees(ordinal, classes)
     return [*found, *_linear("logistic regression", features, (0.1,))]
 
 
 def both_candidate(features: Array, texts: Sequence[str]) -> Candidate:
-    """A model of the columns of a table and of its texts together.
+    """Return a model of the columns of a table together with its texts.
 
     Args:
         features: shape (rows, features): scaled numbers and one-hot categories.
@@ -98,11 +97,11 @@ def both_candidate(features: Array, texts: Sequence[str]) -> Candidate:
 
 
 def feature_candidates(features: Array, classes: int) -> list[Candidate]:
-    """Models of feature arrays, also of an encoder.
+    """Return models of feature arrays, such as those of an encoder.
 
     Args:
         features: shape (samples, features), standardised.
-        classes: how many there are.
+        classes: number of classes.
     """
     found = _linear("logistic regression", _shrunk(features), (0.1, 3.0))
     if len(features) <= MOST_COMPARED_ROWS:
@@ -130,7 +129,7 @@ def _linear(name: str, features: Array, strengths: Sequence[float]) -> list[Cand
 
 
 def _shrunk(features: Array) -> Array:
-    """Standardised features with rows of length 1 on average, as `C` expects them."""
+    """Scale standardised features to rows of length 1 on average, as `C` assumes."""
     mean, spread = features.mean(0), features.std(0)
     scale = np.where(spread > 0, spread, np.inf) * features.shape[1] ** 0.5
     return np.asarray((features - mean) / scale, dtype=np.float32)

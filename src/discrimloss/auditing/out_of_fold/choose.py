@@ -1,4 +1,4 @@
-"""Which models to cross-validate for a source."""
+"""Chooses the models to cross-validate for a source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from discrimloss.auditing.sources.word_vectors import has_word_vectors
 from discrimloss.data.base import Inputs, TensorInputs
 
 MOST_CLASSES = 300
-"""With more classes a network is trained: linear models and trees need too long."""
+"""With more classes a network is trained, because linear models and trees take too long."""
 WITHOUT_VECTORS = (
     "Texts were audited without an encoder: `pip install 'discrimloss[encoders]'` adds word "
     "vectors, which rank more wrong labels first (average precision 0.67 instead of 0.61 on four "
@@ -32,7 +32,7 @@ WITHOUT_VECTORS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """Models to cross-validate, and what the user should know about them."""
+    """Models to cross-validate, and notes for the user."""
 
     candidates: list[Candidate]
     inputs: ComparedInputs
@@ -41,18 +41,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class ComparedInputs:
-    """What samples are compared by, to find similar ones."""
+    """The inputs by which samples are compared, to find similar ones."""
 
     values: Any
     """Shape (samples, features), dense or sparse; or images, uint8."""
     by_angle: bool = False
-    """Whether directions count and lengths do not, as of word vectors."""
+    """Whether only directions are compared, as for word vectors."""
     ngrams: Ngrams | None = None
     """The n-grams of the samples, if they are texts."""
 
 
 def is_cheap(source: AuditSource) -> bool:
-    """Whether cross-validated models suit a source better than a trained network."""
+    """Return whether cross-validated models suit a source better than a network."""
     if source.is_regression or len(source.class_names) > MOST_CLASSES:
         return False
     contents = source.contents
@@ -60,10 +60,10 @@ def is_cheap(source: AuditSource) -> bool:
 
 
 def choose_candidates(source: AuditSource, cache: Path | None) -> Choice:
-    """The models that are tried by default.
+    """Return the default models.
 
     Args:
-        source: what is audited; `is_cheap` holds.
+        source: the audited source, for which `is_cheap` is true.
         cache: a directory for the features of an encoder.
     """
     contents, classes = source.contents, len(source.class_names)
@@ -77,11 +77,11 @@ def choose_candidates(source: AuditSource, cache: Path | None) -> Choice:
 
 
 def compared_inputs(source: AuditSource, inputs: Inputs | None) -> ComparedInputs:
-    """What samples are compared by where no models were chosen.
+    """Return the inputs by which samples are compared if no models were chosen.
 
     Args:
-        source: what is audited.
-        inputs: what a network learned from, if one was trained.
+        source: the audited source.
+        inputs: inputs of the network, if one was trained.
     """
     contents = source.contents
     if isinstance(inputs, TensorInputs):
@@ -112,7 +112,7 @@ def _of_texts(contents: Texts, cache: Path | None, fingerprint: str) -> Choice:
     static = contents.may_choose_encoder and has_word_vectors()
     found = text_candidates(contents.texts, encoded, static)
     is_without = contents.may_choose_encoder and not static
-    # The last model knows most of what texts mean: n-grams, word vectors, then an encoder.
+    # The last model represents the meaning of texts best: n-grams, word vectors, then an encoder.
     ngrams = next((one.ngrams for one in found if one.ngrams is not None), None)
     inputs = ComparedInputs(found[-1].inputs, by_angle=True, ngrams=ngrams)
     return Choice(found, inputs, (WITHOUT_VECTORS,) if is_without else ())

@@ -1,4 +1,4 @@
-"""Out-of-fold predictions of class labels, and the verdicts that follow."""
+"""Out-of-fold predictions of class labels, and the resulting label errors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.training.processes import of_first, own_number
 
 NOISE_WORTH_A_ROUND = 0.25
-"""From this noise rate on the models are fitted a second time: with fewer wrong labels it costs
-more than it gains."""
+"""From this noise rate on, the models are fitted a second time. With fewer wrong labels, this is
+not worth its cost."""
 MOST_ROWS_OF_ROUNDS = 20_000
 LEAST_WEIGHT = 0.02
 WITNESS_FACTOR = 0.75
-"""Factor of the sum of two log-odds that share most of their evidence. Chosen by F1 and calibration
-on texts and tables."""
+"""Factor for the sum of two log-odds that share most of their evidence. Chosen by F1 and
+calibration on texts and tables."""
 IN_BLEND = 0.05
-"""A model with a smaller part of the blend is not named."""
+"""Models with a smaller fraction of the blend are not named."""
 
 OnStep = Callable[[int, int], None]
 """Called with the number of finished fits and the number of all fits."""
@@ -35,7 +35,7 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ClassPredictions:
-    """What cross-validated models predict, and what follows for the labels."""
+    """Predictions of cross-validated models, and the resulting label errors."""
 
     log_probabilities: Tensor
     """Shape (samples, classes), float32."""
@@ -54,18 +54,17 @@ def out_of_fold_classes(
     seed: int = 0,
     on_step: OnStep | None = None,
 ) -> ClassPredictions:
-    """Predict every sample by models that did not see it, and estimate which labels are wrong.
+    """Predict every sample by models not trained on it, and estimate which labels are wrong.
 
-    Where many labels are wrong, the models are fitted again with the weights
-    ``1 - p_incorrect``. That ranks labels better, but finds too little noise, so the noise rate
-    stays that of the first round.
+    If many labels are wrong, the models are fitted again with the weights ``1 - p_incorrect``. This
+    ranks labels better but underestimates the noise, so the noise rate is that of the first round.
 
     Args:
         candidates: at least one.
         target: shape (samples,), int64: given labels.
         classes: how many there are.
-        seed: of the folds.
-        on_step: is called after each fit of this process.
+        seed: seed of the folds.
+        on_step: called after each fit of this process.
     """
     given = target.numpy()
     folds = stratified_folds(given, seed)
@@ -97,10 +96,10 @@ def out_of_fold_classes(
 
 
 def _with_witness(first: LabelErrors, further: Tensor, target: Tensor) -> LabelErrors:
-    """Scores to which predictions are added again, with the same noise rate.
+    """Return scores to which the predictions are added again, with the same noise rate.
 
-    The noise model has its own idea of how sure predictions are, and of each class's noise. Where
-    it errs, the plain predictions rank labels better.
+    The noise model estimates the confidence of predictions and the noise of each class. If these
+    estimates are wrong, the plain predictions rank labels better.
 
     Args:
         first: the estimates of the noise model.
@@ -125,7 +124,7 @@ def _with_witness(first: LabelErrors, further: Tensor, target: Tensor) -> LabelE
 def _weighable(
     candidates: Sequence[Candidate], weights: Sequence[float]
 ) -> list[tuple[Candidate, float]]:
-    """The models that matter and can be fitted with weights."""
+    """Return the models with a relevant weight that can be fitted with sample weights."""
     return [
         (one, weight)
         for one, weight in zip(candidates, weights, strict=True)

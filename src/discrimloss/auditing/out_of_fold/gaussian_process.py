@@ -1,7 +1,8 @@
 """Gaussian process regression: leave-one-out predictions in closed form, with weighted targets.
 
-The kernel is a Matern kernel of order 5/2 with a length scale for each feature, and a linear one.
-A target of weight w has the noise variance 1 / w: one that is distrusted hardly counts.
+The kernel is the sum of a Matern kernel of order 5/2, with a length scale for each feature, and a
+linear kernel. A target of weight w has the noise variance 1 / w, so distrusted targets have little
+influence.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from discrimloss.training.processes import divided, of_first
 Array = npt.NDArray[np.float64]
 
 ROWS_FITTED = 300
-"""Rows that the kernel is chosen with."""
+"""Number of rows for choosing the kernel."""
 GROUP_SIZE = 2_500
-"""More samples are predicted in several groups of about this size: the cost grows with its cube."""
+"""More samples are divided into groups of about this size, because the cost is cubic."""
 MOST_LENGTH_SCALES = 64
-"""With more features all have the same length scale."""
+"""With more features, all have the same length scale."""
 ITERATIONS, TOLERANCE = 25, 1e-4
 SMALLEST_WEIGHT = 1e-3
 NUGGET = 1e-4
@@ -31,11 +32,11 @@ NUGGET = 1e-4
 
 
 class GaussianProcess:
-    """A Gaussian process for targets of mean 0 and variance 1, or nearly so.
+    """A Gaussian process for targets of about mean 0 and variance 1.
 
     Args:
-        features: shape (samples, features), each with mean 0 and variance 1, or nearly so.
-        seed: which rows the kernel is chosen with.
+        features: shape (samples, features), each with about mean 0 and variance 1.
+        seed: seed for the rows with which the kernel is chosen.
     """
 
     def __init__(self, features: Array, seed: int) -> None:
@@ -44,9 +45,9 @@ class GaussianProcess:
         self._parameters: Tensor | None = None
 
     def leave_one_out(self, target: Array, weight: Array) -> Array:
-        """Shape (samples,): the prediction for each sample from all others of its group.
+        """Return the prediction for each sample from all others of its group, shape (samples,).
 
-        The kernel of the last call is where the choice of the next one starts.
+        The choice of the kernel starts from that of the last call.
 
         Args:
             target: shape (samples,).
@@ -76,7 +77,7 @@ class GaussianProcess:
 
 
 def _fitted(features: Tensor, target: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
-    """Log length scales, and log deviations of the noise, the linear and the Matern kernel."""
+    """Return the log length scales, and log deviations of noise, linear and Matern kernel."""
     number = features.shape[1] if features.shape[1] <= MOST_LENGTH_SCALES else 1
     usual_length = 0.5 * math.log(features.shape[1]) + 0.5
     usual = torch.tensor([usual_length] * number + [-1.0, -1.0, 0.0], dtype=torch.float64)
@@ -95,7 +96,7 @@ def _fitted(features: Tensor, target: Tensor, weight: Tensor, start: Tensor | No
 
 
 def _covariance(features: Tensor, weight: Tensor, parameters: Tensor) -> Tensor:
-    """Shape (samples, samples): of the targets."""
+    """Return the covariance of the targets, shape (samples, samples)."""
     noise, linear, matern = (2.0 * parameters[-3:].clamp(-5.0, 5.0)).exp()
     scaled = features * (math.sqrt(5.0) / parameters[:-3].clamp(-8.0, 8.0).exp())
     squares = scaled.square().sum(1)

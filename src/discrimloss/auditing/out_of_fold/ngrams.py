@@ -1,4 +1,4 @@
-"""N-grams of texts with their weights, and which n-gram each column stands for."""
+"""N-grams of texts with their weights, and the n-gram of each column."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Ngrams:
     matrix: Any
     """Shape (texts, n-grams), sparse."""
     buckets: npt.NDArray[np.int64]
-    """Shape (n-grams,), rising: the hash of each n-gram."""
+    """Shape (n-grams,), sorted: the hash of each n-gram."""
     counter: Any
     """Counts n-grams: a `HashingVectorizer`."""
 
@@ -33,9 +33,9 @@ class Ngrams:
         return self.counter.build_analyzer()
 
     def names(self, text: str) -> dict[int, str]:
-        """The n-grams of a text by their column.
+        """Return the n-grams of a text by their column.
 
-        Where two of them share a column, the first counts.
+        If two n-grams share a column, the first is returned.
         """
         from sklearn.utils import murmurhash3_32
 
@@ -49,7 +49,7 @@ class Ngrams:
 
 
 def weighted_ngrams(texts: Sequence[str], analyzer: str, lengths: tuple[int, int]) -> Ngrams:
-    """TF-IDF of n-grams that occur in two texts or more.
+    """Return the TF-IDF of n-grams that occur in two or more texts.
 
     Args:
         texts: one per sample.
@@ -59,7 +59,7 @@ def weighted_ngrams(texts: Sequence[str], analyzer: str, lengths: tuple[int, int
     from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-    # Hashing needs no vocabulary in memory; buckets that are not used are left out.
+    # Hashing needs no vocabulary in memory. Unused buckets are left out.
     counter = HashingVectorizer(
         n_features=BUCKETS,
         analyzer=analyzer,

@@ -1,7 +1,7 @@
-"""A scikit-learn estimator of the user, cross-validated in place of our models.
+"""A scikit-learn estimator from the user, cross-validated instead of the default models.
 
-What cannot be used, and what goes wrong in the estimator, ends the audit with a sentence that names
-the estimator, says what it got and what to do.
+If the estimator cannot be used or fails, the audit ends with a message that names the estimator,
+its inputs, and what to do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from discrimloss.training.processes import divided
 
 Array = npt.NDArray[np.float64]
 LEAST_TRUST = 0.5
-"""Targets that are less probably right are left out: many regressors take no weights."""
+"""Targets less likely to be correct are left out, because many regressors take no weights."""
 SUM_TOLERANCE = 0.01
 """Largest difference from 1 of the sum of a row of probabilities."""
 LONGEST_REASON = 200
-"""Characters of the estimator's own message."""
+"""Maximum number of characters of the estimator's own message."""
 MOST_COLUMNS = 5
 
 CLASSIFIER, REGRESSOR = "classifier", "regressor"
@@ -36,7 +36,7 @@ CLASSIFIER, REGRESSOR = "classifier", "regressor"
 
 @dataclass(frozen=True)
 class OwnEstimator:
-    """An estimator and what it learns from."""
+    """An estimator and its inputs."""
 
     estimator: Any
     inputs: Any
@@ -44,21 +44,21 @@ class OwnEstimator:
 
     @property
     def name(self) -> str:
-        """For the summary and for messages."""
+        """Name for the summary and for messages."""
         return type(self.estimator).__name__
 
     def candidate(self) -> Candidate:
-        """The classifier as a model to cross-validate."""
+        """Return the classifier as a model to cross-validate."""
         make = partial(OwnModel, self.estimator)
         return Candidate(self.name, self.inputs, make, takes_weights=False)
 
     def predict(self, folds: Sequence[tuple[Any, Any]], target: Array, trust: Array) -> Array:
-        """Out-of-fold predictions of the regressor: shape (samples,), in the unit of the targets.
+        """Return the regressor's out-of-fold predictions, shape (samples,), in the targets' unit.
 
         Args:
-            folds: which samples are learned from, and which are predicted.
+            folds: training samples and predicted samples of each fold.
             target: given targets.
-            trust: how probably each is right.
+            trust: probability that each target is correct.
         """
 
         def predicted(fold: tuple[Any, Any]) -> Array:
@@ -77,24 +77,24 @@ class OwnEstimator:
 
 
 class OwnModel:
-    """A clone of an estimator, whose errors are sentences and whose predictions are checked.
+    """A clone of an estimator with checked predictions and clear errors.
 
     Args:
-        estimator: of the user.
+        estimator: the user's estimator.
     """
 
     def __init__(self, estimator: Any) -> None:
         self._estimator, self._name = estimator, type(estimator).__name__
         self.classes_: npt.NDArray[np.int64]
-        """Which class each column of `predict_proba` stands for."""
+        """The class of each column of `predict_proba`."""
 
     def fit(self, inputs: Any, target: Any) -> OwnModel:
         """Fit the clone.
 
         Args:
             inputs: one row per sample.
-            target: regression targets, or positions of classes (int64). Where classes are missing,
-                the estimator gets 0, 1, 2, ... instead: some estimators take nothing else.
+            target: regression targets, or positions of classes (int64). If classes are missing, the
+                estimator gets 0, 1, 2, ... instead, because some estimators accept nothing else.
         """
         from sklearn.base import clone
 
@@ -109,7 +109,7 @@ class OwnModel:
         return self
 
     def predict(self, inputs: Any) -> Array:
-        """Finite regression targets, shape (samples,)."""
+        """Return finite regression targets, shape (samples,)."""
         with self._explained("predict", inputs):
             found = np.asarray(self._model.predict(inputs), np.float64)
         if found.shape not in ((len(inputs),), (len(inputs), 1)):
@@ -122,7 +122,7 @@ class OwnModel:
         return found.reshape(-1)
 
     def predict_proba(self, inputs: Any) -> Array:
-        """Probabilities, shape (samples, classes), with columns as in `classes_`."""
+        """Return probabilities, shape (samples, classes), with columns as in `classes_`."""
         with self._explained("predict_proba", inputs):
             found = np.asarray(self._model.predict_proba(inputs), np.float64)
         expected = (len(inputs), len(self.classes_))
@@ -143,7 +143,7 @@ class OwnModel:
         return found
 
     def _positions_of_columns(self, number: int) -> npt.NDArray[np.int64]:
-        """The class of each column, among those in the training data."""
+        """Return the class of each column, among those in the training data."""
         learned = getattr(self._model, "classes_", None)
         if learned is None:
             raise SourceError(
@@ -184,16 +184,16 @@ class OwnModel:
 
 
 def own_estimator(source: AuditSource, estimator: Any) -> OwnEstimator:
-    """The estimator of the user, which gets the inputs as they are.
+    """Return the user's estimator with its inputs.
 
     Raises:
-        SourceError: it is of no use for this source.
+        SourceError: it cannot be used for this source.
     """
     wanted = REGRESSOR if source.is_regression else CLASSIFIER
     name = type(estimator).__name__
     if inspect.isclass(estimator):
         raise SourceError(
-            f"model= is the class {estimator.__name__}: give an estimator, such as "
+            f"model= is the class {estimator.__name__}: pass an estimator, such as "
             f"model={estimator.__name__}()"
         )
     kind = _kind(estimator)
@@ -229,18 +229,18 @@ def own_estimator(source: AuditSource, estimator: Any) -> OwnEstimator:
 
 
 def _kind(estimator: Any) -> str | None:
-    """What scikit-learn takes an estimator for; None if it does not know."""
+    """Return the kind of an estimator by scikit-learn, or None if unknown."""
     tags = getattr(estimator, "__sklearn_tags__", None)
     try:
         found = getattr(estimator, "_estimator_type", None) if tags is None else tags()
-    except (AttributeError, TypeError):  # of a class that calls none of its base classes
+    except (AttributeError, TypeError):  # a class that does not call its base classes
         return None
     kind = found if isinstance(found, str) else getattr(found, "estimator_type", None)
     return None if kind is None else str(kind).replace("_", " ")
 
 
 def _described(inputs: Any) -> str:
-    """What an estimator got, such as "an array of shape (96, 4)"."""
+    """Describe the inputs of an estimator, such as "an array of shape (96, 4)"."""
     if hasattr(inputs, "iloc"):
         columns = [f"{name!r} ({inputs[name].dtype})" for name in inputs.columns[:MOST_COLUMNS]]
         more = len(inputs.columns) - len(columns)

@@ -18,13 +18,13 @@ from discrimloss.judging.optimization import minimize
 from discrimloss.training.processes import divided, of_first
 
 MOST_FITTED = 20_000
-"""Training samples of a model; more of them cost time and hardly help."""
+"""Maximum number of training samples of a model. More cost time and hardly help."""
 FEWEST_OF_CLASS = 50
-"""Smallest number of training samples of each class, if the class has as many."""
+"""Minimum number of training samples of each class, if available."""
 PRIOR_WEIGHT = 0.005
 """Fraction of the class frequencies that is mixed into all probabilities, so that none is 0."""
 MOST_BLENDED = 20_000
-"""Samples that decide on the weights of the blend."""
+"""Maximum number of samples for the weights of the blend."""
 ITERATIONS, TOLERANCE = 50, 1e-5
 
 Progress = Callable[[], None]
@@ -38,17 +38,17 @@ def out_of_fold(
     weights: npt.NDArray[np.float64] | None = None,
     progress: Progress = lambda: None,
 ) -> list[Tensor]:
-    """Log probabilities of models that did not see the sample.
+    """Return log probabilities by models that were not trained on the sample.
 
-    Processes that share the work divide the fits among them.
+    If several processes share the work, each does some of the fits.
 
     Args:
         candidates: the models.
         target: given labels, as positions.
-        folds: of each sample.
-        classes: how many there are.
-        weights: of the samples in training.
-        progress: is called after each fit of this process.
+        folds: fold of each sample.
+        classes: number of classes.
+        weights: weights of the samples in training.
+        progress: called after each fit of this process.
 
     Returns:
         For each candidate, shape (samples, classes), float32.
@@ -61,7 +61,7 @@ def out_of_fold(
         rows = _training_rows(np.flatnonzero(folds != fold), target)
         probabilities = np.zeros((len(held), classes))
         if len(rows) == 0 or (target[rows] == target[rows[0]]).all():
-            probabilities += frequency  # there is nothing to learn
+            probabilities += frequency  # a single class: nothing to learn
         else:
             model = _fitted(candidate, rows, target, weights)
             known = model.predict_proba(rows_of(candidate.inputs, held))
@@ -74,7 +74,7 @@ def out_of_fold(
     results = np.empty((len(candidates), len(target), classes), dtype=np.float32)
     made = divided(fits, predicted)
     for number, fold in fits:
-        results[number, folds == fold] = made.pop(0)  # each is in memory once
+        results[number, folds == fold] = made.pop(0)  # so that each is in memory only once
     return list(torch.from_numpy(results))
 
 
@@ -96,7 +96,7 @@ def _fitted(
 def _training_rows(
     rows: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """All rows, or a random subset of many in which small classes are whole."""
+    """Return all rows, or of many a random subset with all samples of small classes."""
     if len(rows) <= MOST_FITTED:
         return rows
     order = np.random.default_rng(0).permutation(len(rows))
@@ -109,10 +109,10 @@ def _training_rows(
 
 
 def blend(predicted: Sequence[Tensor], target: Tensor) -> tuple[Tensor, list[float]]:
-    """Weigh log probabilities so that the given labels are likeliest.
+    """Weight log probabilities so that the likelihood of the given labels is highest.
 
-    The weights are not negative. Their sum is not fixed: it also makes the blend as sure of itself
-    as it should be.
+    The weights are not negative. Their sum is free, so that it also calibrates the confidence of
+    the blend.
 
     Args:
         predicted: each of shape (samples, classes).

@@ -1,4 +1,4 @@
-"""Which regression targets are wrong, from out-of-fold predictions of simple models.
+"""Estimates wrong regression targets from out-of-fold predictions of simple models.
 
 1. Gradient boosting predicts every target out of fold, once as a number and once by its rank. The
    scale with the higher held-out likelihood is kept: ranks suit skewed targets.
@@ -32,12 +32,12 @@ from discrimloss.training.processes import divided, of_first
 Array = npt.NDArray[np.float64]
 
 ROUNDS, ROUNDS_OF_MANY = 2, 1
-"""Rounds with weighted targets."""
+"""Number of rounds with weighted targets."""
 MANY_ROWS = 1_250
 MOST_ROWS_OF_PROCESS = 20_000
-"""With more rows boosting alone is trained: it has enough data, and its cost grows slowly."""
+"""With more rows, only boosting is trained: it has enough data, and its cost grows slowly."""
 MOST_FEATURES = 256
-"""More features are replaced by so many principal components."""
+"""More features are replaced by this number of principal components."""
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Fractions of the Gaussian process in a blend."""
 SMALLEST_ERROR = 0.02
@@ -47,22 +47,22 @@ LARGEST_FEATURE = 5.0
 
 @dataclass(frozen=True)
 class OutOfFoldRegression:
-    """Predictions of regression targets, and what they say about them; shape (samples,) each."""
+    """Predictions of regression targets, and the resulting estimates, shape (samples,) each."""
 
     prediction: Array
-    """Out of fold, in the unit of the targets."""
+    """Out-of-fold predictions, in the unit of the targets."""
     error_scale: Array
-    """The size of the error that is expected, in spreads of the targets or of their ranks."""
+    """The expected size of the error, in scales of the targets or of their ranks."""
     score: Array
     """Log-odds that the target is wrong."""
     noise_interval: tuple[float, float] | None
     """Interval of the fraction of wrong targets; None if the inputs do not predict the targets."""
     models: str
-    """Which models were used."""
+    """The models that were used."""
 
     @property
     def can_judge(self) -> bool:
-        """Whether the inputs predict the target well enough to tell wrong targets from right."""
+        """Whether the inputs predict the target well enough to detect wrong targets."""
         return self.noise_interval is not None
 
 
@@ -74,9 +74,9 @@ def out_of_fold_regression(
     Args:
         features: shape (samples, features), finite numbers of a similar size.
         target: shape (samples,), finite.
-        seed: of the folds and the models.
-        own: predicts the targets in place of boosting and the Gaussian process; how large an error
-            is to be expected is still learned by boosting.
+        seed: seed of the folds and the models.
+        own: predicts the targets instead of boosting and the Gaussian process. Boosting still
+            predicts the size of the errors.
     """
     given = np.asarray(target, dtype=np.float64)
     inputs = _inputs(np.asarray(features, dtype=np.float64), seed)
@@ -129,7 +129,7 @@ def _first_round(boosting: _Boosting, given: Array) -> tuple[TargetNoise, Array,
 def _next_round(
     boosting: _Boosting, process: GaussianProcess | None, scale: ScaledTargets, weight: Array
 ) -> tuple[TargetNoise, Array, float]:
-    """The fitted noise, the predictions, and the weight of the Gaussian process in them."""
+    """Return the fitted noise, the predictions, and the weight of the Gaussian process in them."""
     prediction, blend = boosting.predict(scale.target, weight), 0.0
     if process is not None:
         other = process.leave_one_out(scale.target, weight)
@@ -146,7 +146,7 @@ class _Boosting:
 
     Args:
         features: shape (samples, features).
-        seed: of the folds.
+        seed: seed of the folds.
     """
 
     def __init__(self, features: Array, seed: int) -> None:
@@ -156,14 +156,14 @@ class _Boosting:
         number = min(FOLDS_OF_FEW if len(features) <= FEW_SAMPLES else FOLDS, len(features))
         folds = KFold(number, shuffle=True, random_state=seed)
         self.folds = list(folds.split(features))
-        """Which samples are learned from, and which are predicted."""
+        """The training samples and the predicted samples of each fold."""
 
     def predict(self, target: Array, weight: Array) -> Array:
-        """Shape (samples,): out-of-fold predictions."""
+        """Return out-of-fold predictions, shape (samples,)."""
         return self._predict(self._features, target, weight, 80, 16, 8)
 
     def predict_log_scale(self, prediction: Array, error: Array, weight: Array) -> Array:
-        """Shape (samples,): out-of-fold predictions of the log size of errors."""
+        """Return out-of-fold predictions of the log size of errors, shape (samples,)."""
         size = np.abs(error)
         log_size = np.log(size + SMALLEST_ERROR * float(np.median(size)) + 1e-9)
         log_size = np.maximum(log_size, np.quantile(log_size, 0.05))
@@ -196,7 +196,7 @@ class _Boosting:
 
 
 def _inputs(features: Array, seed: int) -> Array:
-    """The features that vary, or their principal components if there are too many."""
+    """Return the features that vary, or principal components of too many features."""
     features = features.reshape(len(features), -1)
     varying = features[:, features.std(0) > 0.0]
     if varying.shape[1] > MOST_FEATURES:

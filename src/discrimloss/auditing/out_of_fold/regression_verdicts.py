@@ -1,4 +1,4 @@
-"""Verdicts on the regression targets of a task with features, without training a network."""
+"""Verdicts on the regression targets of a task with features, without a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_PREDICTED = "These inputs do not predict the target well enough: no target i
 
 
 def is_regression_on_features(task: TaskData) -> bool:
-    """Whether `regression_verdicts` can be had: targets are numbers and inputs are features."""
+    """Return whether `regression_verdicts` is possible: targets are numbers, inputs features."""
     return task.is_regression and len(task.input_shape) == 1
 
 
@@ -28,15 +28,15 @@ def regression_verdicts(
     own: OwnEstimator | None = None,
     noise_rate: float | None = None,
 ) -> tuple[Verdicts, str]:
-    """The verdicts on all targets, with out-of-fold predictions as suggestions; and the models.
+    """Return verdicts on all targets, with out-of-fold predictions as suggestions, and the models.
 
-    Whole numbers are suggested where all targets are whole. A target is easy within twice the
-    median absolute error of its prediction.
+    If all targets are whole numbers, so are the suggestions. A target is easy if it is within twice
+    the median absolute error of its prediction.
 
     Args:
-        task: of which `is_regression_on_features` is true, or there is an `own` regressor.
-        seed: of the folds and the models.
-        own: a regressor of the user, to predict the targets.
+        task: the task. `is_regression_on_features` is true for it, or there is an `own` regressor.
+        seed: seed of the folds and the models.
+        own: the user's regressor, to predict the targets.
         noise_rate: the fraction of wrong targets, if it is known. By default it is estimated.
     """
     given = task.train.target.double().numpy()

@@ -1,4 +1,4 @@
-"""How many threads simple models use."""
+"""Limits the threads of simple models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import torch
 
 FEW_SAMPLES = 10_000
-"""Up to so many samples one thread is no slower than several, which wait for each other more than
-they work: on a busy machine, several take ten times as long."""
+"""Up to this number of samples, one thread is not slower than several, which mostly wait for each
+other. On a busy machine, several threads take ten times as long."""
 
 
 @contextmanager
@@ -18,9 +18,9 @@ def limited_threads(samples: int, threads: int = 0) -> Iterator[None]:
 
     Args:
         samples: number of samples.
-        threads: CPU threads; 0 is one where samples are few, and otherwise all.
+        threads: number of CPU threads. 0 means one for few samples, otherwise all.
     """
-    # Only libraries that are loaded can be limited.
+    # Only loaded libraries can be limited.
     import sklearn.ensemble
     import sklearn.linear_model  # noqa: F401
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]

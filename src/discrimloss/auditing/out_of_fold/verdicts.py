@@ -1,4 +1,4 @@
-"""Verdicts from out-of-fold predictions, and sentences about what limits them."""
+"""Verdicts from out-of-fold predictions, and notes on their limits."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ from discrimloss.judging.suggestions import suggest_other_classes
 from discrimloss.judging.verdicts import CANNOT_TELL, INCORRECT, Verdicts
 
 SAME_CLASS = 0.65
-"""Two classes are confused where the predictions order a pair of their samples rightly less
-often."""
+"""Two classes are confused if predictions order fewer pairs of their samples correctly."""
 MOST_COMPARED_CLASSES = 60
 FEWEST_COMPARED = 10
 MOST_COMPARED = 500
-"""Samples of each class."""
+"""Maximum number of samples of each class."""
 LEARNED_AS_THEY_ARE = 0.005
-"""Below this noise rate the labels can be learned as they are."""
+"""Below this noise rate, the labels can be learned as they are."""
 
 SYSTEMATIC = (
     "Predictions agree with nearly all labels, so systematic errors, such as those of keyword "
@@ -56,17 +55,17 @@ def class_verdicts(
     class_names: Sequence[str],
     noise_rate: float | None = None,
 ) -> Verdicts:
-    """Verdicts on all labels; suggestions are positions of classes.
+    """Return verdicts on all labels. Suggestions are positions of classes.
 
-    A label is incorrect where its probability of being wrong is above 0.5, easy where the
-    prediction agrees with it, hard where that probability is small, and undecided otherwise. Labels
-    that cannot be judged (of a small class, or where predictions are no better than chance) are
-    never called incorrect, and never hard. Neither is any label hard where many would be: there,
-    classes overlap. In a class that the predictions hardly recognise, no more labels are incorrect
-    than the noise rate explains.
+    A label is incorrect if its probability of being wrong is above 0.5, easy if the prediction
+    agrees with it, hard if that probability is small, and undecided otherwise. Labels that cannot
+    be judged (in a small class, or if predictions are not better than chance) are never called
+    incorrect or hard. If many labels would be hard, none is, because classes overlap. In a class
+    that the predictions hardly recognise, only as many labels are incorrect as the noise rate
+    explains.
 
-    Where the labels can be learned as they are, the noise interval reaches up to the fraction of
-    the labels that predictions contradict, because systematic errors do not show.
+    If the labels can be learned as they are, the noise interval includes the fraction of labels
+    that predictions contradict, because systematic errors cannot be detected.
 
     Args:
         found: see `out_of_fold_classes`.
@@ -89,7 +88,7 @@ def class_verdicts(
         limited_score(known, judged), agrees, target, len(class_names), errors.evident_rate
     )
     p_incorrect = score.double().sigmoid().float().numpy()
-    # Else right and wrong labels look alike.
+    # Otherwise correct and wrong labels look alike.
     shows = noise_rate is not None or errors.noise_rate >= LEARNED_AS_THEY_ARE
     doubtful = unsure_contradictions(agrees, torch.from_numpy(p_incorrect))
     may_be_hard = shows and doubtful <= MOST_HARD
@@ -137,7 +136,7 @@ def class_verdicts(
 def _notes_on_confused(
     predicted: Tensor, target: Tensor, is_kept: npt.NDArray[np.bool_], class_names: Sequence[str]
 ) -> list[str]:
-    """Name pairs of classes that the predictions do not tell apart.
+    """Name pairs of classes that the predictions do not distinguish.
 
     Labels that are called incorrect are left out: a rare class may consist mostly of them, and is
     not confused with the class that they come from.
@@ -169,7 +168,7 @@ def _notes_on_confused(
 
 
 def _ordered_rightly(high: Tensor, low: Tensor) -> float:
-    """How often a value of the first sample is above one of the second (AUROC)."""
+    """Return how often a value of the first sample is above one of the second (AUROC)."""
     both = torch.cat([high, low])
     ranks = both.argsort().argsort().double()
     above = float(ranks[: len(high)].sum()) - len(high) * (len(high) - 1) / 2

@@ -1,4 +1,4 @@
-"""The samples of a review with the decisions on them, and requests to decide."""
+"""The samples of a review with their decisions, and requests to decide."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from discrimloss.auditing.review.queue import OPEN, STATES, ReviewQueue, decisio
 from discrimloss.auditing.sources.base import AuditSource
 
 LONGEST_GROUP_NAME = 56
-"""Longest name of the event of a group; the events of its samples get a number after it."""
+"""Maximum length of a group's event name. The events of its samples get a number after it."""
 ACCEPT = "accept"
-"""Action on a group: relabel each sample to its own suggestion."""
+"""Action on a group: relabel each sample with its own suggestion."""
 
 
 class DecidedSamples:
-    """The samples of an audit, each with what was decided on it. Safe for many threads.
+    """The samples of an audit with their decisions. Safe for many threads.
 
     Args:
-        source: what was audited.
-        queue: the samples in the order of review; it gets the state of each.
+        source: the audited source.
+        queue: the samples in the order of review. It records the state of each.
         log: the decisions.
     """
 
@@ -41,7 +41,7 @@ class DecidedSamples:
             self._note(index)
 
     def row(self, rank: int) -> dict[str, Any]:
-        """A sample with what was decided on it, by each reviewer where there are several."""
+        """Return a sample with its decision, or with those of several reviewers."""
         index = int(self._queue.index[rank])
         decisions = self._log.decisions
         opinions = decisions.opinions(index).values()
@@ -51,19 +51,19 @@ class DecidedSamples:
         }
 
     def require_sample(self, index: Any) -> int:
-        """The index of a sample as a page names it, or a `RequestError`."""
+        """Return the index of a sample in a request, or raise a `RequestError`."""
         if type(index) is not int or not 0 <= index < len(self._queue):
             raise RequestError(f"there is no sample {index}", 404)
         return index
 
     def decide(self, request: Any, *, needs_reviewer: bool) -> dict[str, Any]:
-        """Save a decision of a page; returns when it is on disk.
+        """Save a decision of a page. Return when it is on disk.
 
-        Under ``conflict`` the answer has a decision on the same sample that the page had not seen
-        when it sent its own.
+        If another decision on the same sample exists that the page did not know, the answer has it
+        under ``conflict``.
 
         Args:
-            request: as the page sends it.
+            request: the request, as the page sends it.
             needs_reviewer: whether a decision must have the name of a reviewer.
         """
         if not isinstance(request, dict):
@@ -96,7 +96,7 @@ class DecidedSamples:
     def _decide_group(
         self, name: str, tab: str, action: Any, indices: Any, reviewer: str | None
     ) -> dict[str, Any]:
-        """Decide on all open samples of a list; others stay as they are."""
+        """Decide on all open samples of a list. Other samples do not change."""
         if action not in (KEEP, ACCEPT):
             raise RequestError(f"action on a group must be {KEEP} or {ACCEPT}")
         if not isinstance(indices, list) or not 0 < len(indices) <= LARGEST_GROUP:

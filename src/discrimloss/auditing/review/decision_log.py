@@ -1,4 +1,4 @@
-"""The file that decisions are kept in: one writer, and no saved decision is ever lost."""
+"""The file with the decisions. It has a single writer, and no saved decision is lost."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ DECISIONS = "decisions.jsonl"
 class DecisionLog:
     """Decisions in a file, safe for many threads.
 
-    An event is on disk before the method that adds it returns. The lock lasts as long as the
-    process, however that ends.
+    An event is on disk before the method that adds it returns. The lock is released when the
+    process ends in any way.
 
     Args:
-        path: the file; it is created if it does not exist.
-        now: gives the time of an event.
+        path: the file, which is created if it does not exist.
+        now: returns the time of an event.
 
     Raises:
         LockedError: another process has the log open.
@@ -41,8 +41,8 @@ class DecisionLog:
         self.path = path
         self._now = now or _utc_now
         self.mutex: AbstractContextManager[Any] = RLock()
-        """Hold this while reading or writing several things that belong together."""
-        refusal = f"{path.parent} is being reviewed already: use that page, or end that review"
+        """The lock to hold while reading or writing several related values."""
+        refusal = f"{path.parent} is already being reviewed: use that page, or end that review"
         with ExitStack() as stack:
             try:
                 stack.enter_context(exclusive_lock(path.with_suffix(".lock"), refusal))
@@ -58,7 +58,7 @@ class DecisionLog:
             self._lock = stack.pop_all()
 
     def _open_at(self, length: int) -> IO[bytes]:
-        """Open the file, and cut off a line that was never finished."""
+        """Open the file, and cut off an unfinished last line."""
         file = self.path.open("ab", buffering=0)
         if file.tell() != length:
             file.truncate(length)
@@ -76,15 +76,15 @@ class DecisionLog:
         label: Label | None,
         reviewer: str | None = None,
     ) -> Event:
-        """Save a decision, unless the event of that name is saved already."""
+        """Save a decision, unless an event of that name is already saved."""
         made = Event(name, tab, action, index, sample_id, "", label, reviewer=reviewer)
         return self.decide_all(made)[0]
 
     def decide_all(self, *made: Event) -> list[Event]:
-        """Save decisions at once, unless the first is saved already; returns what is saved.
+        """Save decisions together, unless the first is already saved. Return the saved ones.
 
         Args:
-            made: events of one tab, whose time is set here. The first one gives several their name.
+            made: events of one tab. Their time is set here. The first one names the group.
         """
         with self.mutex:
             known = self.decisions.find(made[0].event)
@@ -97,12 +97,12 @@ class DecisionLog:
             return events
 
     def undo(self, name: str, tab: str, reviewer: str | None = None) -> Event | None:
-        """Take back the last decision of a tab, unless the undo of that name is saved already.
+        """Undo the last decision of a tab, unless an undo of that name is already saved.
 
-        A decision on several samples at once is taken back on all of them.
+        A decision on several samples is undone for all of them.
 
         Returns:
-            The undo, or the first of several; None if the tab has no decision left to take back.
+            The undo, or the first of several. None if the tab has no decision to undo.
         """
         with self.mutex:
             known = self.decisions.find(name)
@@ -127,17 +127,17 @@ class DecisionLog:
         lines = b"".join(event.as_line() for event in events)
         try:
             if self._file.write(lines) != len(lines):
-                raise OSError("only a part of it fitted on the disk")
+                raise OSError("the disk is full, and only part of it was written")
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(length)  # to a shorter file: this needs no room
+            self._file.truncate(length)  # to a shorter file, which needs no space
             raise DiscrimLossError(f"cannot write to {self.path} ({error}): make room") from error
         self._saved.add(lines)
         for event in events:
             self.decisions.add(event)
 
     def close(self) -> None:
-        """Release the lock, after a decision that is being saved."""
+        """Release the lock, after any decision that is being saved."""
         with self.mutex:
             self._file.close()
             self._lock.close()
@@ -150,12 +150,12 @@ class DecisionLog:
 
 
 def numbered_names(name: str, number: int) -> list[str]:
-    """Names of events that are made at once: the given name, then others that begin with it."""
+    """Return names for events of one group: the given name, and others that begin with it."""
     return [name, *(f"{name}-{place}" for place in range(1, number))]
 
 
 def _sync_entry(path: Path) -> None:
-    """Make sure that a new file is still listed after a power cut."""
+    """Make sure that a new file still exists after a power failure."""
     if os.name == "posix":
         directory = os.open(path.parent, os.O_RDONLY)
         try:

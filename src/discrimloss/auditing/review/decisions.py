@@ -1,7 +1,7 @@
-"""Decisions on samples: events, and the state that follows from them.
+"""Decisions on samples, stored as events.
 
-Decisions are kept as events, one line of JSON each. Events are only ever added, and an undo is an
-event too: the current state follows from all events in their order.
+Each event is one line of JSON. Events are only added, and an undo is an event too. The current
+state follows from all events in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEEP, RELABEL, DROP, SKIP, REOPEN = "keep", "relabel", "drop", "skip", "reopen"
 UNDO = "undo"
 ACTIONS = (KEEP, RELABEL, DROP, SKIP, REOPEN)
 DECIDED = (KEEP, RELABEL, DROP)
-"""Actions that settle a sample. `SKIP` postpones it, `REOPEN` takes back an earlier decision."""
+"""Actions that decide on a sample. `SKIP` postpones it, and `REOPEN` undoes earlier decisions."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The pattern of the names of events and tabs."""
@@ -34,7 +34,7 @@ class Event:
     """One action of a reviewer."""
 
     event: str
-    """Its name. The page makes it, so that an event that is sent twice counts once."""
+    """Its name, chosen by the page. An event that is sent twice therefore counts once."""
     tab: str
     """The name of the browser tab."""
     action: str
@@ -45,16 +45,16 @@ class Event:
     time: str
     """UTC, in ISO 8601."""
     label: Label | None = None
-    """The new label, if it is a `RELABEL`."""
+    """The new label, for a `RELABEL`."""
     undoes: str | None = None
-    """The event that is taken back, if it is an `UNDO`."""
+    """The event that is undone, for an `UNDO`."""
     reviewer: str | None = None
-    """Who decided, if the page asked for a name."""
+    """The reviewer's name, if the page asks for names."""
     group: str | None = None
-    """The name of the first event, if several samples were decided on at once."""
+    """The name of the first event of a group of samples, if there are several."""
 
     def as_line(self) -> bytes:
-        """The event as a line of the log."""
+        """Return the event as a line of the log."""
         known = {name: value for name, value in asdict(self).items() if value is not None}
         try:
             return json.dumps(known, ensure_ascii=False).encode() + b"\n"
@@ -63,14 +63,14 @@ class Event:
 
 
 def event_of_line(line: bytes) -> Event:
-    """Parse a line of the log; a `ValueError` if it is not an event."""
+    """Parse a line of the log, or raise a `ValueError` if it is not an event."""
     content = json.loads(line.decode())
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
     try:
         event = Event(**content)
     except TypeError as error:
-        raise ValueError("it has other keys than a decision") from error
+        raise ValueError("its keys are not those of a decision") from error
     _check(event)
     return event
 
@@ -82,12 +82,12 @@ def _check(event: Event) -> None:
     if event.action not in (*ACTIONS, UNDO):
         raise ValueError(f"there is no action {event.action!r}")
     if type(event.index) is not int or event.index < 0 or not isinstance(event.id, str):
-        raise ValueError("it names no sample")
+        raise ValueError("it has no sample")
     is_label = isinstance(event.label, str | float | int) and not isinstance(event.label, bool)
     if is_label != (event.action == RELABEL):
-        raise ValueError("a relabel, and nothing else, has a label")
+        raise ValueError("only a relabel has a label, and it must have one")
     if isinstance(event.undoes, str) != (event.action == UNDO):
-        raise ValueError("an undo, and nothing else, undoes an event")
+        raise ValueError("only an undo names an event to undo, and it must name one")
     if event.reviewer is not None and not is_reviewer(event.reviewer):
         raise ValueError("its reviewer has no name")
     if event.group is not None and not isinstance(event.group, str):
@@ -95,7 +95,7 @@ def _check(event: Event) -> None:
 
 
 def is_reviewer(name: Any) -> bool:
-    """Whether this can be the name of a reviewer: printable, short, without space around it."""
+    """Return whether a reviewer's name is valid: printable, short, without surrounding spaces."""
     is_text = isinstance(name, str) and 0 < len(name) <= LONGEST_REVIEWER
     return is_text and name.isprintable() and name == name.strip()
 
@@ -103,8 +103,8 @@ def is_reviewer(name: Any) -> bool:
 class Decisions:
     """The state that follows from a number of events.
 
-    For each sample its last event that was not taken back counts, from whichever tab. An undo takes
-    back the last event of its own tab; the next undo takes back the one before.
+    The state of a sample is its last event that was not undone, from any tab. An undo undoes the
+    last event of its own tab, and the next undo the one before.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -122,23 +122,23 @@ class Decisions:
         return len(self.events)
 
     def find(self, name: str) -> Event | None:
-        """The event of that name."""
+        """Return the event of that name."""
         return self._by_name.get(name)
 
     def current(self, index: int) -> Event | None:
-        """The event that counts for a sample; None if the sample is open."""
+        """Return the event that determines the state of a sample, or None if the sample is open."""
         events = self._of_sample.get(index)
         return None if not events or events[-1].action == REOPEN else events[-1]
 
     def all_current(self) -> dict[int, Event]:
-        """The event that counts, for each sample that has one."""
+        """Return the event that determines the state, for each decided sample."""
         every = {index: self.current(index) for index in sorted(self._of_sample)}
         return {index: event for index, event in every.items() if event is not None}
 
     def opinions(self, index: int) -> dict[str, Event]:
-        """The last decision of each reviewer on a sample, by name; a nameless one has none.
+        """Return the last decision of each reviewer on a sample, by name.
 
-        A `REOPEN` takes back the decisions of all.
+        A `REOPEN` undoes the decisions of all. Events without a name are ignored.
         """
         found: dict[str, Event] = {}
         for event in self._of_sample.get(index, ()):
@@ -149,21 +149,21 @@ class Decisions:
         return found
 
     def disagrees(self, index: int) -> bool:
-        """Whether reviewers decided differently on a sample. Skipping is not a decision."""
+        """Return whether reviewers disagree on a sample. Skipping is not a decision."""
         decided = self.opinions(index).values()
         return len({(e.action, e.label) for e in decided if e.action in DECIDED}) > 1
 
     def undecided_by(self, reviewer: str) -> list[int]:
-        """Samples on which others decided, and this reviewer did not."""
+        """Return the samples on which others decided, but not this reviewer."""
         decided = ((index, self.opinions(index)) for index in self.all_current())
         return [index for index, opinions in decided if reviewer not in opinions]
 
     def of_group(self, event: Event) -> list[Event]:
-        """All events that were made at once with this one; usually it alone."""
+        """Return all events of the same group, usually only this one."""
         return [event] if event.group is None else self._of_group[event.group]
 
     def last_of_tab(self, tab: str) -> list[Event]:
-        """The events that an undo in this tab would take back: the last one, with its group."""
+        """Return the events that an undo in this tab would undo: the last one, with its group."""
         events = self._of_tab.get(tab)
         if not events:
             return []
@@ -189,14 +189,14 @@ class Decisions:
 
 
 def read_decisions(path: Path) -> tuple[Decisions, int]:
-    """Read a log; returns its decisions and the number of bytes that hold them.
+    """Read a log. Return its decisions and the number of their bytes.
 
-    Bytes after the last line break are a line that was being written when the machine stopped. No
-    page showed it as saved, so it is ignored.
+    Bytes after the last line break are an unfinished line from a sudden stop. No page showed it as
+    saved, so it is ignored.
 
     Raises:
-        DiscrimLossError: the file cannot be read, decisions that were saved are missing, or a
-            complete line is not an event.
+        DiscrimLossError: the file cannot be read, saved decisions are missing, or a complete line
+            is not an event.
     """
     saved = SavedPart(path)
     known = saved.read()
@@ -222,17 +222,17 @@ def read_decisions(path: Path) -> tuple[Decisions, int]:
 
 
 def require_same_samples(decisions: Decisions, ids: Sequence[str], path: Path) -> None:
-    """Raise a `DiscrimLossError` if a decision is about a sample that the source does not have."""
+    """Raise a `DiscrimLossError` if a decision is on a sample that the source does not have."""
     for event in decisions.events:
         if event.index >= len(ids) or ids[event.index] != event.id:
             raise DiscrimLossError(
-                f"{path} holds a decision on {event.id!r}, which is not a sample of this audit: "
+                f"{path} has a decision on {event.id!r}, which is not a sample of this audit: "
                 f"move that file and {path.stem}.saved away, or review the audit it was made for"
             )
 
 
 def regression_label(label: Any) -> float:
-    """A regression target from a number or from typed text; a `ValueError` if it is neither."""
+    """Return a regression target from a number or a text, or raise a `ValueError`."""
     try:
         number = math.nan if isinstance(label, bool) else float(label)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The group of a sample, as the page shows it: all members with a glimpse of each."""
+"""The group of a sample as the page shows it: all members in short form."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from discrimloss.auditing.review.session import ReviewSession
 
 GLIMPSE = 160
-"""Characters of a text, or of the values of a row."""
+"""Maximum number of characters of a text or of the values of a row."""
 
 
 def group_of(
     session: ReviewSession, order: Order, name: str, wanted: Filter, rank: int
 ) -> dict[str, Any] | None:
-    """The group of a sample; None if it is in none, or alone in it.
+    """Return the group of a sample, or None if it has no group or is alone in it.
 
-    Members are the samples that pass the filter by verdict and class, whatever is decided on them.
-    Copies of a sample are all shown: what tells them apart is the label.
+    Members are all samples that pass the filter by verdict and class, decided or not. Copies of a
+    sample are all shown, because their labels may differ.
 
     Args:
         session: the review.
-        order: with groups.
-        name: of the order.
+        order: an order with groups.
+        name: name of the order.
         wanted: the filter.
-        rank: of the sample.
+        rank: rank of the sample.
     """
     number = int(order.group[rank])
     if number < 0:

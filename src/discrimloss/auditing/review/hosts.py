@@ -1,8 +1,8 @@
-"""Where a review listens, and under which names browsers may reach it.
+"""The address of a review, and the host names under which browsers may open it.
 
-A page of another site may send requests under a name of its own that resolves to this machine. Such
-a name is never accepted: only addresses made of numbers, which no site can take, and the names of
-this machine.
+A page of another site may send requests to this machine under its own host name, if that name
+resolves to this machine. Such names are refused. Accepted are only numeric addresses, which no site
+can use, and the names of this machine.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = ("192.0.2.1", 9)
-"""An address reserved for documentation. Nothing is sent to it: the system only chooses a route."""
+"""An address reserved for documentation. Nothing is sent to it; the system only selects a route."""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """The address that a review listens at."""
+    """The address on which a review listens."""
 
     host: str = LOOPBACK
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         address = _address(self.host)
         return self.host == "localhost" or (address is not None and address.is_loopback)
 
@@ -33,14 +33,14 @@ class Listening:
         """The family of the address.
 
         Raises:
-            OSError: it is neither an address nor a name that is known.
+            OSError: it is neither an address nor a known name.
         """
         found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
         return found[0][0]
 
     @property
     def shown_host(self) -> str:
-        """The host as it stands in the address of the page."""
+        """The host in the address of the page."""
         address = _address(self.host)
         if address is None or not address.is_unspecified:
             return _in_url(self.host)
@@ -52,15 +52,15 @@ class Listening:
             return socket.gethostname()
 
     def url(self, port: int, token: str) -> str:
-        """What to open in a browser."""
+        """Return the URL to open in a browser."""
         return f"http://{self.shown_host}:{port}/?token={token}"
 
     def accepts(self, header: str, port: int) -> bool:
-        """Whether a `Host` header names this server.
+        """Return whether a `Host` header names this server.
 
         Args:
-            header: as the browser sent it.
-            port: of the server.
+            header: the header from the browser.
+            port: port of the server.
         """
         name, colon, number = header.lower().rpartition(":")
         if not colon or number != str(port):

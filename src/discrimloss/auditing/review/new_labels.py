@@ -1,4 +1,4 @@
-"""Labels that a reviewer gives: checked before they are saved."""
+"""Checks the labels from reviewers before they are saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_IN_FOLDER_NAMES = set('/\\:*?"<>|')
 
 
 class RequestError(DiscrimLossError):
-    """A request that cannot be answered: an HTTP status and one sentence."""
+    """A request that fails, with an HTTP status and one sentence."""
 
     def __init__(self, sentence: str, status: int = 400) -> None:
         super().__init__(sentence)
@@ -22,18 +22,18 @@ class RequestError(DiscrimLossError):
 
 
 def new_label(source: AuditSource, label: Any) -> Label:
-    """A label for a sample of this source.
+    """Return a valid label for a sample of this source.
 
     Raises:
-        RequestError: it cannot be one.
+        RequestError: the label is not valid.
     """
     if source.is_regression:
         try:
             return regression_label(label)
         except ValueError as error:
-            raise RequestError(f"a relabel needs a number here: {error}") from error
+            raise RequestError(f"the new label must be a number: {error}") from error
     if not isinstance(label, str) or not label.strip():
-        raise RequestError("a relabel needs the name of a class")
+        raise RequestError("the new label must be the name of a class")
     if label not in source.class_names:
         _check_new_class(source, label)
     return label
@@ -44,12 +44,12 @@ def _check_new_class(source: AuditSource, label: str) -> None:
         raise RequestError(f"the name of a class has at most {LONGEST_LABEL} characters")
     if label != label.strip() or not label.isprintable():
         raise RequestError("the name of a class must be printable, without space around it")
-    # A class of a folder of images is a folder, on any file system.
+    # A class of a folder of images must be a valid folder name on any file system.
     is_folder = source.kind == "images" and Path(source.options.path).is_dir()
     if is_folder and (label.startswith(".") or set(label) & NOT_IN_FOLDER_NAMES):
         raise RequestError(
             'a new class of images must be the name of a folder: no / \\ : * ? " < > | '
-            "and no dot in front"
+            "and no leading dot"
         )
     try:
         source.require_class(label)

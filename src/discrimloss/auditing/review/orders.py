@@ -1,4 +1,4 @@
-"""Orders of review: worst first, at random, or group by group with the most to gain first."""
+"""Orders of review: worst first, at random, or group by group with the largest gain first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BY_CLASS, SIMILAR, DUPLICATES = "class", "similar", "duplicates"
 ORDERS = (WORST, RANDOM, BY_CLASS, SIMILAR, DUPLICATES)
 UNGROUPED = (WORST, RANDOM)
 LARGEST_GROUP = 48
-"""A reviewer can look at so many samples at once. A larger group is divided, worst first."""
+"""Maximum size of a group, so that a reviewer sees it at once. Larger groups are divided."""
 MOST_COMPARED = 2_000
-"""Samples that are compared with each other, worst first; the rest is in no group."""
+"""Maximum number of compared samples, worst first. The others are in no group."""
 OF_OTHERS = 1e-3
-"""How much samples count that are not called incorrect: they decide between equal groups only."""
+"""Gain of samples that are not called incorrect. It only separates otherwise equal groups."""
 
 RANDOM_SEED = 0
 
@@ -41,16 +41,16 @@ class Order:
     place: Ranks
     """Shape (samples,): the place of the sample of each rank."""
     group: Ranks
-    """Shape (samples,): the number of the group of each rank, in their order; -1 for none."""
+    """Shape (samples,): the number of the group of each rank, in order. -1 for none."""
 
 
 def worst_first(samples: int) -> Order:
-    """The order of the ranks, without groups."""
+    """Return the order of the ranks, without groups."""
     return ungrouped(np.arange(samples, dtype=np.int64))
 
 
 def ungrouped(rank: Ranks) -> Order:
-    """An order without groups.
+    """Return an order without groups.
 
     Args:
         rank: shape (samples,): the rank of the sample at each place.
@@ -63,12 +63,12 @@ def ungrouped(rank: Ranks) -> Order:
 def grouped(
     code: npt.NDArray[Any], gain: npt.NDArray[Any], outer: npt.NDArray[Any] | None = None
 ) -> Order:
-    """Group by group, those with the largest sum of gains first; within a group by rank.
+    """Return an order by groups: largest sum of gains first, and by rank within a group.
 
     Args:
-        code: shape (samples,), by rank: equal for samples of a group, -1 for no group.
-        gain: shape (samples,): what a look at each sample is worth.
-        outer: shape (samples,): groups with equal values stay together; None for no such values.
+        code: shape (samples,), by rank: the group of each sample, -1 for none.
+        gain: shape (samples,): the gain from a review of each sample.
+        outer: shape (samples,): groups with equal values stay together. None: no such values.
     """
     ranks = np.flatnonzero(code >= 0)
     _, number = np.unique(code[ranks], return_inverse=True)
@@ -91,14 +91,14 @@ def grouped(
 
 
 class ReviewOrders:
-    """All orders of a queue. Each is made when it is first used. Safe for many threads.
+    """All orders of a queue, each computed on first use. Safe for many threads.
 
     Args:
         queue: the samples.
-        source: what was audited.
-        duplicates: shape (samples,), by index: equal for samples that are the same, -1 for no
-            group; None compares the contents.
-        cache: the directory in which the audit kept pixels or features.
+        source: the audited source.
+        duplicates: shape (samples,), by index: the group of duplicates of each sample, -1 for none.
+            If None, contents are compared.
+        cache: the directory with cached pixels or features of the audit.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class ReviewOrders:
 
     @property
     def names(self) -> list[str]:
-        """The orders that make sense for this source."""
+        """The available orders for this source."""
         return [name for name in ORDERS if name != BY_CLASS or not self._source.is_regression]
 
     def get(self, name: str) -> Order:
-        """An order by its name, one of `names`."""
+        """Return an order by its name, one of `names`."""
         makers: dict[str, Callable[[], Order]] = {
             RANDOM: self._random,
             BY_CLASS: self._by_class,
@@ -132,7 +132,7 @@ class ReviewOrders:
             return self._made[name]
 
     def _random(self) -> Order:
-        """The same order in every review, and independent of the verdicts."""
+        """Return a random order, the same in every review and independent of the verdicts."""
         index = np.random.default_rng(RANDOM_SEED).permutation(len(self._queue))
         return ungrouped(self._queue.rank_of[index].astype(np.int64))
 
@@ -148,7 +148,7 @@ class ReviewOrders:
         return grouped(np.where(given < 0, -1, pair), self._gain(), given)
 
     def _similar(self) -> Order:
-        """Samples of the same verdict that look alike: a reviewer mostly looks at one verdict."""
+        """Return groups of similar samples of one verdict, because reviewers filter by verdict."""
         verdict = self._queue.verdicts.code[self._queue.index]
         code = np.full(len(self._queue), -1, np.int64)
         for value in np.unique(verdict[:MOST_COMPARED]):

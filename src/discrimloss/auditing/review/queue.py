@@ -25,24 +25,24 @@ NO_LABEL = -1
 
 @dataclass(frozen=True)
 class Filter:
-    """Which samples to show; None matches all of them."""
+    """A filter of samples. None matches all."""
 
     verdict: str | None = None
     given: Label | None = None
     state: str | None = None
     problem: str | None = None
-    """A problem of the health of the data."""
+    """A problem of the data's health."""
 
 
 class ReviewQueue:
     """Verdicts in the order of review, worst first, and the state of each sample.
 
-    The position of a sample in this order is its rank; its index is its position in the source.
+    The rank of a sample is its position in this order. Its index is its position in the source.
 
     Args:
-        verdicts: of the audit.
-        source: what was audited.
-        health: what is wrong with the data besides its labels.
+        verdicts: verdicts of the audit.
+        source: the audited source.
+        health: problems of the data besides its labels.
 
     Raises:
         DiscrimLossError: the verdicts do not belong to the source.
@@ -53,7 +53,7 @@ class ReviewQueue:
     ) -> None:
         if len(verdicts) != len(source):
             raise DiscrimLossError(
-                f"the verdicts of this audit are not those of the {len(source)} samples of its "
+                f"the verdicts of this audit do not belong to the {len(source)} samples of its "
                 "source: audit it again"
             )
         self.verdicts = verdicts
@@ -68,11 +68,11 @@ class ReviewQueue:
         self._suggested = self._label_column(verdicts.suggested_label)
         self.state = np.full(len(self.index), OPEN, np.int8)
         self.disagrees = np.zeros(len(self.index), bool)
-        """Whether reviewers decided differently, by rank."""
+        """Whether reviewers disagree, by rank."""
         self._choices: dict[int, list[int]] = {}
         self.health = health or DataHealth()
         self._of_problem: dict[str, npt.NDArray[np.bool_]] = {}
-        """By problem: which ranks have it."""
+        """The affected ranks, by problem."""
         for entry in self.health:
             is_behind = np.zeros(len(self.index), bool)
             is_behind[self.rank_of[entry.row_index()]] = True
@@ -177,7 +177,7 @@ class ReviewQueue:
         return [self.class_names[code] for code in self._choices[given]]
 
     def _likely_instead_of(self, given: int) -> list[int]:
-        """Classes suggested for samples of the given class, then those suggested anywhere."""
+        """Return classes suggested for samples of the given class, then those for any class."""
         weight = np.nan_to_num(self.verdicts.p_incorrect[self.index])
         number = len(self.class_names)
         is_known = self._suggested != NO_LABEL
@@ -188,11 +188,11 @@ class ReviewQueue:
         return [int(code) for code in order if code != given][:NUMBER_OF_CHOICES]
 
     def row(self, rank: int, event: Event | None) -> dict[str, Any]:
-        """A sample as JSON holds it.
+        """Return a sample as values for JSON.
 
         Args:
-            rank: of the sample.
-            event: the decision that counts for it.
+            rank: rank of the sample.
+            event: the decision that determines its state.
         """
         index = int(self.index[rank])
         verdicts = self.verdicts
@@ -211,7 +211,7 @@ class ReviewQueue:
         }
 
     def given_label(self, index: int) -> Label | None:
-        """The label of a sample in the data."""
+        """Return the label of a sample in the data."""
         return self._label(self._given[self.rank_of[index]])
 
     def _label(self, value: Any) -> Label | None:
@@ -221,7 +221,7 @@ class ReviewQueue:
 
 
 def decision_row(event: Event | None) -> dict[str, Any] | None:
-    """A decision as the page gets it."""
+    """Return a decision as values for the page."""
     if event is None:
         return None
     return {

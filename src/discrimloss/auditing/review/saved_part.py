@@ -1,7 +1,7 @@
-"""How much of a log is known to be saved, with a checksum, in a small file beside it.
+"""A small file next to a log with the length and checksum of the saved part.
 
-A log that was cut at the end of a line still reads well. Only this file shows that decisions are
-missing. It is written after each decision, so it never claims more than what is on disk.
+A log that was cut off at the end of a line can still be read. Only this file shows that decisions
+are missing. It is written after each decision, so it never claims more than is on disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONTENT = re.compile(r"([0-9]{15}) ([0-9a-f]{64})\n")
 
 
 class SavedPart:
-    """The part of a log that is known to be saved: its length and its checksum.
+    """Length and checksum of the saved part of a log.
 
     Args:
         log: the path of the log.
@@ -31,7 +31,7 @@ class SavedPart:
         self._length = 0
 
     def read(self) -> tuple[int, str] | None:
-        """The length and the checksum; None where there is no record that can be read.
+        """Return the length and the checksum, or None without a readable record.
 
         Read it before the log: another process may be adding to both.
         """
@@ -44,35 +44,35 @@ class SavedPart:
     def require_whole(self, content: bytes, known: tuple[int, str] | None) -> None:
         """Raise a `DiscrimLossError` if decisions were lost.
 
-        Without a record, a last line that is cut off may be a decision that was saved.
+        Without a record, an incomplete last line may be a saved decision.
 
         Args:
-            content: of the log.
-            known: what `read` returned.
+            content: content of the log.
+            known: the result of `read`.
         """
         if known is None:
             if content and not content.endswith(b"\n"):
                 raise DiscrimLossError(
-                    f"the last line of {self.log} is cut off: put back a whole copy of the file, "
+                    f"the last line of {self.log} is incomplete: restore a copy of the file, "
                     "or remove that line to continue without it"
                 )
             return
         length, checksum = known
         if length and not self.log.exists():
-            what = f"is missing, and {length:,} bytes of decisions were saved in it"
+            what = f"is missing, but {length:,} bytes of decisions were saved in it"
         elif len(content) < length:
             what = f"has {len(content):,} bytes, but {length:,} were saved: decisions are missing"
         elif hashlib.sha256(content[:length]).hexdigest() != checksum:
-            what = "is not what was saved: decisions are damaged or changed"
+            what = "differs from what was saved: decisions are damaged or changed"
         else:
             return
         raise DiscrimLossError(
-            f"{self.log} {what}; put back a whole copy of it, or remove {self.path.name} beside it "
-            "to continue with the decisions that are left"
+            f"{self.log} {what}; restore a complete copy, or remove {self.path.name} next to it "
+            "to continue with the remaining decisions"
         )
 
     def begin(self, content: bytes) -> None:
-        """Record a log that is about to be added to."""
+        """Record a log before lines are added."""
         self._digest, self._length = hashlib.sha256(content), len(content)
         self._write()
 
@@ -83,8 +83,8 @@ class SavedPart:
         self._write()
 
     def _write(self) -> None:
-        # The size of this file never changes, so it also works on a full disk. A failure leaves an
-        # earlier record, which is still true.
+        # The size of this file never changes, so writing works on a full disk too. After a failure,
+        # the earlier record remains, which is still correct.
         with suppress(OSError):
             mode = "r+b" if self.path.exists() else "wb"
             with self.path.open(mode, buffering=0) as file:

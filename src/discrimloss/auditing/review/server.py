@@ -1,10 +1,9 @@
 """The server of the review page: by default for this machine only, and only with the token.
 
-A browser runs pages of many sites, and each of them may send requests to this machine. So every
-request must have this host's own address in its `Host` header (a foreign name that resolves to this
-machine is refused, see `hosts`) and carry the token. A decision must carry the token in a header,
-which no other site can set. A request never contains a path of a file: samples are requested by
-number.
+A browser shows pages of many sites, and each of them may send requests to this machine. So every
+request must carry the token, and its `Host` header must be this host's own address. A foreign name
+that resolves to this machine is refused (see `hosts`). A decision must carry the token in a header,
+which no other site can set. Requests never contain file paths: samples are requested by number.
 """
 
 from __future__ import annotations
@@ -75,15 +74,15 @@ class ReviewServer(ThreadingHTTPServer):
 
     Args:
         session: the review.
-        port: where to listen; 0 takes any free port.
-        token: every request must carry it.
-        listening: at which address; by default only this machine reaches it.
+        port: port to listen on. 0 takes any free port.
+        token: the token that every request must carry.
+        listening: address to listen on. By default, only this machine can reach it.
 
     Raises:
-        OSError: the port is taken, or the address is not one of this machine.
+        OSError: the port is in use, or the address does not belong to this machine.
     """
 
-    # Elsewhere than on POSIX, this would let two servers have one port.
+    # On other systems than POSIX, this would let two servers use one port.
     allow_reuse_address = sys.platform != "win32"
     daemon_threads = True
 
@@ -114,16 +113,16 @@ class ReviewServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What to open in a browser."""
+        """The URL to open in a browser."""
         return self.listening.url(self.server_port, self.token)
 
     @property
     def cookie_name(self) -> str:
-        """Cookies are shared by all ports of a host: each server has its own."""
+        """The name of the cookie. All ports of a host share cookies, so each server has its own."""
         return f"discrimloss-review-{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a browser that disconnected; report everything else as a bug."""
+        """Ignore a disconnected browser. Report everything else as a bug."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -143,11 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._find_answer()
         except RequestError as error:
             if error.status in (403, 413):
-                self.close_connection = True  # whatever body there is stays unread
+                self.close_connection = True  # the body is not read
             allow = (("Allow", ", ".join(sorted(METHODS))),) if error.status == 405 else ()
             answer = _json({"error": str(error)}, error.status, *allow)
         except DiscrimLossError as error:  # the decision could not be saved
-            self.close_connection = True  # the next attempt may find another server here
+            self.close_connection = True  # another server may answer the next attempt
             answer = _json({"error": str(error)}, 507)
         self._send(answer)
 
@@ -185,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             return lambda query: _json(session.state(_whole_number(query, "since") or 0))
         if path == "/api/samples":
             return lambda query: _json(self._samples(query))
-        # As it was sent: %2e%2e or a second slash is not a number.
+        # Not decoded: %2e%2e or a second slash is not a number.
         numbered = re.fullmatch(r"/api/(samples|image)/([0-9]{1,12})", path)
         if numbered is None:
             return None
@@ -198,11 +197,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check_host(self) -> None:
         if not self.server.listening.accepts(self.headers.get("Host", ""), self.server.server_port):
-            raise RequestError("this server answers to its own address only", 403)
+            raise RequestError("this server answers only at its own address", 403)
 
     def _check_token(self) -> None:
         header = self.headers.get(TOKEN_HEADER)
-        if self.command != "GET":  # a cookie alone may have been sent by any page
+        if self.command != "GET":  # any page can send the cookie alone
             origin = self.headers.get("Origin")
             if origin is not None and not self._is_own(origin):
                 raise RequestError("this request comes from another site", 403)
@@ -212,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._compare(offered or "")
 
     def _is_own(self, origin: str) -> bool:
-        """Whether a page of this server sent the request, under the name that was asked for."""
+        """Return whether a page of this server sent the request, under the requested host name."""
         scheme, _, host = origin.lower().partition("://")
         server = self.server
         if server.listening.is_loopback:  # 127.0.0.1 and localhost are the same
@@ -222,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _compare(self, offered: str) -> None:
         if not hmac.compare_digest(offered.encode(), self.server.token.encode()):
             raise RequestError(
-                "open the whole address that `discrimloss review` printed: the token is missing "
+                "open the complete address from `discrimloss review`: the token is missing "
                 "or belongs to another review",
                 403,
             )
@@ -235,9 +234,9 @@ class _Handler(BaseHTTPRequestHandler):
         return None if cookie is None else cookie.value
 
     def _exchange_token(self, offered: str) -> Answer:
-        """Answer with a cookie, and redirect to an address without the token.
+        """Set a cookie, and redirect to an address without the token.
 
-        Browsers keep and show addresses.
+        Browsers store and show addresses.
         """
         self._compare(offered)
         cookie = f"{self.server.cookie_name}={self.server.token}; Path=/; HttpOnly; SameSite=Lax"
@@ -283,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch(r"[0-9]{1,12}", length):
             self.close_connection = True
-            raise RequestError("a decision must say its length")
+            raise RequestError("a decision needs a Content-Length")
         if int(length) > LARGEST_BODY:
             raise RequestError(f"a decision has at most {LARGEST_BODY} bytes", 413)
         body = self.rfile.read(int(length))
@@ -320,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(_json({"error": message or "this is not a request"}, code))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the terminal shows the address of the page."""
+        """Log nothing, because the terminal shows the address of the page."""
 
 
 NOT_FOUND = ("there is nothing at this address", 404)

@@ -1,6 +1,6 @@
-"""Serve a review until Ctrl-C, at the same address as the last time.
+"""Serves a review until Ctrl-C, at the same address as the last review.
 
-A page that is still open in a browser keeps working after a restart.
+A page that is open in a browser continues to work after a restart.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from discrimloss.errors import DiscrimLossError
 ADDRESS = "review.json"
 HIGHEST_PORT = 65535
 FOR_OTHERS = (
-    "Anyone who has this address can see the samples and decide, under a name of their own. The "
-    "connection is not encrypted: use it in a network that you trust."
+    "Anyone with this address can see the samples and decide, under their own name. The connection "
+    "is not encrypted: use it only in a network that you trust."
 )
 
 
@@ -46,17 +46,17 @@ class Address:
 def serve_review(
     session: ReviewSession, port: int | None, open_browser: bool, host: str = LOOPBACK
 ) -> None:
-    """Print the address of the page and answer requests until Ctrl-C; closes the session.
+    """Print the address of the page, answer requests until Ctrl-C, and close the session.
 
     Args:
         session: the review.
-        port: where to listen; None takes the port of the last time, or that of the audit, or else
-            any free one.
+        port: port to listen on. None takes the port of the last review, that of the audit, or any
+            free one.
         open_browser: whether to open the page.
-        host: the address to listen at; by default only this machine reaches it.
+        host: address to listen on. By default, only this machine can reach it.
 
     Raises:
-        DiscrimLossError: the port is taken, or the address cannot be saved.
+        DiscrimLossError: the port is in use, or the address cannot be saved.
     """
     try:
         with _listen(session, port, host) as server:
@@ -68,8 +68,8 @@ def serve_review(
             print(f"  {server.url}")
             if session.is_shared:
                 print(FOR_OTHERS)
-            print("Ctrl-C ends the review; every decision is saved at once.", flush=True)
-            if open_browser:  # some browsers run in the terminal and return at their end
+            print("Ctrl-C ends the review. Every decision is saved at once.", flush=True)
+            if open_browser:  # a browser in the terminal returns when it is closed
                 threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
             try:
                 server.serve_forever()
@@ -89,7 +89,7 @@ def _listen(session: ReviewSession, port: int | None, host: str) -> ReviewServer
         return serve_at(session, port, host)
     except socket.gaierror as error:
         raise DiscrimLossError(
-            f"cannot listen at {host!r}: name an address of this machine with --host, such as "
+            f"cannot listen on {host!r}: pass an address of this machine with --host, such as "
             "0.0.0.0"
         ) from error
     except OSError as error:
@@ -98,13 +98,13 @@ def _listen(session: ReviewSession, port: int | None, host: str) -> ReviewServer
             raise DiscrimLossError(f"cannot write {error.filename} ({reason})") from error
         where = f"port {port}" if Listening(host).is_loopback else f"{host}, port {port or 'any'}"
         raise DiscrimLossError(
-            f"cannot listen at {where} ({reason}): choose another with --port, or none"
+            f"cannot listen on {where} ({reason}): choose another with --port, or leave it out"
             + ("" if Listening(host).is_loopback else ", or another address with --host")
         ) from error
 
 
 def last_address(directory: Path) -> Address | None:
-    """The address of the last review in a directory; None if there is none that can be read."""
+    """Return the address of the last review in a directory, or None if it cannot be read."""
     try:
         content = json.loads((directory / ADDRESS).read_text(encoding="utf-8"))
         port, token, host = content["port"], content["token"], content.get("host", LOOPBACK)
@@ -117,13 +117,13 @@ def last_address(directory: Path) -> Address | None:
 
 
 def serve_at(session: ReviewSession, port: int | None, host: str = LOOPBACK) -> ReviewServer:
-    """A server at this port; None takes the last or the usual one, or else any free one.
+    """Return a server at this port. None takes the last port, the usual one, or any free one.
 
-    The token stays the same too. It is kept in a file that only its owner can read, in a directory
-    whose readers see all decisions anyway.
+    The token stays the same too. It is in a file that only its owner can read, in a directory with
+    all decisions.
 
     Raises:
-        OSError: the port is taken, or the host is not an address of this machine.
+        OSError: the port is in use, or the host is not an address of this machine.
     """
     listening = Listening(LOOPBACK if host == "localhost" else host)
     last = last_address(session.directory)

@@ -1,6 +1,6 @@
-"""A review: what the page can ask about the samples of an audit, and decide on them.
+"""A review: the requests of the page about the samples of an audit, and decisions on them.
 
-This module knows nothing of HTTP; its answers are what JSON can hold.
+This module does not depend on HTTP. Its answers are values for JSON.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ LONGEST_BEGINNING = 120
 MOST_ROWS = 200
 MOST_CHANGES = 500
 DISAGREED, BY_OTHERS = "disagreed", "others"
-"""More states to filter by, where several reviewers decide."""
+"""Additional states to filter by, if there are several reviewers."""
 
 
 class ReviewSession:
     """The samples of an audit and the decisions on them. Safe for many threads.
 
     Args:
-        verdicts: of the audit.
-        source: what was audited.
-        directory: where decisions are kept.
+        verdicts: verdicts of the audit.
+        source: the audited source.
+        directory: directory for the decisions.
         evidence: why samples are suspicious.
-        health: what is wrong with the data besides its labels.
-        review_command: starts this review again.
-        apply_command: writes the corrected data.
-        cache: the directory in which the audit kept pixels or features.
+        health: problems of the data besides its labels.
+        review_command: command that starts this review again.
+        apply_command: command that writes the corrected data.
+        cache: the directory with cached pixels or features of the audit.
 
     Raises:
-        LockedError: another process reviews it.
+        LockedError: another process reviews this audit.
         DiscrimLossError: verdicts or decisions do not belong to the source.
     """
 
@@ -69,7 +69,7 @@ class ReviewSession:
         self.source, self.directory = source, directory
         self.review_command, self.apply_command = review_command, apply_command
         self.is_shared = False
-        """Whether other machines can reach the page: then every decision has a reviewer's name."""
+        """Whether other machines can reach the page. Decisions then need a reviewer's name."""
         self.queue = ReviewQueue(verdicts, source, health)
         duplicates = None if health is None else health.duplicate_groups(len(verdicts))
         self.orders = ReviewOrders(self.queue, source, duplicates, cache)
@@ -84,20 +84,20 @@ class ReviewSession:
         self._reading = Lock()  # sources need not be safe for many threads
 
     def close(self) -> None:
-        """Let another process review."""
+        """Close the review, so that another process can open it."""
         self.log.close()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint of the source. A page keeps unsaved decisions under this name."""
+        """Fingerprint of the source. A page stores unsaved decisions under this key."""
         return self.source.fingerprint()
 
     def decide(self, request: Any) -> dict[str, Any]:
-        """Save a decision of a page, see `DecidedSamples.decide`."""
+        """Save a decision of a page. See `DecidedSamples.decide`."""
         return self.decided.decide(request, needs_reviewer=self.is_shared)
 
     def about(self) -> dict[str, Any]:
-        """What does not change during a review."""
+        """Return the values that do not change during a review."""
         queue = self.queue
         return {
             "name": Path(self.source.options.path).name or "data in memory",
@@ -127,15 +127,15 @@ class ReviewSession:
         order: str = WORST,
         reviewer: str = "",
     ) -> dict[str, Any]:
-        """Some of the samples that pass a filter.
+        """Return some of the samples that pass a filter.
 
         Args:
             wanted: the filter.
-            offset: position of the first one; None puts `near` in the middle.
-            near: index of a sample, which need not pass the filter itself.
-            limit: how many at most.
+            offset: position of the first sample. None puts `near` in the middle.
+            near: index of a sample, which need not pass the filter.
+            limit: maximum number of samples.
             order: one of `ReviewOrders.names`.
-            reviewer: who wants to see them.
+            reviewer: name of the reviewer.
         """
         if not 1 <= limit <= MOST_ROWS:
             raise RequestError(f"limit must be from 1 to {MOST_ROWS}")
@@ -179,14 +179,14 @@ class ReviewSession:
             return self.orders.get(order)
 
     def _spot_check(self, arranged: Order) -> dict[str, Any]:
-        """What the decisions in random order say about the noise rate."""
+        """Return the estimate of the noise rate from the decisions in random order."""
         ranked = self.queue.index[arranged.rank]
         events = (self.log.decisions.current(int(index)) for index in ranked)
         found = count_spot_check(None if event is None else event.action for event in events)
         return {**asdict(found), "interval": list(found.interval)}
 
     def _passing(self, wanted: Filter, reviewer: str) -> npt.NDArray[np.intp]:
-        """The ranks of samples that pass a filter, also by what several reviewers decided."""
+        """Return the ranks of samples that pass a filter, including filters by reviewer."""
         if wanted.state not in (DISAGREED, BY_OTHERS):
             return self.queue.ranks(wanted)
         ranks = self.queue.ranks(replace(wanted, state=None))
@@ -203,9 +203,9 @@ class ReviewSession:
     def _next(
         self, places: npt.NDArray[Any], arranged: Order, wanted: Filter, place: int | None
     ) -> int | None:
-        """The next open sample or, in a view of decided samples, the next one.
+        """Return the next open sample or, in a view of decided samples, the next sample.
 
-        After the last one comes the first, because a reviewer may have passed over it.
+        After the last sample comes the first, because the reviewer may have skipped it.
         """
         if wanted.state in (None, STATES[OPEN]):
             places = places[self.queue.state[arranged.rank[places]] == OPEN]
@@ -217,7 +217,7 @@ class ReviewSession:
         return int(self.queue.index[arranged.rank[following]])
 
     def sample(self, index: int) -> dict[str, Any]:
-        """One sample, without its image."""
+        """Return one sample without its image."""
         self.decided.require_sample(index)
         rank = int(self.queue.rank_of[index])
         with self.log.mutex:
@@ -238,7 +238,7 @@ class ReviewSession:
         }
 
     def _why(self, index: int) -> dict[str, Any]:
-        """The evidence on a sample, the samples most like it, and its problems."""
+        """Return the evidence on a sample, the most similar samples, and its problems."""
         queue = self.queue
         found = self.evidence.why(index, queue.ids, queue.verdicts.given_label)
         similar = () if found is None else found.similar
@@ -260,7 +260,7 @@ class ReviewSession:
         }
 
     def _beginning(self, index: int) -> str | None:
-        """The first words of a text; None of other samples."""
+        """Return the first words of a text, or None for other samples."""
         if self.source.kind != "text":
             return None
         with self._reading:
@@ -268,7 +268,7 @@ class ReviewSession:
         return " ".join(text[: 2 * LONGEST_BEGINNING].split())[:LONGEST_BEGINNING]
 
     def image(self, index: int, is_small: bool = False) -> tuple[bytes, str]:
-        """The image of a sample and its media type."""
+        """Return the image of a sample and its media type."""
         self.decided.require_sample(index)
         try:
             with self._reading:
@@ -280,11 +280,11 @@ class ReviewSession:
         return view.image, view.image_type
 
     def state(self, since: int) -> dict[str, Any]:
-        """Decisions of all tabs since a version."""
+        """Return the decisions of all tabs since a version."""
         with self.log.mutex:
             decisions = self.log.decisions
             if since < 0 or since > decisions.version:
-                since = 0  # the page has seen another log
+                since = 0  # the page knows another log
             events = decisions.events[since:]
             indices = sorted({event.index for event in events})
             current = decisions.all_current()

@@ -1,4 +1,4 @@
-"""Which samples look alike, and which are the same."""
+"""Finds similar and identical samples."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from discrimloss.auditing.sources.text import Texts
 from discrimloss.auditing.sources.word_vectors import has_word_vectors, mean_word_vectors
 
 USUAL_GROUP = 8
-"""There are so many samples in a group of similar ones, on average."""
+"""Mean number of samples in a group of similar ones."""
 MOST_FEATURES = 64
 PIXELS = 8
-"""Pictures are compared in squares of this side."""
+"""Images are compared as squares of this side."""
 LONGEST_TEXT = 5_000
-"""In characters; the rest is not compared."""
+"""Maximum number of compared characters."""
 NGRAM_BUCKETS = 2**18
 
 Array = npt.NDArray[Any]
@@ -35,14 +35,14 @@ Array = npt.NDArray[Any]
 def similar_codes(
     source: AuditSource, chosen: npt.NDArray[Any], cache: Path | None = None
 ) -> npt.NDArray[np.int64]:
-    """Divide samples into groups that look alike: shape (chosen,), one number for each group.
+    """Divide samples into groups of similar ones. Return group numbers, shape (chosen,).
 
-    Ward's method on the contents: groups are tight, and the result does not depend on chance.
+    Uses Ward's method on the contents: groups are compact, and the result is deterministic.
 
     Args:
-        source: what was audited.
+        source: the audited source.
         chosen: indices of the samples.
-        cache: the directory in which the audit kept pixels or features.
+        cache: the directory with cached pixels or features of the audit.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
 
@@ -56,15 +56,15 @@ def similar_codes(
 def duplicate_codes(
     source: AuditSource, chosen: npt.NDArray[Any], cache: Path | None = None
 ) -> npt.NDArray[np.int64]:
-    """Groups of samples that are the same: shape (samples,), -1 for samples without a copy.
+    """Return groups of identical samples, shape (samples,), -1 for samples without a copy.
 
-    All samples are compared, whatever their labels. Images that are not in the cache have to be
-    read one by one: then only the chosen ones are compared.
+    All samples are compared, whatever their labels. Images that are not in the cache must be read
+    one by one, so only the chosen ones are compared.
 
     Args:
-        source: what was audited.
+        source: the audited source.
         chosen: indices of samples.
-        cache: the directory in which the audit kept pixels or features.
+        cache: the directory with cached pixels or features of the audit.
     """
     contents = getattr(source, "contents", None)
     rows = _input_rows(source, cache)
@@ -86,14 +86,14 @@ def duplicate_codes(
 
 
 def plain_text(text: str) -> str:
-    """A text without what a copy may change: letter case, and spaces."""
+    """Normalise a text: copies may differ in letter case and spaces."""
     return " ".join(text.casefold().split())
 
 
 def _view(source: AuditSource, index: int) -> SampleView:
     try:
         return source.view(index)
-    except (SourceError, OSError, ValueError):  # it is shown as unreadable
+    except (SourceError, OSError, ValueError):  # the page shows it as unreadable
         return SampleView()
 
 
@@ -109,7 +109,7 @@ def _view_text(view: SampleView) -> str:
 
 
 def _content_features(source: AuditSource, chosen: npt.NDArray[Any], cache: Path | None) -> Any:
-    """One row per chosen sample: an array or a sparse matrix."""
+    """Return one row per chosen sample: an array or a sparse matrix."""
     contents = getattr(source, "contents", None)
     if isinstance(contents, Texts):
         texts = [contents.texts[index][:LONGEST_TEXT] for index in chosen.tolist()]
@@ -124,7 +124,7 @@ def _content_features(source: AuditSource, chosen: npt.NDArray[Any], cache: Path
 
 
 def _input_rows(source: AuditSource, cache: Path | None) -> Array | None:
-    """What the audit learned from, one row per sample; None where it takes long to make."""
+    """Return the inputs of the audit, one row per sample, or None if they take long to compute."""
     contents = getattr(source, "contents", None)
     if isinstance(contents, Columns):
         return np.asarray(contents.ordinal_and_features()[1])
@@ -137,7 +137,7 @@ def _input_rows(source: AuditSource, cache: Path | None) -> Array | None:
 
 
 def _scaled(rows: Array) -> Array:
-    """Numbers of the same unit, as features of two dimensions; images become smaller."""
+    """Return features of shape (samples, features) in one unit. Images are reduced."""
     if rows.ndim == 4 and rows.dtype == np.uint8:
         pixels = torch.from_numpy(np.ascontiguousarray(rows)).float() / 255.0
         small: Array = torch.nn.functional.adaptive_avg_pool2d(pixels, PIXELS).numpy()
@@ -172,7 +172,7 @@ def _normalised(features: Array) -> Array:
 
 
 def _reduced(features: Any) -> Array:
-    """At most `MOST_FEATURES` columns, the principal ones."""
+    """Return at most `MOST_FEATURES` principal components."""
     from scipy import sparse
     from sklearn.decomposition import TruncatedSVD
 

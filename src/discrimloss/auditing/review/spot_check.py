@@ -1,4 +1,4 @@
-"""How many labels are wrong, from decisions on random samples."""
+"""Estimates the number of wrong labels from decisions on random samples."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class SpotCheck:
     """Decisions on the first samples of a random order."""
 
     checked: int
-    """Samples that were kept, relabelled or dropped."""
+    """Number of samples that were kept, relabelled or dropped."""
     wrong: int
-    """Those that were relabelled or dropped."""
+    """Number of samples that were relabelled or dropped."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the noise rate lies with a probability of about 90 % (Wilson's interval)."""
+        """Interval that contains the noise rate with a probability of about 90 % (Wilson)."""
         if not self.checked:
             return 0.0, 1.0
         rate, squared = self.wrong / self.checked, INTERVAL_DEVIATIONS**2
@@ -36,14 +36,13 @@ class SpotCheck:
 def count_spot_check(actions: Iterable[str | None]) -> SpotCheck:
     """Count the decisions on samples in random order, up to the first without a decision.
 
-    Later decisions do not count: a reviewer may have picked these samples because they look wrong.
+    Later decisions do not count, because a reviewer may choose samples that look wrong.
 
     >>> count_spot_check(["keep", "relabel", "skip", "keep", None, "drop"])
     SpotCheck(checked=3, wrong=1)
 
     Args:
-        actions: the decision on each sample, None where there is none yet. Skipped samples are
-            passed over.
+        actions: the decision on each sample, or None. Skipped samples are left out.
     """
     checked = wrong = 0
     for action in actions:

@@ -251,7 +251,7 @@ def _one_class(name: str) -> str:
 def _not_learned_from(names: Sequence[str], are_marks: bool) -> str:
     """Return a warning about columns that leak the label, and advice if they are real inputs."""
     many = len(names) > 1
-    given = f"{_named_columns(names)} {'give' if many else 'gives'} the label away: "
+    given = f"{_named_columns(names)} {'leak' if many else 'leaks'} the label: "
     if are_marks:
         given += "each marks one class. "
     else:
@@ -272,7 +272,7 @@ def _named_columns(names: Sequence[str]) -> str:
 def _still_used(name: str, leak: Leak) -> str:
     if leak.is_complete:
         return (
-            f"the column {name!r} leaks the label, but --columns names it: if it was made "
+            f"the column {name!r} leaks the label, but you chose it: if it was made "
             "from the labels, wrong labels do not stand out"
         )
     return (

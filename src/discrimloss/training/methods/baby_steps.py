@@ -39,9 +39,9 @@ def into_buckets(difficulty: Tensor, most: int) -> Tensor:
 
 
 def equal_buckets(difficulty: Tensor, number: int) -> Tensor:
-    """The bucket of each sample, from 0, where all buckets have about the same size.
+    """Return the bucket of each sample, from 0. All buckets have about the same size.
 
-    Samples of one difficulty may be in two buckets: the earlier in the data the easier.
+    Samples of equal difficulty may be in two buckets. Those earlier in the data count as easier.
 
     >>> equal_buckets(torch.tensor([7.0, 3.0, 3.0, 9.0]), number=2)
     tensor([1, 0, 0, 1])
@@ -53,7 +53,7 @@ def equal_buckets(difficulty: Tensor, number: int) -> Tensor:
 
 
 def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
-    """How many buckets are learned from: 1 until epoch `first`, all of them from `last` on."""
+    """Return the number of open buckets: 1 until epoch `first`, all of them from `last` on."""
     if epoch >= last:
         return buckets
     if epoch <= first:
@@ -62,7 +62,7 @@ def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
 
 
 def validation_value(row: Mapping[str, Any], form: str) -> float:
-    """What a stage is ended by, lower is better: the loss ("cirik") or the metric ("released")."""
+    """Return the value that ends a stage, lower is better: loss or, for "released", metric."""
     if form == "cirik":
         return float(row["validation_loss"])
     return float(row["validation_mae"]) if "validation_mae" in row else -row["validation_accuracy"]
@@ -72,37 +72,37 @@ def validation_value(row: Mapping[str, Any], form: str) -> float:
 class BabySteps(Plain):
     """Baby steps: growing buckets by difficulty, the easiest first (Spitkovsky et al. 2010).
 
-    Training starts on the easiest bucket; stage by stage the next one joins, the earlier ones stay.
-    The difficulty is that of the dataset if it has one (the length of a sequence, as in Cirik et
-    al. 2016 for Digit Sum). Otherwise (ours, "self-taught") it is the average loss of the sample
-    after some epochs on all samples; the network continues from there.
+    Training starts on the easiest bucket. Each stage adds the next bucket. The difficulty is that
+    of the dataset, if it has one, such as the length of a sequence for Digit Sum (Cirik et al.
+    2016). Otherwise it is the average loss of the sample after some epochs on all samples, which is
+    our addition. The network continues from there.
 
-    Where we depart from both papers: they train in each stage until nothing improves, for as many
-    epochs as that takes. Here, with ``form="scheduled"``, a run has a number of epochs and the
-    stages are equal parts of some of them. And an epoch takes as many steps as in any other method:
-    a small pool is passed through again and again until it has brought as many samples as the
-    dataset has. The other two forms have stages that end when the validation part does not improve,
-    and epochs that are one pass through the open buckets. A run still has its number of epochs: it
-    may end before all buckets are open, and continues with all of them after the last stage.
+    We depart from both papers, which train in each stage until nothing improves. Here, with
+    ``form="scheduled"``, a run has a fixed number of epochs, and the stages are equal fractions of
+    some of them. An epoch has as many steps as in any other method: the open buckets are repeated
+    until as many samples have been visited as the dataset has. In the other two forms, a stage ends
+    when the validation split does not improve, and an epoch is one pass through the open buckets. A
+    run still has a fixed number of epochs. It may end before all buckets are open. After the last
+    stage, it continues with all buckets.
 
     Args:
-        setting: what is known of the task.
-        form: "scheduled", ours. "cirik", read from volkancirik/curriculum-sstb: a bucket for each
-            difficulty, visited in their order within an epoch and each shuffled; a stage ends after
-            `patience` epochs in which the validation loss was not below its lowest, and the next
-            one begins with the weights of that lowest loss. "released", read from
-            tangminji/DiscrimLoss: five buckets of equal size, shuffled together; a stage ends in
-            the same way, by the validation metric, and the weights stay as they are.
-        patience: epochs without improvement that end a stage. 10, the default in both
-            repositories. Not used if scheduled.
-        most_buckets: how many at most. One for each difficulty up to this number, as in both papers
-            (19 lengths in Digit Sum); 20 where losses are the difficulty is ours. Not used in the
-            form "released".
-        growing: fraction of the run after which all buckets are open. Half is ours: the last stage
-            of the papers uses all data, and has to converge too.
-        warmup: fraction of the run on all samples before their losses are taken as the difficulty;
-            not used if the dataset has one. Ours: the first moment at which losses separate
-            (`NoiseRate` begins then, too).
+        setting: the task.
+        form: "scheduled" is ours. "cirik" follows volkancirik/curriculum-sstb: there is a bucket
+            for each difficulty; an epoch visits the buckets in order, each shuffled; a stage ends
+            after `patience` epochs without a new lowest validation loss, and the next stage starts
+            from the weights with the lowest loss. "released" follows tangminji/DiscrimLoss: there
+            are five buckets of equal size, shuffled together; a stage ends in the same way, but by
+            the validation metric, and the weights are kept.
+        patience: number of epochs without improvement that end a stage. 10, the default in both
+            repositories. Not used by "scheduled".
+        most_buckets: maximum number of buckets. There is one for each difficulty up to this number,
+            as in both papers (19 lengths in Digit Sum). 20 is our choice if losses are the
+            difficulty. Not used by "released".
+        growing: fraction of the run after which all buckets are open. 0.5 is our choice: in the
+            papers, the last stage uses all data and has to converge too.
+        warmup: fraction of the run on all samples, before their losses define the difficulty. Not
+            used if the dataset has a difficulty. Our default is the time at which losses begin to
+            separate, when `NoiseRate` makes its first estimate.
     """
 
     needs: ClassVar[str] = "difficulty of the samples, given or from their losses"
@@ -136,7 +136,7 @@ class BabySteps(Plain):
             raise ValueError(f"patience must be 1 or more, not {patience}")
         if form != "scheduled" and not setting.has_validation:
             raise ValueError(
-                f"form = {form!r} ends its stages by a validation part, and the dataset has none: "
+                f"form = {form!r} ends its stages by a validation split, but the dataset has none: "
                 "set noisy_validation, e.g. to 0.1"
             )
         super().__init__(setting)
@@ -146,7 +146,7 @@ class BabySteps(Plain):
         self.is_self_taught = setting.difficulty is None
         self.warmup_epochs = math.ceil(warmup * setting.epochs) if self.is_self_taught else 0
         self.last_opening = 1 + max(math.ceil(growing * setting.epochs), self.warmup_epochs)
-        """The epoch from which on all buckets are open."""
+        """The first epoch with all buckets open."""
         bucket = torch.zeros(setting.num_samples, dtype=torch.int64)
         if setting.difficulty is not None:
             bucket = self._buckets_of(setting.difficulty.cpu())
@@ -166,14 +166,14 @@ class BabySteps(Plain):
         return into_buckets(difficulty, self.most_buckets)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Sort the samples by their losses, once, after the warm-up."""
+        """Sort the samples by their losses, once after the warm-up."""
         super().begin_epoch(epoch)
         if epoch > self.warmup_epochs and self.history is not None and not bool(self.is_sorted):
             self.bucket.copy_(self._buckets_of(self.history.average_losses.cpu()))
             self.is_sorted.fill_(True)
 
     def end_epoch(self, row: Mapping[str, Any]) -> None:
-        """Open the next bucket once the validation part has not improved for long enough."""
+        """Open the next bucket if the validation split has not improved for `patience` epochs."""
         if self.form == "scheduled" or not bool(self.is_sorted):
             return
         value = validation_value(row, self.form)
@@ -191,11 +191,10 @@ class BabySteps(Plain):
                 self.networks[0].load_state_dict(self.networks[1].state_dict())
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """The open buckets, shuffled, in as many passes as it takes to visit `num_samples` samples.
+        """Return the shuffled open buckets, repeated until `num_samples` samples are visited.
 
-        The open buckets follow from the current epoch (`begin_epoch`) and not from `epoch`, which
-        is the number of a pass: the two differ in a run with ``steps_per_epoch``. Every pass has
-        the same length.
+        The open buckets depend on the current epoch (`begin_epoch`), not on `epoch`, the number of
+        a pass. The two differ in a run with ``steps_per_epoch``. Every pass has the same length.
         """
         pool = (self.bucket.cpu() < self._open_buckets).nonzero().flatten()
         samples = self.setting.num_samples
@@ -218,7 +217,7 @@ class BabySteps(Plain):
         return buckets_open(self.epoch, self.warmup_epochs + 1, self.last_opening, buckets)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The buckets and the epochs in which they open."""
+        """Return the buckets and the epochs in which they open."""
         values: dict[str, Any] = {
             "difficulty": "losses" if self.is_self_taught else "given",
             "buckets": 1 + int(self.bucket.max()),
@@ -229,6 +228,6 @@ class BabySteps(Plain):
         return {**values, "form": self.form, "patience": self.patience}
 
     def log_values(self) -> dict[str, float]:
-        """The fraction of samples in the open buckets."""
+        """Return the fraction of samples in the open buckets."""
         is_open = self.bucket < self._open_buckets
         return {"open_fraction": float(is_open.float().mean())}

@@ -58,48 +58,48 @@ class StepResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """The facts about a task that a method may use. Clean labels are not among them."""
+    """The properties of a task that a method may use. Clean labels are not among them."""
 
     build_network: Callable[[], nn.Module]
-    """Returns a new, freshly initialised network at each call."""
+    """Returns a newly initialised network at each call."""
     task_losses: Callable[[Tensor, Tensor], Tensor]
-    """``(output, target)`` to the unreduced task loss, shape (batch,)."""
+    """A function of ``(output, target)`` that returns unreduced losses, shape (batch,)."""
     num_samples: int
     num_classes: int | None
     """None for a regression."""
     epochs: int
     target: Tensor
-    """Shape (num_samples,): all labels, as given."""
+    """Shape (num_samples,): all given labels."""
     difficulty: Tensor | None = None
-    """Shape (num_samples,): how hard each sample is, if the dataset has it."""
+    """Shape (num_samples,): the difficulty of each sample, if the dataset has it."""
     has_validation: bool = False
-    """Whether samples are held out that are evaluated after every epoch."""
+    """Whether held-out samples are evaluated after every epoch."""
 
     def require_classes(self, method: str, why: str) -> int:
-        """The number of classes, or a `ValueError` that says why `method` needs some."""
+        """Return the number of classes, or raise an error that says why `method` needs them."""
         if self.num_classes is None:
             raise ValueError(
-                f"method {method!r} does not fit a regression: it {why}; "
-                "docs/methods.md says which ones do"
+                f"method {method!r} does not support regression: it {why}; "
+                "see docs/methods.md for methods that do"
             )
         return self.num_classes
 
 
 class Method(nn.Module, ABC):
-    """A way to learn from a batch. Keyword-only arguments are the keys of ``[options]``.
+    """A training method. Its keyword-only arguments are the keys of ``[options]``.
 
-    All state is in `state_dict`: parameters, buffers, submodules. The constructor raises a
-    `ValueError` with one sentence for a task or an option that does not fit.
+    All state is in `state_dict`: parameters, buffers and submodules. The constructor raises a
+    `ValueError` for a task or an option that it does not support.
 
     Args:
-        setting: what is known of the task.
-        num_networks: how many networks are trained side by side.
+        setting: the task.
+        num_networks: number of networks that are trained together.
         keeps_history: whether to record the average loss of each sample. That costs little, and
             separates wrong labels from correct ones as far as the losses can.
     """
 
     needs: ClassVar[str] = "nothing"
-    """Knowledge that the method needs beyond the labels, for the list of the methods."""
+    """Information beyond the labels that the method needs, for the list of methods."""
 
     def __init__(
         self, setting: Setting, num_networks: int = 1, *, keeps_history: bool = True
@@ -107,7 +107,7 @@ class Method(nn.Module, ABC):
         super().__init__()
         self.setting = setting
         self.epoch = 1
-        """The current epoch. Not state: `begin_epoch` sets it, also after a resume."""
+        """The current epoch. Not saved: `begin_epoch` sets it, also after a resume."""
         self.networks = nn.ModuleList(setting.build_network() for _ in range(num_networks))
         self.history: DiscrimLoss | None = None
         if keeps_history:
@@ -115,10 +115,10 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def training_step(self, batch: Batch) -> StepResult:
-        """The loss of a batch. The loop differentiates it and moves the parameters."""
+        """Return the loss of a batch. The loop differentiates it and updates the parameters."""
 
     def forward(self, batch: Batch) -> StepResult:
-        """The training step, as the call of the module, where wrappers hook in."""
+        """Run the training step. Wrappers hook into this call of the module."""
         if batch.mixture is None:
             result = self.training_step(batch)
         else:
@@ -128,10 +128,10 @@ class Method(nn.Module, ABC):
         return result
 
     def _mixed_step(self, batch: Batch, mixture: Mixture) -> StepResult:
-        """The loss of a mixture: that of both labels, by their weights.
+        """Return the loss of a mixture: the weighted losses of both labels.
 
-        The networks run once. A method's own state sees both samples of a row, the records of a run
-        only the heavier one.
+        The networks run once. The method's state is updated for both samples of a row. The records
+        of a run contain only the sample with the larger weight.
         """
         other = Batch(batch.inputs, mixture.target, mixture.index)
         with computed_once(self.networks):
@@ -149,11 +149,11 @@ class Method(nn.Module, ABC):
             self.history.set_epoch(epoch)
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """The samples of an epoch in their order: all of them, shuffled."""
+        """Return the samples of an epoch in order. By default all, shuffled."""
         return torch.randperm(self.setting.num_samples, generator=generator)
 
     def trainable_parameters(self) -> Iterable[nn.Parameter]:
-        """The parameters that the optimizer updates: those of the networks."""
+        """Return the parameters that the optimizer updates: those of the networks."""
         return (p for p in self.networks.parameters() if p.requires_grad)
 
     def after_backward(self) -> None:
@@ -166,26 +166,26 @@ class Method(nn.Module, ABC):
         """Called after the evaluation of an epoch, with its row of the history."""
 
     def predict(self, inputs: Any) -> Tensor:
-        """The predictions that are evaluated: those of the first network."""
+        """Return the predictions to evaluate: those of the first network."""
         output: Tensor = self.networks[0](inputs)
         return output
 
     def verdicts(self) -> Verdicts | None:
-        """The verdict on each label, from the loss history if it is kept."""
+        """Return the verdict on each label, from the loss history if it is recorded."""
         return None if self.history is None else self.history.verdicts()
 
     def sample_scores(self) -> Tensor | None:
-        """How much the method itself distrusts each label, shape (num_samples,).
+        """Return how much the method itself distrusts each label, shape (num_samples,).
 
-        Higher is more suspicious; NaN for a sample that was in no batch. None for a method that
-        has no such score.
+        Higher is more suspicious. NaN for a sample that was never in a batch. None for a method
+        without such a score.
         """
         return None
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The values in use, also those that follow from others, for the summary."""
+        """Return the hyperparameters in use, including derived ones, for the summary."""
         return {}
 
     def log_values(self) -> dict[str, float]:
-        """Values of the current epoch for the history."""
+        """Return values of the current epoch for the history."""
         return {}

@@ -1,4 +1,4 @@
-"""CDR: parameters that matter little for the loss are not fitted to it."""
+"""CDR: parameters with little effect on the loss are not updated by its gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from discrimloss.training.methods.plain import Plain
 
 
 def critical_threshold(importance: Tensor, fraction: float) -> Tensor:
-    """The smallest importance among the `fraction` of parameters with the greatest, at least one.
+    """Return the smallest importance among the most important `fraction`, at least one parameter.
 
     >>> critical_threshold(torch.tensor([3.0, 1.0, 4.0, 2.0]), fraction=0.5)
     tensor(3.)
@@ -26,10 +26,10 @@ def critical_threshold(importance: Tensor, fraction: float) -> Tensor:
 
 @torch.no_grad()
 def keep_critical_gradients(weights: Sequence[Tensor], noise_rate: float) -> None:
-    """Change the gradients of `weights` in place, all of them ranked together.
+    """Change the gradients of `weights` in place. All weights are ranked together.
 
-    Critical are the ``1 - noise_rate`` with the greatest ``|gradient * value|``. Their gradient is
-    multiplied by ``1 - noise_rate``, that of the others by 0.
+    The fraction ``1 - noise_rate`` with the largest ``|gradient * value|`` is critical. Critical
+    gradients are multiplied by ``1 - noise_rate``, all others by 0.
     """
     fraction = 1.0 - noise_rate
     pairs = [(weight.grad, weight) for weight in weights if weight.grad is not None]
@@ -38,8 +38,8 @@ def keep_critical_gradients(weights: Sequence[Tensor], noise_rate: float) -> Non
     everything = torch.cat([(gradient * weight).abs().flatten() for gradient, weight in pairs])
     threshold = critical_threshold(everything, fraction)
     for gradient, weight in pairs:
-        # Multiplied, not filled: an overflow in half precision must stay visible to the gradient
-        # scaler, and 0 times infinity is NaN.
+        # Multiplied, not filled: 0 times infinity is NaN, so an overflow in half precision remains
+        # visible to the gradient scaler.
         gradient.mul_((gradient * weight).abs() >= threshold).mul_(fraction)
 
 
@@ -47,27 +47,27 @@ def keep_critical_gradients(weights: Sequence[Tensor], noise_rate: float) -> Non
 class CDR(Plain):
     """CDR: only the critical parameters follow the gradient (Xia et al. 2021).
 
-    In every step the weights are ranked by ``|gradient * value|``, the paper's criterion. The
-    first ``1 - tau`` of them are critical, where ``tau`` is the noise rate: they follow ``1 - tau``
-    times the gradient, and decay. The others only decay.
+    In every step, weights are ranked by ``|gradient * value|``, the paper's criterion. The fraction
+    ``1 - tau`` with the largest values is critical, where ``tau`` is the noise rate. Critical
+    weights follow ``1 - tau`` times the gradient and decay. All others only decay.
 
-    Where the paper leaves something open, or its code differs, we follow the code
-    (xiaoboxia/CDR):
+    If the paper is not specific, or its code differs, we follow the code (xiaoboxia/CDR):
 
-    - All weights of a network are ranked together, not layer by layer. Ranked are tensors of two
-      and more dimensions; biases and normalisation follow their gradient as usual.
+    - All weights of a network are ranked together, not layer by layer. Only tensors with two or
+      more dimensions are ranked. Biases and normalisation follow their gradient as usual.
     - Decay and momentum are the optimizer's: ``optimizer.weight_decay`` pulls in proportion to the
       weight, where the paper's equations have its sign. With momentum, a weight that becomes
       non-critical still moves by the momentum of earlier steps. AdamW cancels the factor
       ``1 - tau``, as it cancels any factor, but not the choice.
 
-    The paper stops early, by the accuracy on noisy validation labels, and protects what is learned
-    until then; at the last epoch of a long run there is less to gain.
+    The paper stops early, by the accuracy on noisy validation labels. At the last epoch of a long
+    run, the method gains less.
 
     Args:
         setting: what is known of the task.
-        noise_rate: ``tau``; the paper takes it as known or estimated beforehand. None (ours) to
-            estimate it during the run; until the first estimate all weights are critical.
+        noise_rate: ``tau``, which the paper assumes to be known or estimated beforehand. By
+            default it is estimated during the run, which is our addition. Until the first estimate,
+            all weights are critical.
     """
 
     needs: ClassVar[str] = "noise rate, given or estimated"
@@ -76,23 +76,23 @@ class CDR(Plain):
         rate = NoiseRate(noise_rate, setting.epochs)
         super().__init__(setting)
         self.noise_rate = rate
-        self._rate_now = float(rate)  # follows from the state: no step waits for the device
+        self._rate_now = float(rate)  # on the host: no step waits for the device
 
     def begin_epoch(self, epoch: int) -> None:
-        """Renew the noise rate, if it is estimated."""
+        """Update the noise rate, if it is estimated."""
         super().begin_epoch(epoch)
         self.noise_rate.begin_epoch(epoch, self.history)
         self._rate_now = float(self.noise_rate)
 
     def after_backward(self) -> None:
-        """Set the gradient of the non-critical weights to 0; all processes hold equal gradients."""
+        """Set the gradient of non-critical weights to 0. All processes have equal gradients."""
         weights = [weight for weight in self.trainable_parameters() if weight.dim() >= 2]
         keep_critical_gradients(weights, self._rate_now)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The noise rate and its source."""
+        """Return the noise rate and its source."""
         return self.noise_rate.record()
 
     def log_values(self) -> dict[str, float]:
-        """The noise rate: the fraction of weights that only decay."""
+        """Return the noise rate, which is the fraction of weights that only decay."""
         return {"noise_rate": float(self.noise_rate)}

@@ -1,4 +1,4 @@
-"""Co-teaching+: co-teaching on the samples about which the networks disagree."""
+"""Co-teaching+: co-teaching on the samples for which the networks disagree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WARMUP_FRACTION = 0.1
 def rising_forget_rate(
     finished_epochs: int, noise_rate: float, gradual_epochs: int, epochs: int
 ) -> float:
-    """The second schedule of the paper: up to tau, then to twice tau at the end of the run.
+    """Return the paper's second schedule: it rises to tau, then to twice tau at the end of the run.
 
     ``1 - lambda(e) = min(e / E_k, 1 + (e - E_k) / (E_max - E_k)) * tau``, and at most 1.
     """
@@ -35,40 +35,40 @@ def rising_forget_rate(
 class CoTeachingPlus(SmallLossMethod):
     """Co-teaching+: co-teaching where the networks' predictions disagree (Yu et al. 2019).
 
-    After a warm-up of plain co-teaching, a batch shrinks to the rows for which the two networks
-    predict different classes. Each network learns from those among them that have the smallest
-    losses of the other network. The paper does not say what to do if no row is left. The authors'
-    code then takes the mean over the whole batch early on and changes nothing later; so do we, and
-    "early" is as long as the forget rate still rises (theirs is a number of steps that comes to
-    about that on MNIST). The first network is evaluated.
+    After a warm-up of plain co-teaching, only the rows are used for which the two networks predict
+    different classes. Among these, each network learns from the rows with the smallest losses of
+    the other network. The paper does not say what to do if no row remains. Early in the run, the
+    authors' code then uses the mean over the whole batch; later, it makes no update. We do the
+    same, where "early" means that the forget rate still rises. The code has a fixed number of
+    steps, which on MNIST is about the same. The first network is evaluated.
 
-    Where we depart: as long as nothing is forgotten, all rows are used. Disagreement is there to
-    keep the networks from confirming each other's selection. Without noise there is no selection,
-    and the paper has no such run; steps made from the few disputed rows only cost accuracy.
+    We depart in one point: as long as nothing is forgotten, all rows are used. The purpose of
+    disagreement is that the networks do not confirm each other's selection. Without noise there is
+    no selection, and the paper has no such run. Steps from the few disputed rows would only reduce
+    the accuracy.
 
     Args:
-        setting: what is known of the task; classification only.
-        noise_rate: tau, the fraction of labels to forget. The paper takes the true noise rate;
-            None, our default, estimates it from the losses. Until there is an estimate nothing is
-            forgotten.
-        gradual_epochs: E_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
-            None, our default, is 10, but at most a quarter of the run, because our runs are
+        setting: the task, which must be classification.
+        noise_rate: tau, the fraction of labels to forget. The paper uses the true noise rate. By
+            default it is estimated from the losses. Until the first estimate, nothing is forgotten.
+        gradual_epochs: E_k, the number of epochs until the forget rate reaches tau: 10 of 200 in
+            the paper. The default is 10, but at most a quarter of the run, because our runs are
             shorter.
         warmup_epochs: epochs of co-teaching at the start. The authors' code has 0 for MNIST and
-            News, 5 for CIFAR-100, 20 for CIFAR-10 and 100 for Tiny-ImageNet, of 200; None, our
-            default, is a tenth of the run, which is CIFAR-10's. If the noise rate is estimated, it
-            goes on until the last estimate, at 30 % of the run: a network that learns from little
-            else than disputed samples has losses that look like noise where there is none.
-        late_schedule: what follows once tau is reached. "level" stays there, the first of the two
-            schedules in Algorithm 1 and the one of the authors' code; "rising" continues to twice
+            News, 5 for CIFAR-100, 20 for CIFAR-10 and 100 for Tiny-ImageNet, of 200. The default
+            is a tenth of the run, as for CIFAR-10. If the noise rate is estimated, the warm-up
+            continues until the last estimate, at 30 % of the run: a network that learns mostly from
+            disputed samples has losses that look like noise even if there is none.
+        late_schedule: the schedule after tau is reached. "level" stays at tau: the first of the two
+            schedules in Algorithm 1, and that of the authors' code. "rising" continues to twice
             tau.
-        form: "paper"; or "released", that of the authors' code (xingruiyu/coteaching_plus). After
-            the warm-up it takes the cross-entropy of probabilities as if they were logits, a second
-            softmax: losses lie within 1 of each other, other rows are selected, and a label that
-            a network is sure to be wrong sends almost no gradient. It divides the mean over the
-            selected rows again by their number, also in the warm-up, which an optimizer such as
-            Adam does not notice and SGD does. Disputed rows are selected from the end of the
-            warm-up on, even while nothing is forgotten, and the forget rate is
+        form: "paper", or "released" for that of the authors' code (xingruiyu/coteaching_plus),
+            which differs as follows. After the warm-up, it applies cross-entropy to probabilities
+            as if they were logits, a second softmax. Losses then differ by at most 1, other rows
+            are selected, and labels that a network is sure are wrong have almost no gradient. It
+            divides the mean over the selected rows again by their number, even in the warm-up. This
+            changes training with SGD, but not with optimizers such as Adam. Disputed rows are
+            selected after the warm-up even if nothing is forgotten. The forget rate is
             `released_forget_rate`.
     """
 
@@ -95,7 +95,7 @@ class CoTeachingPlus(SmallLossMethod):
         if form not in ("paper", "released"):
             raise ValueError(f"form must be 'paper' or 'released', not {form!r}")
         if form == "released" and late_schedule == "rising":
-            raise ValueError("late_schedule = 'rising' is of the paper only: leave out the form")
+            raise ValueError("late_schedule = 'rising' is only in the paper: leave out the form")
         super().__init__(
             setting, noise_rate=noise_rate, gradual_epochs=gradual_epochs, schedule=form
         )
@@ -117,14 +117,14 @@ class CoTeachingPlus(SmallLossMethod):
         return rising_forget_rate(epoch - 1, noise_rate, self.gradual_epochs, self.setting.epochs)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Count the disagreements of the epoch, which a resumed one continues."""
+        """Start to count the disagreements of the epoch. A resumed epoch continues its count."""
         super().begin_epoch(epoch)
         if epoch != int(self.counted_epoch):
             self.disagreements.zero_()
             self.counted_epoch.fill_(epoch)
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The mean loss of each network on what the other kept where they disagree, summed."""
+        """Return the sum of each network's mean loss on disputed rows that the other selected."""
         outputs, losses = self.predictions(batch)
         first, second = (output.detach().argmax(dim=1) for output in outputs)
         disagree = gather_rows((first != second).to(torch.uint8)).bool()
@@ -143,7 +143,7 @@ class CoTeachingPlus(SmallLossMethod):
         losses: tuple[Tensor, Tensor],
         disagree: Tensor,
     ) -> Tensor:
-        """The loss of the authors' code: softened after the warm-up, divided twice by the rows."""
+        """Return the loss of the authors' code: a second softmax, and two divisions by the rows."""
         if self.epoch > self.warmup_epochs:
             first, second = (at_least_float32(output).softmax(dim=1) for output in outputs)
             losses = (cross_entropy(first, batch.target), cross_entropy(second, batch.target))
@@ -167,7 +167,7 @@ class CoTeachingPlus(SmallLossMethod):
         return by_first, by_second
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The hyperparameters of the schedule, and the length of the warm-up."""
+        """Return the hyperparameters of the schedule and the length of the warm-up."""
         return {
             **super().hyperparameters(),
             "warmup_epochs": self.warmup_epochs,
@@ -176,6 +176,6 @@ class CoTeachingPlus(SmallLossMethod):
         }
 
     def log_values(self) -> dict[str, float]:
-        """The rates, and the fraction of rows of the epoch on which the networks disagreed."""
+        """Return the rates, and the fraction of the epoch's rows on which the networks disagree."""
         disagreed, rows = self.disagreements.tolist()
         return {**super().log_values(), "disagreement": disagreed / max(rows, 1)}

@@ -12,7 +12,7 @@ UNKNOWN = -1.0  # no loss is below 0
 
 
 def label_weights(losses: Tensor) -> Tensor:
-    """How much of each label is kept: its loss, scaled to [0, 1]; 1 where no loss is known."""
+    """Return the weight of each label: its loss, scaled to [0, 1]. 1 if no loss is known."""
     known = losses[losses > UNKNOWN]
     if not len(known):
         return torch.ones_like(losses)
@@ -21,11 +21,11 @@ def label_weights(losses: Tensor) -> Tensor:
 
 
 class CorrectedLabels(nn.Module):
-    """Labels mixed with predictions, renewed in each epoch from those of the epoch before.
+    """Labels mixed with predictions, updated in each epoch from those of the previous epoch.
 
     Args:
         target: shape (num_samples,): all labels, as given. The corrected ones start as these.
-        num_classes: keeps the probabilities of so many classes; None keeps predicted classes.
+        num_classes: number of classes whose probabilities are kept. None keeps predicted classes.
     """
 
     prediction: Tensor
@@ -47,14 +47,14 @@ class CorrectedLabels(nn.Module):
         self.register_buffer("renewed_in", torch.tensor(0))
 
     def renew(self, epoch: int) -> None:
-        """Correct the labels by what was recorded; a resumed epoch keeps its own."""
+        """Correct the labels with the recorded predictions. A resumed epoch keeps its labels."""
         if epoch > int(self.renewed_in):
             self.prediction.copy_(self.next_prediction)
             self.label_weight.copy_(label_weights(self.next_loss))
             self.renewed_in.fill_(epoch)
 
     def mixed(self, label: Tensor, index: Tensor) -> Tensor:
-        """``w y + (1 - w) prediction``, shape (batch, classes), of one-hot labels."""
+        """Return ``w y + (1 - w) prediction`` for one-hot labels, shape (batch, classes)."""
         weight = self.label_weight[index, None]
         prediction = self.prediction[index]
         if not self.is_soft:
@@ -62,7 +62,7 @@ class CorrectedLabels(nn.Module):
         return weight * label + (1.0 - weight) * prediction
 
     def record(self, output: Tensor, losses: Tensor, index: Tensor) -> None:
-        """Keep predictions, from logits, and the losses that weigh the labels."""
+        """Record predictions, from logits, and the losses that weight the labels."""
         index = gather_rows(index)
         predicted = output.float().softmax(1) if self.is_soft else output.argmax(1)
         self.next_prediction[index] = gather_rows(predicted)

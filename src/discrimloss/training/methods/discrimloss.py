@@ -1,4 +1,4 @@
-"""DiscrimLoss in the harness, with samples held out if wanted."""
+"""DiscrimLoss in the training harness, optionally with held-out samples."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from discrimloss.training.methods.loss_method import LossMethod
 
 @methods.register("discrimloss")
 class DiscrimLossMethod(LossMethod):
-    """DiscrimLoss: a learned weight and a moving threshold for every sample (Wu et al. 2022).
+    """DiscrimLoss: a learned weight for every sample, and a threshold that rises (Wu et al. 2022).
 
-    The options are those of `discrimloss.DiscrimLoss`, whose defaults follow from the number of
-    epochs, and one of the harness. ``class_aware=True`` and ``predictions=True`` choose the forms
-    with targets and with predictions (`discrimloss.losses.DiscrimLossOn`).
+    The options are those of `discrimloss.DiscrimLoss`, with defaults that depend on the number of
+    epochs, and `held_out`. ``class_aware=True`` and ``predictions=True`` select the forms with
+    targets and with predictions (`discrimloss.losses.DiscrimLossOn`).
 
     Args:
         setting: what is known of the task.
-        held_out: the fraction of samples that are in every epoch and never learned from, so that
-            their losses show no memorising.
+        held_out: fraction of the samples that are evaluated in every epoch but never learned from,
+            so that their labels are not memorised.
         options: hyperparameters of DiscrimLoss.
     """
 
@@ -50,7 +50,7 @@ class DiscrimLossMethod(LossMethod):
         self.register_buffer("is_held_out", draw < held_out, persistent=False)
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The weighted loss; samples that are held out are seen and not learned from."""
+        """Return the weighted loss. Held-out samples are evaluated but not learned from."""
         output = self.networks[0](batch.inputs)
         if self.holds_out:
             is_held_out = self.is_held_out[batch.index].view(-1, *[1] * (output.dim() - 1))

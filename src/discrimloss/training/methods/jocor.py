@@ -1,4 +1,4 @@
-"""JoCoR: two networks that are pulled together, and one selection by their joint loss."""
+"""JoCoR: two networks with similar predictions, and one selection by their joint loss."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from discrimloss.training.methods.small_loss import Schedule, SmallLossMethod
 
 
 def symmetric_divergence(output: Tensor, other: Tensor) -> Tensor:
-    """``KL(p1 || p2) + KL(p2 || p1)`` of two networks' class probabilities, shape (batch,).
+    """Return ``KL(p1 || p2) + KL(p2 || p1)`` of two networks' probabilities, shape (batch,).
 
-    Summed, the two are ``sum over classes of (p1 - p2) * (log p1 - log p2)``.
+    The sum equals ``sum over classes of (p1 - p2) * (log p1 - log p2)``.
 
     Args:
         output: logits of the first network, shape (batch, classes).
@@ -32,28 +32,28 @@ class JoCoR(SmallLossMethod):
     """JoCoR: small-loss samples of a joint loss with co-regularisation (Wei et al. 2020).
 
     A sample's joint loss is ``(1 - lambda) * (CE1 + CE2) + lambda * (KL(p1||p2) + KL(p2||p1))``
-    (the supervised and the contrastive part). The samples on which it is smallest
-    are kept, and both networks learn from its mean over these together, gradients through both
-    sides of the divergences. The first network is the one that is evaluated.
+    (the supervised and the contrastive part). The samples with the smallest joint loss are
+    selected, and both networks learn from the mean over them. Gradients pass through both sides of
+    the divergences. The first network is evaluated.
 
     Args:
-        setting: what is known of the task; classification only.
-        noise_rate: tau, the fraction of labels to forget in the end. The paper takes the noise rate
-            as known, like co-teaching; None, our default, estimates it from the
-            losses. Until there is an estimate nothing is forgotten.
-        gradual_epochs: T_k, epochs until the forget rate has risen to tau: 10 of the paper's 200.
-            None, our default, is 10, but at most a quarter of the run, because our runs are
+        setting: the task, which must be classification.
+        noise_rate: tau, the final fraction of labels to forget. The paper assumes a known noise
+            rate, like co-teaching. By default it is estimated from the losses. Until the first
+            estimate, nothing is forgotten.
+        gradual_epochs: T_k, the number of epochs until the forget rate reaches tau: 10 of 200 in
+            the paper. The default is 10, but at most a quarter of the run, because our runs are
             shorter.
         co_regularization: lambda, the weight of the divergences. The authors search it for each
             dataset on validation data: 0.95 for MNIST, 0.9 for CIFAR-10 (0.65 at 80 % noise),
-            0.85 for CIFAR-100 and Clothing1M, with Adam; the page of their code says that it
-            depends on data, noise and network and lies between 0.5 and 0.9. The default is that
-            0.5, our choice: the divergences' gradient has no bound, so a larger lambda needs
-            smaller steps of SGD, and with the steps of our recipes it costs accuracy on clean
-            digits (0.9: 6 points, 0.65: one). Adam's steps do not grow with the gradient: for the
-            paper's values take ``optimizer.kind=adamw``.
-        schedule: "paper"; or "released", that of the authors' code (hongxin001/JoCoR), which begins
-            at tau / (T_k - 1) and reaches tau in epoch T_k - 1.
+            0.85 for CIFAR-100 and Clothing1M, with Adam. The page of their code says that it
+            depends on data, noise and network, and is between 0.5 and 0.9. Our default is 0.5: the
+            gradient of the divergences has no bound, so a larger lambda needs smaller steps of SGD.
+            With the steps of our recipes it reduces the accuracy on clean digits (0.9: 6 points,
+            0.65: one). Adam's steps do not grow with the gradient, so use ``optimizer.kind=adamw``
+            for the paper's values.
+        schedule: "paper", or "released" as in the authors' code (hongxin001/JoCoR), which starts at
+            tau / (T_k - 1) and reaches tau in epoch T_k - 1.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class JoCoR(SmallLossMethod):
         self.co_regularization = co_regularization
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The mean joint loss of the samples that are kept."""
+        """Return the mean joint loss of the selected samples."""
         (output, other), (losses, others_losses) = self.predictions(batch)
         weight = self.co_regularization
         divergence = symmetric_divergence(output, other)
@@ -86,5 +86,5 @@ class JoCoR(SmallLossMethod):
         return StepResult(loss, losses.detach(), output.detach())
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The hyperparameters of the schedule, and lambda."""
+        """Return the hyperparameters of the schedule, and lambda."""
         return {**super().hyperparameters(), "co_regularization": self.co_regularization}

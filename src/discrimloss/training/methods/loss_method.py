@@ -20,16 +20,16 @@ from discrimloss.training.methods.base import Batch, Method, Setting, StepResult
 class LossMethod(Method):
     """One network, trained with a loss of `discrimloss.losses`.
 
-    The options are those of the loss. A subclass may add keyword-only arguments of its own, and
-    passes the others on. A wrong option is an error before the network is built.
+    The options are those of the loss. A subclass may add keyword-only arguments. A wrong option is
+    an error before the network is built.
 
     Args:
-        setting: what is known of the task.
+        setting: the task.
         options: options of the loss.
     """
 
     name: ClassVar[str]
-    """The method's, as it is registered."""
+    """The registered name of the method."""
     loss_class: ClassVar[type[IndexedLoss]]
 
     def __init_subclass__(cls) -> None:
@@ -56,13 +56,13 @@ class LossMethod(Method):
             self.history = loss_history(setting.num_samples, setting.epochs)
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The loss of the first network's predictions."""
+        """Return the loss of the first network's predictions."""
         output = self.networks[0](batch.inputs)
         loss = self.loss(output, batch.target, batch.index)
         return self.result(loss, output, batch)
 
     def result(self, loss: Tensor, output: Tensor, batch: Batch) -> StepResult:
-        """The loss, with the task losses and the predictions for the records."""
+        """Return the loss, with the task losses and the predictions for the records."""
         with torch.no_grad():
             losses = self.setting.task_losses(output, batch.target)
         return StepResult(loss, losses, output.detach())
@@ -73,32 +73,32 @@ class LossMethod(Method):
         self.loss.set_epoch(epoch)
 
     def verdicts(self) -> Verdicts | None:
-        """The verdicts from the loss history, which the loss or the method keeps."""
+        """Return the verdicts from the loss history, which the loss or the method records."""
         history = self.loss.history or self.history
         return None if history is None else history.verdicts()
 
     def sample_scores(self) -> Tensor | None:
-        """The scores of the loss."""
+        """Return the scores of the loss."""
         return self.loss.sample_scores()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The hyperparameters of the loss."""
+        """Return the hyperparameters of the loss."""
         return self.loss.hyperparameters()
 
     def log_values(self) -> dict[str, float]:
-        """The logged values of the loss."""
+        """Return the logged values of the loss."""
         return self.loss.log_values()
 
     @classmethod
     def options(cls) -> dict[str, Option]:
-        """The options of the loss, then those of the method."""
+        """Return the options of the loss and those of the method."""
         return cls.loss_class.options() | keyword_options(cls)
 
 
 def build_loss(
     loss_class: type[IndexedLoss], setting: Setting, options: dict[str, Any]
 ) -> IndexedLoss:
-    """A loss with what its constructor needs to know of the task."""
+    """Build a loss, with the task's values for its constructor."""
     known: dict[str, Any] = {
         "num_samples": setting.num_samples,
         "num_classes": setting.num_classes,
@@ -112,7 +112,7 @@ def build_loss(
 
 @cache
 def method_of(name: str, loss_class: type[IndexedLoss]) -> type[LossMethod]:
-    """The method that trains with a loss, with the docstring of the loss."""
+    """Return the method that trains with a loss, with the docstring of the loss."""
     members = {
         "__doc__": loss_class.__doc__,
         "__module__": loss_class.__module__,
@@ -124,7 +124,7 @@ def method_of(name: str, loss_class: type[IndexedLoss]) -> type[LossMethod]:
 
 
 def loss_methods() -> dict[str, type[LossMethod]]:
-    """A method for every registered loss."""
+    """Return a method for every registered loss."""
     return {name: method_of(name, loss_classes.get(name)) for name in loss_classes.names()}
 
 

@@ -1,4 +1,4 @@
-"""The task loss alone: cross-entropy, or "No CL" for a regression."""
+"""The task loss alone: cross-entropy, or "No CL" for regression."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Plain(LossMethod):
     """The task loss alone, with a record of each sample's average loss.
 
     Args:
-        setting: what is known of the task.
-        history: whether to keep the average losses. They cost little, and separate wrong labels
-            from correct ones as far as the task loss alone can.
+        setting: the task.
+        history: whether to record the average losses. They cost little, and separate wrong labels
+            from correct ones as well as the task loss alone can.
     """
 
     name: ClassVar[str] = "plain"

@@ -1,4 +1,4 @@
-"""Stochastic label noise in the harness: with a momentum model and corrected labels."""
+"""Stochastic label noise in the training harness, with a momentum model and corrected labels."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from discrimloss.training.methods.loss_method import LossMethod
 
 @torch.no_grad()
 def follow(follower: nn.Module, leader: nn.Module, steps: Tensor, decay: float) -> None:
-    """Move the averages of parameters and buffers one step; copy what cannot be averaged.
+    """Update the averages of parameters and buffers. Copy values that cannot be averaged.
 
-    Early in a run the average covers few steps. With the paper's decay from the start, the
-    averages would still contain much of the initial weights when they are evaluated.
+    Early in a run, the average covers few steps. With the paper's decay from the start, the
+    averages would still be close to the initial weights when they are evaluated.
 
     Args:
         follower: the averages.
         leader: the network that is averaged.
-        steps: how many steps there were before.
+        steps: number of earlier steps.
         decay: the largest weight of the old average.
     """
     new_weight = 1.0 - ((1.0 + steps) / (10.0 + steps)).clamp(max=decay)
@@ -43,25 +43,25 @@ def follow(follower: nn.Module, leader: nn.Module, steps: Tensor, decay: float) 
 class SlnMethod(LossMethod):
     """Stochastic label noise on the one-hot targets, optional momentum model (Chen et al. 2021).
 
-    The loss is `discrimloss.losses.StochasticLabelNoise`, whose ``sigma`` is an option as well.
+    The loss is `discrimloss.losses.StochasticLabelNoise`. Its ``sigma`` is an option as well.
 
     Args:
-        setting: what is known of the task.
-        momentum_model: whether to evaluate a moving average of the network (SLN-MO); off, as in the
-            plain SLN of the paper.
-        momentum_decay: of the average, 0.999 in the authors' code. In the first 9,000 steps it is
-            less, (1 + step) / (10 + step), which is ours, for runs shorter than theirs.
+        setting: the task.
+        momentum_model: whether to evaluate a moving average of the network (SLN-MO). By default
+            False, as in the plain SLN of the paper.
+        momentum_decay: decay of the average. 0.999, as in the authors' code. In the first 9,000
+            steps it is less, (1 + step) / (10 + step), our choice for shorter runs than theirs.
         label_correction: whether to mix labels with the predictions of the momentum model near the
-            end, without noise from there on (SLN-MO-LC): ``w y + (1 - w) prediction``, where w is
-            the loss of that model, scaled to [0, 1] over all samples. The authors predict for all
-            samples before each epoch; we record the predictions in the steps of the epoch before.
-        correction_epoch: the first epoch with corrected labels; None for the first of the last
-            sixth, as in the authors' code for CIFAR (251 of 300). Their code for Clothing1M begins
-            in epoch 2.
+            end of the run, without noise (SLN-MO-LC): ``w y + (1 - w) prediction``, where w is the
+            loss of that model, scaled to [0, 1] over all samples. The authors predict all samples
+            before each epoch. We record the predictions in the steps of the previous epoch.
+        correction_epoch: the first epoch with corrected labels. By default the first epoch of the
+            last sixth, as in the authors' code for CIFAR (251 of 300). Their code for Clothing1M
+            starts in epoch 2.
         correction: "classes", as in the authors' code for CIFAR (chenpf1025/SLN): labels are mixed
-            with the predicted class, and w is the loss of the labels as corrected so far. Or
+            with the predicted class, and w is the loss of the labels as corrected so far.
             "probabilities", as in their code for Clothing1M: labels are mixed with the predicted
-            probabilities, and w is the loss of the labels as given.
+            probabilities, and w is the loss of the given labels.
         options: options of the loss.
     """
 
@@ -112,7 +112,7 @@ class SlnMethod(LossMethod):
             self.distrust = SampleMean(setting.num_samples)
 
     def training_step(self, batch: Batch) -> StepResult:
-        """The cross-entropy with noisy targets, or with corrected ones near the end."""
+        """Return the cross-entropy with noisy targets, or near the end with corrected ones."""
         if self.labels is None or self.epoch < self.correction_epoch - 1:
             return super().training_step(batch)
         output = self.networks[0](batch.inputs)
@@ -124,18 +124,18 @@ class SlnMethod(LossMethod):
 
     @torch.no_grad()
     def _record(self, labels: CorrectedLabels, corrected: Tensor, batch: Batch) -> None:
-        """Keep what the momentum model predicts, for the next correction."""
+        """Record the predictions of the momentum model for the next correction."""
         output = self.networks[1](batch.inputs)
         if labels.is_soft:
             losses = cross_entropy(output, batch.target)
-        else:  # the authors, too, take the loss of the labels as corrected so far
+        else:  # the loss of the labels as corrected so far, as in the authors' code
             losses = soft_cross_entropy(output, corrected)
         labels.record(output, losses, batch.index)
         probability = output.float().softmax(1).gather(1, batch.target[:, None]).squeeze(1)
         self.distrust.add(1.0 - probability, batch.index)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Draw the noise of the epoch, or correct the labels and draw none."""
+        """Draw the noise of the epoch, or correct the labels without noise."""
         super().begin_epoch(epoch)
         if self.has_momentum_model:
             self.networks[1].eval()
@@ -144,22 +144,22 @@ class SlnMethod(LossMethod):
             self.loss.noise.zero_()
 
     def after_step(self) -> None:
-        """Let the momentum model follow."""
+        """Update the momentum model."""
         if self.has_momentum_model:
             follow(self.networks[1], self.networks[0], self.steps, self.momentum_decay)
             self.steps += 1
 
     def predict(self, inputs: Any) -> Tensor:
-        """The prediction of the momentum model, if there is one."""
+        """Return the prediction of the momentum model, if there is one."""
         output: Tensor = self.networks[-1](inputs)
         return output
 
     def sample_scores(self) -> Tensor | None:
-        """One minus the probability that the momentum model gives the label."""
+        """Return one minus the momentum model's probability of the label."""
         return None if self.labels is None else self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The noise, the average and the correction."""
+        """Return the options of the noise, the average and the correction."""
         return {
             **super().hyperparameters(),
             "momentum_decay": self.momentum_decay if self.has_momentum_model else None,

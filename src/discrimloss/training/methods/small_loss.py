@@ -1,4 +1,4 @@
-"""The small-loss trick: leave out the largest losses of a batch, more of them as training goes on.
+"""The small-loss trick: leaves out the largest losses of a batch, more and more during training.
 
 Shared by co-teaching, co-teaching+ and JoCoR: the forget rate of each epoch, the rows of a batch
 that are kept, and a base class that trains two networks and records which samples were left out.
@@ -20,16 +20,16 @@ from discrimloss.training.methods.base import Batch, Method, Setting
 GRADUAL_EPOCHS = 10
 LARGEST_GRADUAL_FRACTION = 0.25
 Schedule = Literal["paper", "released"]
-"""Which forget rate an epoch has: `risen_forget_rate` or `released_forget_rate`."""
+"""The schedule of the forget rate: `risen_forget_rate` or `released_forget_rate`."""
 _ROUNDING = 1e-9  # (1 - 0.9) * 10 is a little less than 1
 
 
 def gradual_length(given: int | None, epochs: int) -> int:
-    """Epochs until the forget rate has risen to the noise rate: T_k.
+    """Return T_k, the number of epochs until the forget rate reaches the noise rate.
 
-    All three papers take 10 of their 200 epochs. Networks learn the correct labels in a number of
-    passes, not in a fraction of the run, so we keep the 10. But a run of 12 must have time left to
-    train on what it selects, so it is a quarter of the run if that is less.
+    All three papers use 10 of 200 epochs. Networks learn the correct labels in a number of passes,
+    not in a fraction of the run, so we keep the 10. But a run of 12 epochs must have time to train
+    on its selection, so it is at most a quarter of the run.
     """
     if given is None:
         return max(1, min(GRADUAL_EPOCHS, int(LARGEST_GRADUAL_FRACTION * epochs)))
@@ -41,10 +41,10 @@ def gradual_length(given: int | None, epochs: int) -> int:
 def risen_forget_rate(
     finished_epochs: int, noise_rate: float, gradual_epochs: int, exponent: float = 1.0
 ) -> float:
-    """The fraction of a batch to leave out, 1 - R(T): ``tau * min(T**c / T_k, 1)``.
+    """Return the fraction of a batch to leave out, 1 - R(T): ``tau * min(T**c / T_k, 1)``.
 
-    T counts the epochs that are over, because the papers' algorithms renew R(T) at the end of
-    epoch T: the first epoch keeps every row.
+    T counts finished epochs, because the papers' algorithms update R(T) at the end of epoch T. The
+    first epoch therefore keeps every row.
     """
     return noise_rate * min(math.pow(finished_epochs, exponent) / gradual_epochs, 1.0)
 
@@ -52,13 +52,13 @@ def risen_forget_rate(
 def released_forget_rate(
     epoch: int, noise_rate: float, gradual_epochs: int, exponent: float = 1.0
 ) -> float:
-    """The fraction of a batch to leave out in an epoch, counted from 1, in the authors' code.
+    """Return the fraction of a batch to leave out in an epoch, from 1, in the authors' code.
 
     Their list of rates rises from 0 to ``tau**c`` in ``T_k`` equal steps and stays at tau. The
     first epoch of training takes the second entry of the list. With ``T_k = 10`` the rate is
     tau / 9 in the first epoch and tau in the ninth; `risen_forget_rate` is 0 in the first epoch
     and reaches tau in the eleventh.
-    Read from bhanML/Co-teaching, xingruiyu/coteaching_plus and hongxin001/JoCoR.
+    Sources: bhanML/Co-teaching, xingruiyu/coteaching_plus and hongxin001/JoCoR.
     """
     if epoch >= gradual_epochs:
         return noise_rate
@@ -68,10 +68,10 @@ def released_forget_rate(
 def small_loss_mask(
     losses: Tensor, index: Tensor, forget_rate: float, candidates: Tensor | None = None
 ) -> Tensor:
-    """Which rows have the smallest losses, shape (batch,), boolean.
+    """Return which rows have the smallest losses, shape (batch,), bool.
 
     ``int((1 - forget_rate) * n)`` of n candidates are kept, but at least one if there are any.
-    The smaller sample index decides between equal losses, so rows may be in any order.
+    Ties are broken by the smaller sample index, so rows may be in any order.
 
     Args:
         losses: shape (batch,), of the whole batch.
@@ -90,9 +90,9 @@ def small_loss_mask(
 
 
 def exchanged_loss(losses: tuple[Tensor, Tensor], kept: tuple[Tensor, Tensor]) -> Tensor:
-    """Each network's mean loss on the rows that the other one kept, summed.
+    """Return the sum of each network's mean loss on the rows that the other one selected.
 
-    The networks share no parameter, so each gets the gradient of its own part only.
+    The networks share no parameter, so each gets only the gradient of its own loss.
 
     Args:
         losses: for each network, the losses of the rows of this process.
@@ -109,7 +109,7 @@ class SmallLossMethod(Method):
     """Two networks, a noise rate, and the fraction of visits in which a sample was left out.
 
     Args:
-        setting: what is known of the task.
+        setting: the task.
         noise_rate: the fraction of wrong labels; None to estimate it.
         gradual_epochs: as in `gradual_length`.
         schedule: the paper's schedule, or that of the authors' code.
@@ -138,7 +138,7 @@ class SmallLossMethod(Method):
         """Forget rate of the current epoch. `begin_epoch` sets it, so it is not saved."""
 
     def scheduled_forget_rate(self, epoch: int, noise_rate: float) -> float:
-        """The fraction of a batch to leave out in an epoch."""
+        """Return the fraction of a batch to leave out in an epoch."""
         if self.schedule == "released":
             return released_forget_rate(epoch, noise_rate, self.gradual_epochs)
         return risen_forget_rate(epoch - 1, noise_rate, self.gradual_epochs)
@@ -150,7 +150,7 @@ class SmallLossMethod(Method):
         self.forget_rate = self.scheduled_forget_rate(epoch, float(self.noise_rate))
 
     def predictions(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """The outputs of both networks, and their task losses."""
+        """Return the outputs of both networks, and their task losses."""
         first, second = (network(batch.inputs) for network in self.networks)
         losses = (
             self.setting.task_losses(first, batch.target),
@@ -163,14 +163,14 @@ class SmallLossMethod(Method):
     ) -> tuple[Tensor, ...]:
         """Select the rows with small losses in the batch of all processes, for each of the losses.
 
-        The method's scores count how often a sample has one of the large losses among all rows,
-        whatever the candidates are. They count in every epoch, even while the forget rate is 0, so
-        that all samples are counted equally often.
+        The method's scores count how often a sample has one of the large losses among all rows, for
+        any candidates and in every epoch, even if the forget rate is 0. So all samples are counted
+        equally often.
 
         Args:
-            batch: of this process.
-            losses: of this process, shape (batch,).
-            candidates: of all processes, as in `small_loss_mask`.
+            batch: batch of this process.
+            losses: losses of this process, shape (batch,).
+            candidates: candidates of all processes, as in `small_loss_mask`.
         """
         index = gather_rows(batch.index)
         everyones = gather_rows(torch.stack([part.detach() for part in losses], dim=1)).unbind(1)
@@ -184,14 +184,14 @@ class SmallLossMethod(Method):
         )
 
     def sample_scores(self) -> Tensor | None:
-        """The fraction of visits in which the loss of a sample was too large to be kept."""
+        """Return the fraction of visits in which the loss of a sample was too large."""
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The noise rate, its source, and the length of the schedule."""
+        """Return the noise rate, its source, and the length of the schedule."""
         values = {**self.noise_rate.record(), "gradual_epochs": self.gradual_epochs}
         return values if self.schedule == "paper" else {**values, "schedule": self.schedule}
 
     def log_values(self) -> dict[str, float]:
-        """The noise rate, and the fraction of a batch that is left out."""
+        """Return the noise rate, and the fraction of a batch that is left out."""
         return {"noise_rate": float(self.noise_rate), "forget_rate": self.forget_rate}
