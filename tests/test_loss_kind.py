@@ -92,11 +92,11 @@ def test_nothing_is_known_of_losses_without_a_gradient() -> None:
 def test_the_criterion_notes_and_saves_the_kind_of_the_first_losses() -> None:
     outputs = torch.nn.Linear(4, 3)(ROWS)
     criterion = DiscrimLoss(6, epochs=3)
-    criterion(torch.rand(6), torch.arange(6))
-    assert criterion.watch.loss_kind is None
-    criterion(DISTANCES["mse"](outputs), torch.arange(6))
-    criterion(OF_CLASSES["nll"](outputs), torch.arange(6))
-    assert criterion.watch.loss_kind == "distances"
+    kinds = []
+    for losses in (torch.rand(6), DISTANCES["mse"](outputs), OF_CLASSES["nll"](outputs)):
+        criterion(losses, torch.arange(6))
+        kinds.append(criterion.watch.loss_kind)
+    assert kinds == [None, "distances", "distances"]
     resumed = DiscrimLoss(6, epochs=3)
     resumed.load_state_dict(criterion.state_dict())
     assert resumed.watch.loss_kind == "distances"
