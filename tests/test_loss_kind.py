@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from discrimloss import DiscrimLoss
-from discrimloss.loss_kind import is_distance
+from discrimloss.loss_kind import kind_of_losses
 from discrimloss.losses import GeneralizedCrossEntropy
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -55,26 +55,48 @@ OF_CLASSES: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", DISTANCES)
 def test_distances_of_regression_targets(name: str) -> None:
-    assert is_distance(DISTANCES[name](torch.nn.Linear(4, 3)(ROWS)))
+    assert kind_of_losses(DISTANCES[name](torch.nn.Linear(4, 3)(ROWS))) == "distances"
 
 
 @pytest.mark.parametrize("name", OF_CLASSES)
 def test_losses_of_classes(name: str) -> None:
-    assert not is_distance(OF_CLASSES[name](torch.nn.Linear(4, 3)(ROWS)))
+    assert kind_of_losses(OF_CLASSES[name](torch.nn.Linear(4, 3)(ROWS))) == "other"
+
+
+@pytest.mark.parametrize("weight", [(1.0, 1.0, 5.0), (2.0, 2.0, 2.0)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_class_weights(weight: tuple[float, ...], smoothing: float) -> None:
+    losses = functional.cross_entropy(
+        torch.nn.Linear(4, 3)(ROWS),
+        LABELS,
+        weight=torch.tensor(weight),
+        reduction="none",
+        label_smoothing=smoothing,
+    )
+    assert kind_of_losses(losses) == ("other" if len(set(weight)) == 1 else "weighted")
+
+
+def test_weights_of_the_positive_class() -> None:
+    outputs, positive = torch.nn.Linear(4, 3)(ROWS), torch.tensor([1.0, 4.0, 1.0])
+    target = functional.one_hot(LABELS, 3).float()
+    losses = functional.binary_cross_entropy_with_logits(
+        outputs, target, pos_weight=positive, reduction="none"
+    )
+    assert kind_of_losses(losses.mean(1)) == "weighted"
 
 
 def test_nothing_is_known_of_losses_without_a_gradient() -> None:
-    assert not is_distance(torch.rand(3))
+    assert kind_of_losses(torch.rand(3)) == "other"
 
 
 def test_the_criterion_notes_and_saves_the_kind_of_the_first_losses() -> None:
     outputs = torch.nn.Linear(4, 3)(ROWS)
     criterion = DiscrimLoss(6, epochs=3)
-    criterion(torch.rand(6), torch.arange(6))
-    assert criterion.watch.are_distances is None
-    criterion(DISTANCES["mse"](outputs), torch.arange(6))
-    criterion(OF_CLASSES["nll"](outputs), torch.arange(6))
-    assert criterion.watch.are_distances
+    kinds = []
+    for losses in (torch.rand(6), DISTANCES["mse"](outputs), OF_CLASSES["nll"](outputs)):
+        criterion(losses, torch.arange(6))
+        kinds.append(criterion.watch.loss_kind)
+    assert kinds == [None, "distances", "distances"]
     resumed = DiscrimLoss(6, epochs=3)
     resumed.load_state_dict(criterion.state_dict())
-    assert resumed.watch.are_distances
+    assert resumed.watch.loss_kind == "distances"

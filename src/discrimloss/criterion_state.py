@@ -242,8 +242,8 @@ class CriterionState(nn.Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         state = {"options": self.run_options, "steps": self.steps}
-        if self.watch.are_distances:
-            state["are_distances"] = True
+        if self.watch.loss_kind not in (None, "other"):
+            state["loss_kind"] = self.watch.loss_kind
         run = json.dumps(state).encode()
         device = self.table.history.device
         destination[prefix + RUN_KEY] = torch.tensor(list(run), dtype=torch.uint8, device=device)

@@ -83,7 +83,7 @@ def take_up_run(
     if saved is not None:  # not in a state of 0.1
         run = json.loads(bytes(saved.tolist()))
         criterion.steps = run["steps"]
-        criterion.watch.are_distances = run.get("are_distances")
+        criterion.watch.loss_kind = run.get("loss_kind")
         criterion.watch.compare_options(run["options"], criterion.run_options)
 
 

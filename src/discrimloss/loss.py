@@ -28,7 +28,7 @@ from discrimloss.hyperparameters import (
     resolve_hyperparameters,
 )
 from discrimloss.judge import judge_samples
-from discrimloss.loss_kind import is_distance
+from discrimloss.loss_kind import kind_of_losses
 from discrimloss.mixed_samples import other_rows, weighted_others
 from discrimloss.reduction import reduced, with_gradient
 from discrimloss.state.batch_checks import as_sample_index, check_losses
@@ -200,9 +200,9 @@ class DiscrimLoss(CriterionState):
             return F.reduce(losses, self.reduction)
         with self._new_names():
             given = given_batch(self, losses, index, target, logits, predictions)
-            is_known = self.labels is not None or self.watch.are_distances is not None
+            is_known = self.labels is not None or self.watch.loss_kind is not None
             if not (is_known or torch.compiler.is_compiling()) and losses.grad_fn is not None:
-                self.watch.are_distances = is_distance(losses)
+                self.watch.loss_kind = kind_of_losses(losses)
             self._last_losses = losses.detach()
             return self._learn(losses, given)
 

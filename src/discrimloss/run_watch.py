@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discrimloss.loss_kind import LossKind
     from discrimloss.state.table import SampleTable
 
 FEW_SAMPLES, FEW_SAMPLES_EARLY = 4, 16
@@ -39,8 +40,8 @@ class RunWatch:
     def __init__(self, epochs: int | None, *, passes_are_epochs: bool = True) -> None:
         self.epochs = epochs
         self.passes_are_epochs = passes_are_epochs
-        self.are_distances: bool | None = None
-        """Whether losses that come alone are distances of regression targets, once it is known."""
+        self.loss_kind: LossKind | None = None
+        """The kind of losses that come alone, once it is known."""
         self._rows = 0  # since the current epoch began
         self._new_epochs = 0  # calls of `set_epoch` that began another epoch
         self._sets_epoch = False

@@ -24,6 +24,7 @@ from discrimloss.judging.run_limits import (
     NOT_SEPARATED,
     TOO_SHORT,
     UNSURE,
+    WEIGHTED,
     WHOLE_CLASS,
     LossNoise,
     RunLosses,
@@ -283,6 +284,28 @@ def test_small_losses_of_regression_targets_do_not_prove_them_right(
         assert verdicts.notes == (FAR_OFF_ONLY,)
     if offset and not with_target:
         assert verdicts.notes == (NO_SCALE,)
+
+
+def test_losses_with_class_weights_tell_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    true = torch.randint(3, (NUMBER,), generator=generator)
+    target = torch.where(torch.rand(NUMBER, generator=generator) < 0.2, (true + 1) % 3, true)
+    shown = 4.0 * torch.nn.functional.one_hot(true, 3).float()
+    for weight in (None, torch.tensor([1.0, 1.0, 20.0])):
+        criterion = DiscrimLoss(NUMBER, epochs=8)
+        for epoch in range(1, 9):
+            criterion.set_epoch(epoch)
+            outputs = (shown if epoch > 1 else torch.zeros(NUMBER, 3)).clone().requires_grad_()
+            losses = torch.nn.functional.cross_entropy(
+                outputs, target, weight=weight, reduction="none"
+            )
+            criterion(losses, torch.arange(NUMBER))
+        verdicts = criterion.verdicts()
+        if weight is None:
+            assert verdicts.noise_rate == pytest.approx(0.2, abs=0.03)
+        else:
+            assert verdicts.noise_rate is None
+            assert verdicts.notes == (WEIGHTED,)
 
 
 def test_targets_far_off_are_found_by_losses_alone() -> None:

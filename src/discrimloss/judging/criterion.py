@@ -24,8 +24,8 @@ from discrimloss.judging.run_limits import (
     LEARNED_AS_THEY_ARE,
     NOT_CROSS_ENTROPY,
     against_label,
-    are_distances,
     are_other_losses,
+    kind_of_all_losses,
     limit_by_index,
     limit_by_losses,
     limit_by_predictions,
@@ -135,10 +135,10 @@ def _find_errors(
     by_losses = losses.noise(calibration)
     wrong_index = limit_by_index(criterion.table, criterion.epoch)
     if predicted is None:
-        of_distances = are_distances(criterion)
-        limit = wrong_index or limit_by_losses(losses, by_losses, of_distances=of_distances)
+        kind = kind_of_all_losses(criterion)
+        limit = wrong_index or limit_by_losses(losses, by_losses, kind)
         notes = _notes(limit, by_losses.rate)
-        if of_distances and limit is None:
+        if kind == "distances" and limit is None:
             notes = (FAR_OFF_ONLY,)
         # Relative to its class, a wrong label that is learned late looks like a hard sample.
         has_hard = kinds is None or not notes

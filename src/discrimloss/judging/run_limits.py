@@ -17,6 +17,7 @@ from discrimloss.judging.calibration import Calibration
 from discrimloss.judging.known_labels import PredictedErrors, SampleKinds
 from discrimloss.judging.verdicts import CANNOT_TELL
 from discrimloss.loss import DiscrimLoss
+from discrimloss.loss_kind import LossKind
 from discrimloss.run_watch import FEW_SAMPLES, FEWEST_SAMPLES, MOST_SEEN
 from discrimloss.state.table import SampleTable
 from discrimloss.target_ranges import TargetRanges
@@ -89,6 +90,11 @@ NO_SCALE = (
     "The losses are distances of regression targets: alone, they do not show how large the loss of "
     "a wrong target is, so the run cannot tell how many are wrong. Pass target= and predictions= "
     'to a DiscrimLoss with task="regression".'
+)
+WEIGHTED = (
+    "The losses contain class weights, which hide wrong labels of classes with a small weight, so "
+    "the run cannot tell which labels are wrong. Pass losses without weights and weight what "
+    'DiscrimLoss with reduction="none" returns, or pass target= and logits= as well.'
 )
 UNSURE = (
     "The network's predictions contradict many labels without being confident, so they cannot "
@@ -201,14 +207,12 @@ def are_other_losses(criterion: DiscrimLoss) -> bool:
     return bool(((losses / entropies - 1.0).abs() > OTHER_LOSS).any())
 
 
-def are_distances(criterion: DiscrimLoss) -> bool:
-    """Return whether the losses are distances of regression targets.
-
-    All processes must call this.
-    """
-    of_targets = isinstance(criterion.labels, TargetRanges)
-    own = of_targets or (criterion.labels is None and bool(criterion.watch.are_distances))
-    return bool(criterion.table.shards.total(torch.tensor([int(own)])) > 0)
+def kind_of_all_losses(criterion: DiscrimLoss) -> LossKind:
+    """Return the kind of the losses of a run. All processes must call this."""
+    own = "distances" if isinstance(criterion.labels, TargetRanges) else criterion.watch.loss_kind
+    kinds: tuple[LossKind, ...] = ("distances", "weighted")
+    found = criterion.table.shards.total(torch.tensor([int(own == kind) for kind in kinds]))
+    return next((kind for kind, count in zip(kinds, found, strict=True) if count > 0), "other")
 
 
 def limit_by_index(table: SampleTable, epoch: int) -> str | None:
@@ -229,15 +233,13 @@ def limit_by_index(table: SampleTable, epoch: int) -> str | None:
     return None
 
 
-def limit_by_losses(
-    losses: RunLosses, found: LossNoise, *, of_distances: bool = False
-) -> str | None:
+def limit_by_losses(losses: RunLosses, found: LossNoise, kind: LossKind = "other") -> str | None:
     """Return why losses cannot tell which labels are wrong, or None if they can.
 
     Args:
         losses: losses of the run.
         found: wrong labels by losses.
-        of_distances: whether they are distances of regression targets, see `are_distances`.
+        kind: kind of the losses.
     """
     if len(losses.latest) == 0:
         return None
@@ -246,7 +248,9 @@ def limit_by_losses(
     support = float((losses.latest > 1.0).float().mean())
     if float(losses.latest.median()) > LEARNED_BY_LOSSES or support < LEAST_SUPPORT * found.rate:
         return NOT_LEARNED
-    if found.rate < HARDLY_ANY and of_distances:
+    if kind == "weighted":
+        return WEIGHTED
+    if found.rate < HARDLY_ANY and kind == "distances":
         return NO_SCALE
     if found.rate < HARDLY_ANY and _are_high(losses, support - found.rate):
         return NOT_SEPARATED

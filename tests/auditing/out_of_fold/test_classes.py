@@ -132,6 +132,16 @@ def test_classes_that_inputs_do_not_tell_apart_are_confused_and_not_wrong() -> N
     assert any("'class 2' and 'class 3'" in note for note in verdicts.notes)
 
 
+def test_a_rare_class_of_mostly_wrong_labels_is_not_confused() -> None:
+    features, true = clusters(3000)
+    is_used = (true == 0) | ((true == 1) & (np.cumsum(true == 1) <= 25))
+    features, true = features[is_used], true[is_used]
+    is_wrong = np.random.default_rng(0).random(len(true)) < 0.1
+    _, verdicts = judged(features, np.where(is_wrong, 1 - true, true), 2)
+    assert (verdicts.code[is_wrong] == INCORRECT).mean() > 0.7
+    assert not any("tell these classes apart" in note for note in verdicts.notes)
+
+
 def test_predictions_by_chance_call_nothing_incorrect() -> None:
     features, target = clusters(300)
     _, verdicts = judged(features, np.random.default_rng(2).permutation(target), 3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -28,7 +30,7 @@ from discrimloss.judging.judgeable import (
 )
 from discrimloss.judging.label_errors import note_on_given_rate
 from discrimloss.judging.suggestions import suggest_other_classes
-from discrimloss.judging.verdicts import CANNOT_TELL, Verdicts
+from discrimloss.judging.verdicts import CANNOT_TELL, INCORRECT, Verdicts
 
 SAME_CLASS = 0.65
 """Two classes are confused if predictions order fewer pairs of their samples correctly."""
@@ -75,7 +77,6 @@ def class_verdicts(
     is_estimated = errors.noise_interval is not None
     if noise_rate is not None:
         errors = errors.at_noise_rate(noise_rate)
-    counts = torch.bincount(target, minlength=len(class_names))
     losses = cross_entropy(predicted, target, reduction="none")
     knows = know_labels(predicted, target)
     is_enough = len(target) >= FEWEST_SAMPLES
@@ -114,7 +115,7 @@ def class_verdicts(
             notes.append(note_on_given_rate(noise_rate, estimate))
         notes += notes_on_small_classes(target, class_names)
         notes += notes_on_unrecognised(unrecognised, class_names)
-        notes += _notes_on_confused(predicted, target, counts, class_names)
+        notes += _notes_on_confused(predicted, target, code != INCORRECT, class_names)
         if not shows:
             notes.append(SYSTEMATIC)
         elif not may_be_hard:
@@ -133,16 +134,23 @@ def class_verdicts(
 
 
 def _notes_on_confused(
-    predicted: Tensor, target: Tensor, counts: Tensor, class_names: Sequence[str]
+    predicted: Tensor, target: Tensor, is_kept: npt.NDArray[np.bool_], class_names: Sequence[str]
 ) -> list[str]:
-    """Name pairs of classes that the predictions do not distinguish."""
+    """Name pairs of classes that the predictions do not distinguish.
+
+    Labels that are called incorrect are left out: a rare class may consist mostly of them, and is
+    not confused with the class that they come from.
+    """
     if len(class_names) > MOST_COMPARED_CLASSES:
         return []
-    rows = [(target == place).nonzero()[:MOST_COMPARED, 0] for place in range(len(class_names))]
+    kept = torch.from_numpy(is_kept)
+    rows = [
+        (kept & (target == place)).nonzero()[:MOST_COMPARED, 0] for place in range(len(class_names))
+    ]
     pairs = []
     for first in range(len(class_names)):
         for second in range(first + 1, len(class_names)):
-            if min(int(counts[first]), int(counts[second])) < FEWEST_COMPARED:
+            if min(len(rows[first]), len(rows[second])) < FEWEST_COMPARED:
                 continue
             contrast = predicted[:, first] - predicted[:, second]
             right = _ordered_rightly(contrast[rows[first]], contrast[rows[second]])
