@@ -129,7 +129,7 @@ def refusal(model: Any, do: Any, *data: Any) -> str:
 class TestBoth:
     def test_a_class_is_not_an_estimator(self, do: Any) -> None:
         sentence = refusal(Plain, do)
-        assert sentence == "model= is the class Plain: give an estimator, such as model=Plain()"
+        assert sentence == "model= is the class Plain: pass an estimator, such as model=Plain()"
 
     def test_without_fit(self, do: Any) -> None:
         assert "Unfit without fit: pass a scikit-learn" in refusal(Unfit(), do)
@@ -186,7 +186,7 @@ class TestClassifiers:
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import LinearSVC
 
-        assert "LinearSVC has no predict_proba, and" in refusal(LinearSVC(), of_classes)
+        assert "LinearSVC has no predict_proba, but" in refusal(LinearSVC(), of_classes)
         pipeline = make_pipeline(StandardScaler(), LinearSVC())
         assert "Pipeline has no predict_proba, and" in refusal(pipeline, of_classes)
 
