@@ -391,7 +391,7 @@ def test_labels_that_do_not_fit(labels: Any, arguments: dict[str, Any], sentence
 
 
 def test_regression_targets_that_are_no_numbers() -> None:
-    with pytest.raises(ValueError, match="labels must hold numbers"):
+    with pytest.raises(ValueError, match="labels must contain numbers"):
         find_label_errors(WORDS, predictions=LOGITS[:, 0])
     with pytest.raises(ValueError, match="labels of sample 0 are not finite"):
         find_label_errors(changed(LOGITS[:, 0], 0, np.inf), predictions=LOGITS[:, 0])

@@ -188,7 +188,7 @@ class TestClassifiers:
 
         assert "LinearSVC has no predict_proba, but" in refusal(LinearSVC(), of_classes)
         pipeline = make_pipeline(StandardScaler(), LinearSVC())
-        assert "Pipeline has no predict_proba, and" in refusal(pipeline, of_classes)
+        assert "Pipeline has no predict_proba, but" in refusal(pipeline, of_classes)
 
     def test_a_class_is_missing(self) -> None:
         sentence = refusal(Narrow(), of_classes)
