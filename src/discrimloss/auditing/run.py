@@ -156,7 +156,8 @@ class _Audit:
     def prepare(self) -> None:
         """Do all steps that may refuse the source, its encoder or the model. Writes only a cache.
 
-        A second call does nothing.
+        Without a network, this includes the verdicts, because an estimator of the user may fail. A
+        second call does nothing.
         """
         if self._is_prepared:
             return
@@ -168,6 +169,8 @@ class _Audit:
         elif self._regression_task is None:
             with limited_threads(len(self.source), self.settings.threads):
                 self._choice = self._chosen()
+        if not self._trains_network:
+            _ = self._judged
         self._is_prepared = True
 
     def run(self) -> AuditResult:
@@ -176,8 +179,7 @@ class _Audit:
         if self.directory is not None:
             self.directory.write_settings(record)
         self.prepare()
-        found = [self._judge(number) for number in range(1, self.settings.runs + 1)]
-        verdicts = _named(combine_verdicts(found), self.source)
+        verdicts = _named(combine_verdicts(self._judged), self.source)
         if self._choice is not None:
             verdicts = replace(verdicts, notes=(*verdicts.notes, *self._choice.notes))
         health, evidence = self._inspected(verdicts)
@@ -264,6 +266,11 @@ class _Audit:
     def _of_encoder(self) -> str:
         encoder = self.source.contents.encoder
         return "" if encoder is None else f"; encoder {encoder}"
+
+    @cached_property
+    def _judged(self) -> list[Verdicts]:
+        """The verdicts of each run."""
+        return [self._judge(number) for number in range(1, self.settings.runs + 1)]
 
     def _judge(self, number: int) -> Verdicts:
         """Return the verdicts of one run. Suggested targets are in the unit of the labels."""

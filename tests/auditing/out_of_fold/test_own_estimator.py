@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,15 @@ def refusal(model: Any, do: Any, *data: Any) -> str:
     assert not sentence.endswith(".")
     assert "model=" in sentence
     return sentence
+
+
+def test_an_estimator_that_fails_leaves_the_earlier_audit(tmp_path: Path) -> None:
+    place = tmp_path / "audit"
+    audit((POINTS, CLASSES), model=Plain(), out=place, progress=False)
+    before = {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
+    with pytest.raises(DiscrimLossError, match="Deaf"):
+        audit((POINTS, CLASSES), model=Deaf(), out=place, overwrite=True, progress=False)
+    assert {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize("do", [of_classes, of_targets])
