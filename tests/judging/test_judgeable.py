@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from discrimloss import find_label_errors
+from discrimloss import audit, find_label_errors
 from discrimloss.judging.judgeable import (
     LARGEST_KEPT,
     LEAST_RECOGNISED,
+    is_judgeable,
     limit_unrecognised,
+    notes_on_small_classes,
     notes_on_unrecognised,
 )
 from discrimloss.judging.label_errors import HARDLY_ANY_NOISE, LabelErrors
@@ -96,3 +98,37 @@ def test_genuine_samples_of_a_class_that_predictions_never_expect_are_not_called
     # The inputs say that all 30 belong to other classes; so does the noise of the rest to a few.
     assert is_incorrect[rare].mean() <= 0.5
     assert any("hardly recognise this class: '3'" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("counts", "fewest"),
+    [((1000, 200, 9, 10), 10), ((7, 8, 6, 5, 3), 3), ((16, 14, 7, 11), 6), ((1, 2, 2, 2, 3), 3)],
+)
+def test_how_many_labels_a_class_needs_depends_on_the_other_classes(
+    counts: tuple[int, ...], fewest: int
+) -> None:
+    target = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    judged = is_judgeable(target, len(counts))
+    assert [bool(judged[target == place].all()) for place in range(len(counts))] == [
+        count >= fewest for count in counts
+    ]
+    notes = notes_on_small_classes(target, [f"{count} rows" for count in counts])
+    small = [count for count in counts if count < fewest]
+    assert len(notes) == bool(small)
+    for count in small[:5]:
+        assert f"'{count} rows' ({count})" in notes[0]
+        assert f"At least {fewest} samples" in notes[0]
+
+
+def test_wrong_labels_are_found_where_all_classes_are_small() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(8 * 40) % 40
+    is_wrong = np.zeros(len(labels), dtype=bool)
+    is_wrong[generator.choice(len(labels), 32, replace=False)] = True
+    given = np.where(is_wrong, (labels + generator.integers(1, 40, len(labels))) % 40, labels)
+    centres = 6.0 * generator.normal(size=(40, 12))
+    points = centres[labels] + generator.normal(size=(len(labels), 12))
+    verdicts = audit((points, given), regression=False, progress=False).verdicts
+    found = verdicts.p_incorrect > 0.5
+    assert found[is_wrong].mean() > 0.7
+    assert found[~is_wrong].mean() < 0.02

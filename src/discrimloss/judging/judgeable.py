@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 from discrimloss.judging.optimization import bisect_root
 
 FEWEST_OF_CLASS = 10
-"""In a class with fewer labels, an audit cannot tell which are wrong."""
+"""In a class with fewer labels, an audit cannot tell which are wrong, unless all classes are small."""
+FEWEST_OF_SMALL_CLASSES = 3
+"""The same if all classes are small."""
 LARGEST_KEPT = -1e-6
 """The highest score of a label in such a class: just below the verdict incorrect."""
 LEAST_RECOGNISED = 0.15
@@ -23,7 +26,24 @@ MOST_NAMED = 5
 
 def is_judgeable(target: Tensor, num_classes: int) -> Tensor:
     """Return which labels belong to a large enough class, shape (samples,), bool."""
-    return (torch.bincount(target, minlength=num_classes) >= FEWEST_OF_CLASS)[target]
+    counts = torch.bincount(target, minlength=num_classes)
+    return (counts >= fewest_to_judge(counts))[target]
+
+
+def fewest_to_judge(counts: Tensor) -> int:
+    """Return the number of labels that a class needs: half the average class, at most 10.
+
+    Models learn little about a class that is much smaller than the others, and contradict its
+    labels because it is rare. Where all classes are small, this is no reason to judge none.
+
+    >>> fewest_to_judge(torch.tensor([500, 40, 8])), fewest_to_judge(torch.tensor([7, 12, 5]))
+    (10, 4)
+
+    Args:
+        counts: the number of labels of each class, shape (classes,).
+    """
+    average = float(counts.sum()) / max(int((counts > 0).sum()), 1)
+    return min(FEWEST_OF_CLASS, max(math.ceil(average / 2), FEWEST_OF_SMALL_CLASSES))
 
 
 def limited_score(score: Tensor, judged: Tensor) -> Tensor:
@@ -103,18 +123,19 @@ def score_without_evidence(score: Tensor) -> Tensor:
 
 def notes_on_small_classes(target: Tensor, class_names: Sequence[str]) -> list[str]:
     """Name the classes that are too small to be judged, in one sentence at most."""
-    counts = torch.bincount(target, minlength=len(class_names)).tolist()
+    counts = torch.bincount(target, minlength=len(class_names))
+    fewest = fewest_to_judge(counts)
     small = [
         f"{name!r} ({count})"
-        for name, count in zip(class_names, counts, strict=True)
-        if 0 < count < FEWEST_OF_CLASS
+        for name, count in zip(class_names, counts.tolist(), strict=True)
+        if 0 < count < fewest
     ]
     if not small:
         return []
     what = "Class" if len(small) == 1 else "Classes"
     return [
         (
-            f"{what} too small to be judged: {first_names(small)}. At least {FEWEST_OF_CLASS} "
+            f"{what} too small to be judged: {first_names(small)}. At least {fewest} "
             "samples are needed, so none of their labels is called incorrect."
         )
     ]
