@@ -11,9 +11,10 @@ from torch import Tensor
 from discrimloss.judging.optimization import bisect_root
 
 FEWEST_OF_CLASS = 10
-"""In a class with fewer labels, an audit cannot tell which are wrong, unless all classes are small."""
+"""In a class with fewer labels, an audit cannot tell which are wrong. Fewer are enough if all
+classes are small."""
 FEWEST_OF_SMALL_CLASSES = 3
-"""The same if all classes are small."""
+"""The least number of labels then."""
 LARGEST_KEPT = -1e-6
 """The highest score of a label in such a class: just below the verdict incorrect."""
 LEAST_RECOGNISED = 0.15

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,7 +9,11 @@ import torch
 
 from discrimloss.auditing.out_of_fold.candidates import feature_candidates
 from discrimloss.auditing.out_of_fold.classes import ClassPredictions, out_of_fold_classes
-from discrimloss.auditing.out_of_fold.verdicts import SYSTEMATIC, class_verdicts
+from discrimloss.auditing.out_of_fold.verdicts import (
+    OVERLAP_OR_ERRORS,
+    SYSTEMATIC,
+    class_verdicts,
+)
 from discrimloss.judging.find_label_errors import MOST_HARD, OVERLAP
 from discrimloss.judging.verdicts import EASY, HARD, HARD_BELOW, INCORRECT, UNDECIDED, Verdicts
 
@@ -100,6 +106,20 @@ def test_nothing_is_hard_where_many_labels_would_be() -> None:
     assert (verdicts.code[doubtful] == UNDECIDED).all()
     assert wrong[doubtful].mean() > 0.1  # they are not safe
     assert OVERLAP.format(100 * doubtful.mean()) in verdicts.notes
+
+
+def test_many_contradictions_that_need_no_wrong_label_are_noted_as_such() -> None:
+    features, given, _ = overlapping(2.0)
+    found, _ = judged(features, given, 3)
+    few = replace(
+        found.errors, score=found.errors.score.clamp(max=-8.0), noise_interval=(0.0, 0.01)
+    )
+    target = torch.from_numpy(given)
+    verdicts = class_verdicts(replace(found, errors=few), target, ["a", "b", "c"])
+    contradicted = float((found.log_probabilities.argmax(1) != target).float().mean())
+    assert OVERLAP_OR_ERRORS.format(100 * contradicted) in verdicts.notes
+    assert SYSTEMATIC not in verdicts.notes
+    assert verdicts.noise_interval == (0.0, contradicted)
 
 
 def test_nothing_is_hard_where_errors_do_not_show() -> None:

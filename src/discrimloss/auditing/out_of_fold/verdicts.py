@@ -41,11 +41,18 @@ MOST_COMPARED = 500
 LEARNED_AS_THEY_ARE = 0.005
 """Below this noise rate, the labels can be learned as they are."""
 
+CHECK_SOME = (
+    "The contradicted labels are undecided, and the interval of the noise rate includes them. If "
+    "you know how many labels are wrong, for instance because you checked 100 random ones, pass "
+    "that noise rate to the audit."
+)
 SYSTEMATIC = (
     "Predictions agree with nearly all labels, so systematic errors, such as those of keyword "
-    "rules, do not show. The contradicted labels are undecided, and the interval of the noise rate "
-    "includes them. If you know how many labels are wrong, for instance because you checked 100 "
-    "random ones, pass that noise rate to the audit."
+    f"rules, do not show. {CHECK_SOME}"
+)
+OVERLAP_OR_ERRORS = (
+    "Predictions contradict {:.0f} % of the labels. Overlapping classes explain this, and so would "
+    "wrong labels that all go from one class to another. " + CHECK_SOME
 )
 
 
@@ -117,7 +124,8 @@ def class_verdicts(
         notes += notes_on_unrecognised(unrecognised, class_names)
         notes += _notes_on_confused(predicted, target, code != INCORRECT, class_names)
         if not shows:
-            notes.append(SYSTEMATIC)
+            many = doubtful > MOST_HARD
+            notes.append(OVERLAP_OR_ERRORS.format(100 * doubtful) if many else SYSTEMATIC)
         elif not may_be_hard:
             notes.append(OVERLAP.format(100 * doubtful))
     assert errors.other is not None
