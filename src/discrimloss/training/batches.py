@@ -21,7 +21,7 @@ OrderOfPass = Callable[[int], Tensor]
 def epoch_batches(
     order_of_pass: OrderOfPass, epoch: int, batch_size: int, steps_per_epoch: int | None
 ) -> list[Tensor]:
-    """Yield the sample indices of each batch of an epoch.
+    """Return the sample indices of each batch of an epoch.
 
     An epoch is a pass over the data, or `steps_per_epoch` steps through consecutive passes. A
     single last sample joins the batch before it, because batch normalisation needs two.
