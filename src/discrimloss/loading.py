@@ -1,6 +1,7 @@
 """Hooks that run before and after a `DiscrimLoss` loads a saved state.
 
-They convert states that version 0.1 saved, refuse a state with other targets, and restore the step count.
+They convert states of version 0.1, refuse a state with other targets, and restore the step
+count.
 """
 
 from __future__ import annotations

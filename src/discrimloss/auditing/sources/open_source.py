@@ -147,7 +147,7 @@ def _name(column: Any) -> str | None:
 
 
 def in_python(sentence: str) -> str:
-    """Replace command-line options in a sentence by Python arguments: ``--label X`` by ``label=``."""
+    """Replace command-line options in a sentence, such as ``--label X`` by ``label=``."""
     for option, argument in (
         (r"--no-regression", "regression=False"),
         (r"--(regression|resume|overwrite)", r"\1=True"),
