@@ -137,9 +137,11 @@ def comparison(name: str, link: str) -> Iterator[str]:
     held_out = sum(not row.row.data_set.is_chosen_on for row in noisy)
     yield ""
     yield (
-        f"Means over {len(noisy)} rows (a dataset with one kind of noise each): texts, tables, images and features with injected or real "
-        f"wrong labels, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}, every method at its "
-        f"defaults. The last line of the table is the mean over {len(clean)} rows with clean labels. "
+        f"Means over {len(noisy)} rows (a dataset with one kind of noise each): texts, tables, "
+        "images and features with injected or real wrong labels, "
+        f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}, every method at its "
+        f"defaults. The last line of the table is the mean over {len(clean)} rows with clean "
+        f"labels. "
         f"discrimloss has the best AUROC in {best['auroc']} rows, the best average precision in "
         f"{best['average_precision']} and the best F1 in {best['f1']}. {held_out} of the "
         f"{len(noisy)} rows are of datasets that we used for no choice of a default. "
