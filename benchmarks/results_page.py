@@ -137,14 +137,16 @@ def comparison(name: str, link: str) -> Iterator[str]:
     held_out = sum(not row.row.data_set.is_chosen_on for row in noisy)
     yield ""
     yield (
-        f"Means over {len(noisy)} rows: texts, tables, images and features with injected or real "
-        f"wrong labels, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}, every method at its "
-        f"defaults. The last line is the mean over {len(clean)} rows with clean labels. "
+        f"Means over {len(noisy)} rows (a dataset with one kind of noise each): texts, tables, "
+        "images and features with injected or real wrong labels, "
+        f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}, every method at its "
+        f"defaults. The last line of the table is the mean over {len(clean)} rows with clean "
+        f"labels. "
         f"discrimloss has the best AUROC in {best['auroc']} rows, the best average precision in "
         f"{best['average_precision']} and the best F1 in {best['f1']}. {held_out} of the "
-        f"{len(noisy)} rows are of datasets on which we made no choice. "
-        f"[Every row]({link}/{name}.md), also those where discrimloss is behind, is made by "
-        f"`python -m benchmarks.{name} run --data DIR --cifar DIR`."
+        f"{len(noisy)} rows are of datasets that we used for no choice of a default. "
+        f"`python -m benchmarks.{name} run --data DIR --cifar DIR` makes "
+        f"[every row]({link}/{name}.md), including those where discrimloss is behind."
     )
 
 

@@ -1,4 +1,4 @@
-"""Old module names of 0.1, which still work for one release with a `DeprecationWarning`."""
+"""Old module names of version 0.1, which still work for one release with a `DeprecationWarning`."""
 
 from __future__ import annotations
 

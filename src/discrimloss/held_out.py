@@ -18,7 +18,7 @@ HELD_OUT_SAMPLES = 1500
 FEWEST_HELD_OUT = 30
 """Minimum number of held-out samples. If there would be fewer, none is held out."""
 LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
-"""Smallest and largest fraction of the samples that is held out."""
+"""Largest and smallest fraction of the samples that is held out."""
 NEVER_HELD_OUT = 8
 """Number of samples of each class that are never held out, so that no rare class is lost."""
 MOST_MATCHED = 50_000
@@ -43,10 +43,10 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
 def is_drawn(index: Tensor, fraction: float, draw: int = 0) -> Tensor:
     """Return whether each sample is drawn. This depends only on its index, so all runs agree.
 
-    index: indices of the samples, int64.
-    fraction: fraction of the samples to draw.
-    draw: number of the draw. Different draws are independent.
-        draw: different draws are independent.
+    Args:
+        index: indices of the samples, int64.
+        fraction: fraction of the samples to draw.
+        draw: number of the draw. Different draws are independent.
     """
     mask = 0xFFFFFFFF
     mixed = (index + draw * 0x9E3779B9) & mask

@@ -1,6 +1,7 @@
 """Hooks that run before and after a `DiscrimLoss` loads a saved state.
 
-They convert states of 0.1, refuse a state with other targets, and restore the step count.
+They convert states of version 0.1, refuse a state with other targets, and restore the step
+count.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RUN_KEY = "run"
 def rename_keys_of_0_1(
     criterion: nn.Module, state_dict: dict[str, Any], prefix: str, *args: Any
 ) -> None:
-    """Convert the keys of a state dict of 0.1, which had neither a tracker nor groups.
+    """Convert the keys of a state dict of version 0.1, which had neither a tracker nor groups.
 
     This hook runs before the criterion loads the state dict.
     """

@@ -284,6 +284,17 @@ def test_a_very_uncertain_noise_rate_has_no_interval() -> None:
     assert noise_interval(p_incorrect, variance=0.1**2, highest_plausible=0.8) is None
 
 
+@pytest.mark.parametrize(("wrong", "low"), [(0.002, 0.0), (0.01, 0.0), (0.1, 0.06)])
+def test_the_interval_begins_at_0_if_all_labels_may_be_correct(wrong: float, low: float) -> None:
+    p_incorrect = torch.full((2000,), 1e-4, dtype=torch.float64)
+    p_incorrect[: round(2000 * wrong)] = 0.99
+    interval = noise_interval(p_incorrect, variance=0.0)
+    assert interval is not None
+    assert interval[0] == pytest.approx(low, abs=0.01)
+    assert (interval[0] == 0.0) == (low == 0.0)
+    assert interval[1] > wrong
+
+
 # Notes.
 
 

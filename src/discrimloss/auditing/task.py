@@ -39,7 +39,7 @@ class ScaledRows:
     factor: float
 
     def __call__(self, inputs: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Shape as before."""
+        """Return the scaled features, in the same shape."""
         return inputs * self.factor
 
 

@@ -1,4 +1,4 @@
-"""`discrimloss reproduce`: an error that names the replacement of this command of 0.1."""
+"""`discrimloss reproduce`: an error that names what replaces this command of version 0.1."""
 
 from __future__ import annotations
 

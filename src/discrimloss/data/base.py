@@ -89,7 +89,7 @@ class Prepare(Protocol):
 
 
 def unprepared(inputs: Any, generator: torch.Generator | None) -> Any:
-    """Inputs that need no preparation."""
+    """Return the inputs unchanged, for models that need no preparation."""
     return inputs
 
 

@@ -200,7 +200,7 @@ def _listed(files: Sequence[Path]) -> str:
 
 
 class Question(NamedTuple):
-    """A multiple choice."""
+    """A multiple-choice question."""
 
     context: str
     choices: tuple[str, ...]

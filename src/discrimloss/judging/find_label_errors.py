@@ -314,7 +314,7 @@ def _notes_on_classes(classes: LabelClasses, all_agree: bool) -> list[str]:
 
 
 def know_labels(logits: Tensor, given: Tensor) -> bool:
-    """Return whether the logit of a class is higher for samples labelled with this class."""
+    """Return whether the logits of the given labels are clearly higher than their class means."""
     logits = logits - logits.mean(1, keepdim=True)
     gain = logits[torch.arange(len(given)), given] - logits.mean(0)[given]
     return bool(gain.mean() > CLEAR_DEVIATIONS * gain.std() / len(gain) ** 0.5)

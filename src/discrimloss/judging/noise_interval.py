@@ -26,6 +26,8 @@ def noise_interval(
 ) -> tuple[float, float] | None:
     """Return an interval that contains the fraction of wrong labels with about 90 % probability.
 
+    A low end below `ABSOLUTE_MISFIT` becomes 0, because the labels may then all be correct.
+
     Args:
         p_incorrect: shape (samples,), float64.
         variance: variance of the noise rate, from the uncertainty of the fitted parameters.
@@ -49,4 +51,6 @@ def noise_interval(
     high = max(math.sin(min(angle + margin, math.pi / 2)) ** 2, highest_plausible)
     if plausible is not None:
         low, high = min(low, plausible[0]), max(high, plausible[1])
+    if low < ABSOLUTE_MISFIT:
+        low = 0.0
     return (low, high) if high - low <= WIDEST_INTERVAL else None

@@ -177,7 +177,7 @@ Half = tuple[Tensor, Tensor]
 
 
 def _halves(logits: Tensor, given: Tensor) -> tuple[tuple[Half, Half], tuple[Half, Half]]:
-    """Yield both ways to fit a model to one half of the samples and test it on the other."""
+    """Return both ways to fit a model to one half of the samples and test it on the other."""
     first, second = ((logits[start::2], given[start::2]) for start in (0, 1))
     return (first, second), (second, first)
 

@@ -28,7 +28,7 @@ from discrimloss.judging.target_mixture import TargetMixture, log_student, noise
 MOST_FITTED = 50_000
 """Samples in a fit."""
 LEAST_CORRELATION = 0.2
-"""Minimum correlation of predictions and targets. With less, wrong targets cannot be told."""
+"""Minimum correlation of predictions and targets. With less, wrong targets are not detectable."""
 NEVER = 20.0
 """Minus the log-odds of a target that is never called wrong."""
 LARGEST_PULL = 2.0
@@ -131,12 +131,15 @@ class _Likelihood(TargetMixture):
         return [torch.tensor([-1.0, 0, 0, 1.0, 0, odds], dtype=torch.float64) for odds in STARTS]
 
     def pulled_back(self, pull: float) -> _Likelihood:
-        """Return the likelihood with larger errors of predictions, by this fraction."""
+        """Return the likelihood with errors of predictions that are larger by this fraction."""
         farther = self.target + (self.prediction - self.target) * (1.0 + pull)
         return _Likelihood(farther, self.target)
 
     def pull_for(self, rate: float, parameters: Tensor) -> float:
-        """Return how far predictions must be pulled back for this noise rate."""
+        """Return the fraction by which errors must be enlarged to yield this noise rate.
+
+        Memorisation makes the errors of training samples too small. See `pulled_back`.
+        """
 
         def rate_with(pull: float) -> float:
             return self.pulled_back(pull).noise_rate(parameters)

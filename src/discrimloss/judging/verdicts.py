@@ -128,7 +128,7 @@ class Verdicts:
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """Sample indices, most suspicious first: by score, then average loss. Unseen ones last."""
+        """Sample indices, most suspicious first: by score, then average loss. Unseen last."""
         return np.concatenate(
             [self._worst_first(self._seen()), np.flatnonzero(self.code == UNSEEN)]
         )
@@ -176,8 +176,8 @@ class Verdicts:
 
         The frame needs the columns ``verdict`` and ``p_incorrect``. Other columns of `to_pandas`
         are read if present, and all others are ignored. Rows may be in any order if the sample
-        index is in a column ``index`` or is the index of the frame. Frames of 0.1 can be read too:
-        they call the verdict ``label`` and have ids as their index.
+        index is in a column ``index`` or is the index of the frame. Frames of version 0.1 can be
+        read too: they call the verdict ``label`` and have ids as their index.
 
         Args:
             frame: a frame as `to_pandas` returns it.

@@ -127,7 +127,6 @@ class DiscrimLossOn(IndexedLoss):
 
         With predictions, return the averaged probability that the label is not the true class. For
         regression, return one minus the trust in the target.
-
         """
         if self.predictions and self.criterion.table.has_column("predicted_visits"):
             scores = self.criterion.labels_distrust()

@@ -46,7 +46,7 @@ def ramp_at(percentage: Tensor, ramp: float, ramp_from: float) -> Tensor:
 
 
 def compressed(values: Tensor) -> Tensor:
-    """Compress values logarithmically and keep their sign. Losses of any scale then differ."""
+    """Return a signed logarithm of values, so that both small and large losses stay distinct."""
     scaled = torch.log1p(values.abs() / NARROWEST_DIFFERENCE)
     return values.sign() * scaled / math.log1p(1.0 / NARROWEST_DIFFERENCE)
 

@@ -1,4 +1,4 @@
-"""DiscrimLoss on top of SuperLoss, which is on top of the task loss."""
+"""DiscrimLoss with SuperLoss as the inner loss. SuperLoss in turn takes the task loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from discrimloss.losses.superloss import SuperLoss
 
 @loss_classes.register("superloss_discrimloss")
 class SuperLossDiscrimLoss(DiscrimLossOn):
-    """DiscrimLoss on top of SuperLoss, a robust loss as the inner loss (Wu et al. 2022).
+    """DiscrimLoss with SuperLoss, a robust loss, as the inner loss (Wu et al. 2022).
 
     The inner loss of DiscrimLoss is SuperLoss minus the value of SuperLoss for a task loss of 0.
     The reason is that DiscrimLoss needs losses that start at 0. Its threshold rises by a fraction

@@ -167,7 +167,7 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
     """Return the result of a loading function of transformers, or raise a clear `ValueError`.
 
     Args:
-        load: a function of a folder or a model name, such as ``AutoModel.from_pretrained``.
+        load: a function that takes a folder or a model name, such as ``AutoModel.from_pretrained``.
         pretrained: see `find_pretrained`.
         options: further arguments for `load`.
     """

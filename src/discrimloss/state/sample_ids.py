@@ -23,7 +23,7 @@ FEWEST_RECENT = 1024  # new ids are in a dict until there are this many
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The number of ids at some time."""
+    """The number and the checksum of the ids at some time."""
 
     number: int
     checksum: int
@@ -119,11 +119,11 @@ class SampleIds(nn.Module):
         return torch.tensor(known, dtype=torch.int64)
 
     def mark(self) -> KnownNames:
-        """Return a mark of the current ids, for `back_to`."""
+        """Return what `back_to` needs to restore the current ids."""
         return KnownNames(len(self), self._checksum)
 
     def back_to(self, known: KnownNames) -> None:
-        """Remove all ids that were added after the mark."""
+        """Remove all ids that were added after `known` was returned by `mark`."""
         del self._ends[known.number :]
         del self._text[self._ends[-1] if self._ends else 0 :]
         self._checksum = known.checksum
@@ -133,7 +133,7 @@ class SampleIds(nn.Module):
         self._collided = {name: row for name, row in self._collided.items() if row < known.number}
 
     def _add(self, text: bytes) -> int:
-        """Return the row of an id, which is new for a new id."""
+        """Return the row of an id. A new id gets a new row."""
         found = self._find(text)
         if found is not None:
             return found

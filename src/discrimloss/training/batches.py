@@ -21,7 +21,7 @@ OrderOfPass = Callable[[int], Tensor]
 def epoch_batches(
     order_of_pass: OrderOfPass, epoch: int, batch_size: int, steps_per_epoch: int | None
 ) -> list[Tensor]:
-    """Yield the sample indices of each batch of an epoch.
+    """Return the sample indices of each batch of an epoch.
 
     An epoch is a pass over the data, or `steps_per_epoch` steps through consecutive passes. A
     single last sample joins the batch before it, because batch normalisation needs two.
@@ -63,7 +63,7 @@ class PassParts:
         return math.ceil(self.steps_per_pass / self.steps_per_epoch)
 
     def batches(self, order_of_pass: OrderOfPass, epoch: int) -> list[Tensor]:
-        """Yield the sample indices of each batch of an epoch."""
+        """Return the sample indices of each batch of an epoch."""
         number, part = divmod(epoch - 1, self.epochs_per_pass)
         batches = epoch_batches(order_of_pass, number + 1, self.batch_size, None)
         start = part * self.steps_per_epoch
@@ -92,10 +92,10 @@ def _stretch_of_passes(order_of_pass: OrderOfPass, start: int, length: int) -> T
 
 
 def own_slice(batches: Sequence[Tensor], rank: int, num_processes: int) -> list[Tensor]:
-    """Yield the batches of one of several processes: an equal slice of every batch.
+    """Return the batches of one of several processes: an equal slice of every batch.
 
     If a batch cannot be divided equally, up to ``num_processes - 1`` samples at its end are left
-    out. In the next epoch these are other samples.
+    out. In the next epoch, other samples are left out.
     """
     if num_processes == 1:
         return list(batches)

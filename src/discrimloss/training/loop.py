@@ -52,10 +52,10 @@ class SilentObserver:
     """An observer that does nothing."""
 
     def on_step(self, epoch: int, step: int, steps: int, samples: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_epoch(self, row: Row) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)

@@ -56,13 +56,13 @@ class TrainingDynamics:
         self._own.zero_()
 
     def end_epoch(self, epoch: int, method: Method, *, is_main_process: bool) -> None:
-        """Nothing ends with an epoch."""
+        """Do nothing, because the sums run over all epochs."""
 
     def record_final(self, index: Tensor, output: Tensor) -> None:
-        """The sums are of predictions in training only."""
+        """Do nothing: the sums contain only predictions during training."""
 
     def finish(self, method: Method) -> None:
-        """Nothing is left to do."""
+        """Do nothing, because the sums are complete."""
 
     def state_dict(self) -> dict[str, Any]:
         """The sums of all processes."""
@@ -74,9 +74,9 @@ class TrainingDynamics:
         self._own.zero_()
 
     def scores(self) -> dict[str, Tensor]:
-        """Each score of all samples, shape (num_samples,); NaN for a sample in no batch.
+        """Return all scores, each of shape (num_samples,). Samples that were in no batch have NaN.
 
-        Call `share` before. All are higher for labels that were learned, but ``variability``.
+        Call `share` first. All scores except ``variability`` are higher for learned labels.
         """
         visits, margin, probability, squared, correct = self._shared.cpu()
         visits = visits.where(visits > 0, torch.nan)

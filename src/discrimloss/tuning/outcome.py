@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def metric(self) -> str:
-        """``accuracy`` or ``mae``."""
+        """Name of the metric: ``accuracy`` or ``mae``."""
         return metric_name(self.is_regression)
 
     @property

@@ -69,7 +69,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values."""
+    """A hyperparameter that takes one of several values."""
 
     values: tuple[Value, ...]
 

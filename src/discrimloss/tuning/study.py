@@ -190,12 +190,13 @@ def begin_again(study: Study, number: int) -> None:
 
 
 class NumberedDraws(BaseSampler):
-    """TPE whose draws depend on the number of the trial.
+    """Optuna's TPE sampler, with a random seed that depends on the number of the trial.
 
-    Otherwise, workers that start together and continued searches would draw the same values again.
-    A search by one worker is the same with and without interruptions.
+    With a single seed, workers that start together would all draw the same values, and so would a
+    search that is continued. An interrupted search of one worker draws the same values as an
+    uninterrupted one.
 
-    In a finite space, no combination is tried twice as long as there is an untried one.
+    In a finite space, a combination is only tried again when all combinations have been tried.
 
     Args:
         seed: seed of the search.

@@ -113,8 +113,8 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
     """Run trials in several processes on this machine. Return when the study is finished.
 
     Raises:
-        DiscrimLossError: the first error of a worker; or all workers ended and trials are missing.
-        Interrupted: the user stopped it, and the workers with it.
+        DiscrimLossError: trials are missing, because a worker failed or all workers were killed.
+        Interrupted: the user stopped the search. The workers have stopped too.
     """
     study = open_study(request)
     context = process_context(IMPORTED_ONCE)

@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 4_096
 
 
 def broken_texts(texts: Sequence[str]) -> Broken:
-    """Texts without words, placeholders, and texts that were decoded wrongly."""
+    """Find texts without words, placeholders, and texts that were decoded wrongly."""
     found = {}
     for index, text in enumerate(texts):
         stripped = text.strip().casefold()
@@ -44,15 +44,15 @@ def broken_texts(texts: Sequence[str]) -> Broken:
 
 
 def _has_content(character: str) -> bool:
-    """Letters, digits and symbols such as hearts do, punctuation does not."""
+    """Return whether a character is a letter, digit or symbol (such as a heart)."""
     return character.isalnum() or unicodedata.category(character) == "So"
 
 
 def broken_rows(frame: Any) -> Broken:
-    """Rows of a table that lack all or most of their values.
+    """Find rows of a table that lack all or most of their values.
 
     Args:
-        frame: a data frame of the columns that are learned from.
+        frame: a data frame of the columns that models learn from.
     """
     if not frame.shape[1]:
         return {}
@@ -70,7 +70,7 @@ def broken_rows(frame: Any) -> Broken:
 
 
 def broken_pictures(pictures: npt.NDArray[np.uint8]) -> Broken:
-    """Blank pictures: of one colour all over.
+    """Find blank images, which have one colour all over.
 
     Args:
         pictures: shape (samples, channels, height, width).
@@ -84,7 +84,7 @@ def broken_pictures(pictures: npt.NDArray[np.uint8]) -> Broken:
 
 
 def broken_features(features: npt.NDArray[Any]) -> Broken:
-    """Rows of features that are all the same number."""
+    """Find rows whose features are all equal."""
     if features.ndim != 2 or features.shape[1] < 2:
         return {}
     is_constant = features.max(1) == features.min(1)

@@ -58,7 +58,7 @@ NO_INDEX = -1
 
 @dataclass(frozen=True)
 class HealthEntry:
-    """One kind of problem, and the samples behind it."""
+    """One kind of problem, and the samples that have it."""
 
     problem: str
     """One of `TITLES`."""

@@ -132,7 +132,10 @@ def _limit_of_chance(distance: npt.NDArray[Any]) -> float:
 
 
 def _joined(samples: int, pairs: Rows, exact: Duplicates) -> Rows:
-    """Connected samples, with the exact copies of each, as numbered groups."""
+    """Return the group number of each sample that has near duplicates, -1 for all others.
+
+    Samples that are connected by pairs or by exact copies are in the same group.
+    """
     from scipy import sparse
     from scipy.sparse.csgraph import connected_components
 
@@ -158,7 +161,7 @@ def _renumbered(group: npt.NDArray[Any]) -> Rows:
 
 
 def rows_confirm(features: npt.NDArray[Any]) -> Confirm:
-    """Two rows of a table are nearly the same if no column differs by more than rounding.
+    """Return a function that checks if two rows differ by no more than rounding in any column.
 
     Args:
         features: shape (rows, features): numbers scaled to a spread of 1, one-hot categories.
@@ -171,12 +174,12 @@ def rows_confirm(features: npt.NDArray[Any]) -> Confirm:
 
 
 def plain_text(text: str) -> str:
-    """A text without what a copy may change: letter case, and spaces."""
+    """Return a text with normalised letter case and spaces, in which copies may differ."""
     return " ".join(text.casefold().split())
 
 
 def texts_confirm(texts: Sequence[str]) -> Confirm:
-    """Two texts are nearly the same if most of their stretches of characters are."""
+    """Return a function that checks if two texts share most of their short character sequences."""
     made: dict[int, frozenset[str]] = {}
 
     def shingles(index: int) -> frozenset[str]:

@@ -30,13 +30,13 @@ LARGEST_PICTURE = 16
 
 
 def comparable_points(inputs: Any, by_angle: bool = False) -> ComparedPoints:
-    """What models learn from as points, so that similar samples lie close to each other.
+    """Return the inputs of models as points, so that similar samples lie close to each other.
 
     Args:
         inputs: shape (samples, features), dense or sparse; or uint8 images of the shape
             (samples, channels, height, width).
-        by_angle: whether to compare directions, as for word vectors and n-grams: points get the
-            length 1.
+        by_angle: whether to scale points to the length 1, so that only their directions are
+            compared, as for word vectors and n-grams.
     """
     unexplained = None
     if hasattr(inputs, "tocsr"):

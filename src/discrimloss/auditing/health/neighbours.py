@@ -99,7 +99,7 @@ def _by_cells(points: Points, number: int) -> tuple[Any, Any]:
 
 
 def _without_self(distance: Any, index: Any, notes: tuple[str, ...] = ()) -> Neighbours:
-    """Drop each sample from its own neighbours; it need not be the first among equal ones."""
+    """Drop each sample from its own neighbours. With exact copies, it may not be the first."""
     is_self = index == np.arange(len(index))[:, None]
     last = ~is_self.any(1)
     is_self[last, -1] = True

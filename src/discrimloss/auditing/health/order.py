@@ -21,7 +21,7 @@ SHUFFLES = 20
 
 @dataclass(frozen=True)
 class RowOrder:
-    """What the order of the rows has to do with the samples."""
+    """Whether similar samples stand close together in the order of the rows."""
 
     close_neighbours: float
     """The fraction of similar samples that stand close to each other."""
@@ -34,7 +34,7 @@ class RowOrder:
 def find_row_order(
     neighbours: Neighbours, is_copy: npt.NDArray[np.bool_] | None = None
 ) -> RowOrder | None:
-    """Compare how far apart similar samples stand with what shuffled rows would give.
+    """Compare the distances between the rows of similar samples with those in shuffled rows.
 
     Args:
         neighbours: of all samples, by their row.

@@ -56,7 +56,7 @@ def find_outliers(
 
 
 def strange_texts(texts: Sequence[str]) -> dict[int, str]:
-    """Texts whose words hardly occur in other texts, as in another language or in garbage.
+    """Find texts whose words hardly occur in other texts, such as texts in another language.
 
     Args:
         texts: one per sample.
@@ -81,7 +81,7 @@ def _far_out(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _far_away(neighbours: Neighbours) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Samples far from all others, and how many times the median distance each is away."""
+    """Return the samples far from all others, and their distances in units of the median."""
     nothing = np.empty(0, np.int64), np.empty(0)
     mean = neighbours.distance.mean(1, dtype=np.float64)
     positive = mean[mean > 0.0]

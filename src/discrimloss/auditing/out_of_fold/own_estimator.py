@@ -143,7 +143,7 @@ class OwnModel:
         return found
 
     def _positions_of_columns(self, number: int) -> npt.NDArray[np.int64]:
-        """Return the class of each column, among those in the training data."""
+        """Return the class of each column of ``predict_proba``, as the position of a label."""
         learned = getattr(self._model, "classes_", None)
         if learned is None:
             raise SourceError(

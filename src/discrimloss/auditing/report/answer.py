@@ -82,7 +82,10 @@ _UNKNOWN = "The distribution of wrong labels over the classes is unknown too."
 
 
 def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
-    """Return the summary's noise rate with its interval, or by default the mean probability."""
+    """Return the noise rate and its interval from the summary.
+
+    If the summary has no rate, it is the mean label-error probability of all seen samples.
+    """
     assert run.samples is not None
     if "noise_estimated" in run.summary:
         rate = run.summary["noise_estimated"]

@@ -124,7 +124,7 @@ def epoch_axis() -> Spec:
 
 
 def tooltip(*columns: tuple[str, str, str]) -> list[Spec]:
-    """Encode a tooltip with columns, their titles, and the format of numbers."""
+    """Encode a tooltip. Each argument is a column, its title, and its number format or ``""``."""
     return [
         {"field": field, "title": title}
         | ({"type": "quantitative", "format": form} if form else {"type": "nominal"})

@@ -10,7 +10,10 @@ UNIT = "\N{NO-BREAK SPACE}%"
 
 
 def percent(fraction: float) -> str:
-    """Return ``12.3 %``. Only exact values are ``0 %`` and ``100 %``: ``< 0.1 %``, ``> 99.9 %``."""
+    """Return a fraction in percent, such as ``12.3 %``.
+
+    Only exact values are ``0 %`` and ``100 %``. Others are rounded to ``< 0.1 %`` or ``> 99.9 %``.
+    """
     if 0.0 < fraction < 0.0005:
         return f"< 0.1{UNIT}"
     if 0.9995 <= fraction < 1.0:
@@ -25,12 +28,12 @@ def probability_percent(probability: float) -> str:
 
 
 def percent_range(interval: Sequence[float]) -> str:
-    """``10.0 % to 15.0 %``."""
+    """Return a range of fractions in percent, such as ``10.0 % to 15.0 %``."""
     return f"{percent(interval[0])} to {percent(interval[1])}"
 
 
 def counted_percent(number: int, total: int) -> str:
-    """``512 (10.2 %)``."""
+    """Return a number with its percentage, such as ``512 (10.2 %)``."""
     return f"{number:,} ({percent(number / max(total, 1))})"
 
 
@@ -42,13 +45,13 @@ def rate_text(rate: float | None, interval: Sequence[float] | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return ``11.2 s``, as in ``summary.json``, for long runs with hours."""
+    """Return seconds such as ``11.2 s``, as in ``summary.json``. Long runs also get their hours."""
     hours = f" ({seconds / 3600:.1f} h)" if seconds >= 3600 else ""
     return f"{seconds:,.1f} s{hours}"
 
 
 def about_minutes(minutes: float) -> str:
-    """Return ``5 minutes``, or from two hours on ``9 hours``."""
+    """Return a time such as ``5 minutes``. From two hours on, the unit is hours."""
     if minutes >= 120:
         return counted(round(minutes / 60), "hour")
     return counted(max(1, round(minutes)), "minute")
@@ -57,7 +60,7 @@ def about_minutes(minutes: float) -> str:
 def columns_text(columns: Sequence[Mapping[str, str]]) -> str:
     """Return the columns that models learn from, grouped by how they are read.
 
-    ``age, height (numbers); smoker (yes and no, 'ja' is yes)``.
+    Example: ``age, height (numbers); smoker (yes and no, 'ja' is yes)``.
     """
     alike: dict[str, list[str]] = {}
     for column in columns:
@@ -71,5 +74,5 @@ def _first(names: Sequence[str]) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """``1 class``, ``12 classes``."""
+    """Return a number with its noun, such as ``1 class`` or ``12 classes``."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -70,7 +70,7 @@ def _json(content: Any, status: int = 200, *headers: tuple[str, str]) -> Answer:
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Listens from the start; `serve_forever` answers requests.
+    """Server of the review page. It listens at once; `serve_forever` answers requests.
 
     Args:
         session: the review.

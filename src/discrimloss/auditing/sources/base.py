@@ -31,7 +31,7 @@ from discrimloss.data.base import Split, TaskData
 from discrimloss.errors import DiscrimLossError
 
 FINGERPRINT_VERSION = 2
-"""Version of `AuditSource.fingerprint`. Audits of 0.1 have another fingerprint, and no version."""
+"""Version of `AuditSource.fingerprint`. Audits of discrimloss 0.1 have another one, unnumbered."""
 MOST_ENTRIES = 2**30
 """Largest number of samples times classes: four gigabytes of predictions."""
 Label = str | float

@@ -61,7 +61,7 @@ class CsvRows(FileRows):
 
     @property
     def decimal_comma(self) -> bool:
-        """Whether ``1,5`` may be a number, which is impossible with commas between cells."""
+        """Whether ``1,5`` may be a number: only if semicolons separate the cells."""
         return self.delimiter == ";"
 
     def __len__(self) -> int:

@@ -232,7 +232,7 @@ def _batches(
 
 
 def _rows_of_first(rows: Array | None, num_rows: int) -> Array:
-    """Return all rows of the first process in all processes."""
+    """Send all rows from the first process to the others, and return them in every process."""
 
     def block_of_first(block: slice) -> Array:
         assert rows is not None

@@ -147,7 +147,7 @@ def _name(column: Any) -> str | None:
 
 
 def in_python(sentence: str) -> str:
-    """Rewrite options of the command line as Python arguments: ``--label X`` as ``label=``."""
+    """Replace command-line options in a sentence, such as ``--label X`` by ``label=``."""
     for option, argument in (
         (r"--no-regression", "regression=False"),
         (r"--(regression|resume|overwrite)", r"\1=True"),

@@ -70,7 +70,7 @@ class PictureFacts:
 
     @property
     def shorter_side(self) -> int:
-        """In pixels."""
+        """Length of the shorter side in pixels."""
         return min(self.width, self.height)
 
 

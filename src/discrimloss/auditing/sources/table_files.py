@@ -149,7 +149,7 @@ class JsonlRows(FileRows):
 
 
 def _with_value(line: bytes, key: str, value: Any) -> bytes:
-    """Return a line with a new value, and the same spaces and escapes."""
+    """Return a line of JSON with a new value of a key. Spaces and escapes are kept."""
     mark = _MARK if line.startswith(_MARK) else b""
     body = line.removeprefix(_MARK)
     content = json.loads(body.decode("utf-8"))

@@ -155,13 +155,13 @@ class FileRows(Rows):
         dropped: Collection[int],
         relabel: Callable[[AnyStr, Label], AnyStr],
     ) -> Iterator[AnyStr]:
-        """Yield the lines of the file without those of dropped rows. All others are unchanged.
+        """Yield the lines of the file with new labels, and without the lines of dropped rows.
 
         Args:
             lines: the lines, and whether each is a row.
             new_labels: new labels, by row.
             dropped: rows to leave out.
-            relabel: returns a line with a new label.
+            relabel: function of a line and a label, which returns the line with this label.
         """
         dropped, number = frozenset(dropped), -1
         for line, is_row in lines:

@@ -58,7 +58,7 @@ class CoTeaching(SmallLossMethod):
         self.exponent = exponent
 
     def scheduled_forget_rate(self, epoch: int, noise_rate: float) -> float:
-        """1 - R(T), with the exponent."""
+        """Return the forget rate 1 - R(T) of the paper, with its exponent."""
         length = (self.gradual_epochs, self.exponent)
         if self.schedule == "released":
             return released_forget_rate(epoch, noise_rate, *length)

@@ -111,7 +111,7 @@ class CoTeachingPlus(SmallLossMethod):
         self.register_buffer("counted_epoch", torch.tensor(0))
 
     def scheduled_forget_rate(self, epoch: int, noise_rate: float) -> float:
-        """1 - lambda(e)."""
+        """Return the forget rate 1 - lambda(e) of the paper."""
         if self.late_schedule == "level":
             return super().scheduled_forget_rate(epoch, noise_rate)
         return rising_forget_rate(epoch - 1, noise_rate, self.gradual_epochs, self.setting.epochs)

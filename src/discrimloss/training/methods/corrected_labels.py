@@ -47,7 +47,7 @@ class CorrectedLabels(nn.Module):
         self.register_buffer("renewed_in", torch.tensor(0))
 
     def renew(self, epoch: int) -> None:
-        """Correct the labels with the recorded predictions. A resumed epoch keeps its labels."""
+        """Correct the labels with the recorded predictions, unless this epoch was resumed."""
         if epoch > int(self.renewed_in):
             self.prediction.copy_(self.next_prediction)
             self.label_weight.copy_(label_weights(self.next_loss))

@@ -61,10 +61,10 @@ class DiscrimLossMethod(LossMethod):
 
 @methods.register("superloss_discrimloss")
 class SuperLossDiscrimLossMethod(DiscrimLossMethod):
-    """DiscrimLoss on top of SuperLoss, a robust loss as the inner loss (Wu et al. 2022).
+    """DiscrimLoss with SuperLoss, a robust loss, as the inner loss (Wu et al. 2022).
 
-    See `discrimloss.losses.SuperLossDiscrimLoss`; ``held_out`` is that of method
-    ``discrimloss``.
+    See `discrimloss.losses.SuperLossDiscrimLoss`. The option ``held_out`` is the same as for the
+    method ``discrimloss``.
 
     Args:
         setting: what is known of the task.

@@ -46,12 +46,12 @@ class JoCoR(SmallLossMethod):
             shorter.
         co_regularization: lambda, the weight of the divergences. The authors search it for each
             dataset on validation data: 0.95 for MNIST, 0.9 for CIFAR-10 (0.65 at 80 % noise),
-            0.85 for CIFAR-100 and Clothing1M, with Adam. The page of their code says that it
+            0.85 for CIFAR-100 and Clothing1M, with Adam. The page of their code says that lambda
             depends on data, noise and network, and is between 0.5 and 0.9. Our default is 0.5: the
             gradient of the divergences has no bound, so a larger lambda needs smaller steps of SGD.
-            With the steps of our recipes it reduces the accuracy on clean digits (0.9: 6 points,
-            0.65: one). Adam's steps do not grow with the gradient, so use ``optimizer.kind=adamw``
-            for the paper's values.
+            With the steps of our recipes, a lambda of 0.9 reduces the accuracy on clean digits by 6
+            points, and 0.65 by one. Adam's steps do not grow with the gradient, so use
+            ``optimizer.kind=adamw`` for the paper's values.
         schedule: "paper", or "released" as in the authors' code (hongxin001/JoCoR), which starts at
             tau / (T_k - 1) and reaches tau in epoch T_k - 1.
     """
