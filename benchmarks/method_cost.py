@@ -136,7 +136,7 @@ def measure(rounds: int, steps: int) -> tuple[Group, list[dict[str, Any]]]:
 
 
 def table(facts: list[dict[str, Any]]) -> str:
-    titles = ["method", "idea", "step, of `plain`'s", "memory", "needs to know in advance", "tasks"]
+    titles = ["method", "idea", "step, relative to `plain`", "memory", "needs to know in advance", "tasks"]
     rows = [
         [
             f"`{fact['method']}`",

@@ -52,7 +52,7 @@ class SampleSchedule(TrainerCallback):
             self.trainer.start_epoch(now)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log metrics, if `steps_per_iteration` is set and this is the last step of an iteration."""
+        """Log metrics, if `steps_per_iteration` is set and this is the last step of one."""
         steps = self.trainer.steps_per_iteration
         if steps and (state.global_step % steps == 0 or state.global_step == state.max_steps):
             self._log(control, self.iteration, state)

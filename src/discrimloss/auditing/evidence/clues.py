@@ -34,7 +34,7 @@ MISSING = "missing values occur"
 
 @dataclass(frozen=True)
 class Clues:
-    """Words or columns of a sample that support its suggested class, and its given class."""
+    """Words or columns that support the suggested class of a sample, and those for the given one."""
 
     suggested: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
