@@ -34,7 +34,7 @@ MISSING = "missing values occur"
 
 @dataclass(frozen=True)
 class Clues:
-    """Words or columns that support the suggested class of a sample, and those for the given one."""
+    """Words or columns of a sample that support its suggested class, or its given class."""
 
     suggested: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
