@@ -136,7 +136,8 @@ def measure(rounds: int, steps: int) -> tuple[Group, list[dict[str, Any]]]:
 
 
 def table(facts: list[dict[str, Any]]) -> str:
-    titles = ["method", "idea", "step, of `plain`'s", "memory", "needs to know in advance", "tasks"]
+    step = "step, relative to `plain`"
+    titles = ["method", "idea", step, "memory", "needs to know in advance", "tasks"]
     rows = [
         [
             f"`{fact['method']}`",

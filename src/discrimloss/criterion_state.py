@@ -202,7 +202,8 @@ class CriterionState(nn.Module):
     def latest_losses(self) -> Tensor:
         """Return the latest loss of each sample of this process, shape (rows,), float32.
 
-        The released form and states of older versions do not store it: there it is ``Avg(l)``.
+        The released form and states of older versions do not store latest losses. For them, the
+        result is ``Avg(l)``.
         """
         average = self.average_chunk(slice(None))
         if not self.table.has_column(LATEST_LOSS):

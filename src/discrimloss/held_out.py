@@ -75,9 +75,10 @@ class Samples(NamedTuple):
 
 
 def samples_of(table: SampleTable, is_held_out: bool | None) -> Samples:
-    """Return about `MOST_MATCHED` samples with predictions from all processes, on the CPU.
+    """Return samples that have predictions, from all processes and on the CPU.
 
-    The samples and their order do not depend on how the table is divided among processes.
+    If there are more than `MOST_MATCHED`, the result has about that many, drawn at random. The
+    samples and their order do not depend on how the table is divided among processes.
     """
     shards: Shards = table.shards
     chosen = table.predicted_visits > 0

@@ -52,7 +52,7 @@ WATCHED_FRACTION = 0.5
 MOST_WATCHED_FRACTION = 0.8
 """Few samples are held out for at most this fraction, because that costs little."""
 PATIENCE = 0.05
-"""The held-out loss has stopped falling if it does not fall for this fraction of the run."""
+"""The held-out loss has stopped falling if it has not fallen for this fraction of the run."""
 SMALLEST_STEP = 0.02
 """Averaged predictions still improve if their held-out loss falls by this fraction per epoch."""
 SMALLEST_GAP = 0.15
@@ -60,8 +60,8 @@ SMALLEST_GAP = 0.15
 GAP_DEVIATIONS = 2.0
 """The gap must also be this many times its standard error."""
 NO_GAP, EARLY_RELEASE = 0.05, 0.25
-"""If the gap is smaller than this fraction after this fraction of the epochs, the network does not
-memorise. All samples are then learned from, unless there is evidence for wrong labels."""
+"""If the gap is below the first value after the second fraction of the epochs, the network does not
+memorise. It then learns from all samples, unless there is evidence for wrong labels."""
 LITTLE_EVIDENCE = 1.0
 """There is no evidence for wrong labels below this value."""
 
@@ -71,8 +71,8 @@ MOSTLY_WRONG = 0.5
 """An estimate above this stays, even if the next one finds no evidence. A corrected network is
 overconfident, and then a less confident network would explain the labels equally well."""
 NOTHING_MEMORISED, ENOUGH_FITTED = 0.01, 6_000
-"""If most labels are wrong, each of them says little. While the gap is smaller than this fraction,
-the estimate uses this number of training samples too."""
+"""If most labels are wrong, each of them says little. While the gap is below the first value, the
+estimate also uses as many training samples as the second value."""
 POSTERIOR_EVIDENCE = 2.5
 """Above this evidence, mixed targets contain corrected labels."""
 PREDICTED_WEIGHT = 0.8

@@ -1,4 +1,4 @@
-"""DiscrimLoss: a learned weight for every training sample, and a threshold that rises.
+"""DiscrimLoss: a learned weight for every training sample, and a moving threshold.
 
 A batch passes through `given_batch`, `DiscrimLoss.forward` and `batch_visit`. They use the
 equations in `functional`, and the checks and collectives in `state.exchange`.

@@ -99,7 +99,7 @@ def test_a_storage_and_a_study_of_one_s_own(capsys: pytest.CaptureFixture[str]) 
         (("digits", "--search", "seed=1,2"), "'seed' cannot be searched"),
         (("digits", "method=gce", "--search", "method"), "has no search space of its own"),
         (("digits", "--out", "file"), "file is not a directory: choose another path with --out"),
-        (("mnist",), "name the data directory with --data DIR"),
+        (("mnist",), "pass the data directory with --data DIR"),
         (("digits", "--data", "nowhere"), "the data directory nowhere does not exist"),
         (("digits", "--storage", "tune.db"), "--storage must be a database URL, e.g. sqlite:///"),
         (("digits", "--storage", "sqlite://"), "name a file, sqlite:///FILE"),

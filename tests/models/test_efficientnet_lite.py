@@ -60,5 +60,5 @@ def test_other_weights_get_a_sentence(tmp_path: Path) -> None:
     weights = lite_state_dict()
     del weights["_bn1.bias"]
     torch.save({"state_dict": weights}, file)
-    with pytest.raises(ValueError, match=r"have no '_bn1\.bias'"):
+    with pytest.raises(ValueError, match=r"lack '_bn1\.bias'"):
         EfficientNetLite(read_weights(file))

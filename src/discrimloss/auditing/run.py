@@ -124,6 +124,7 @@ class _Audit:
     """An audit of a source that is open.
 
     Args:
+        source: the data and its labels.
         options: as requested, before anything was detected.
         settings: how to train.
         directory: directory for all files, or None.

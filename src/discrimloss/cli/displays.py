@@ -61,7 +61,7 @@ class TerminalBar:
 
 
 class DownloadBar:
-    """A bar over the bytes of a file. It appears on the first call and disappears with `stop`."""
+    """A progress bar for downloads. It appears on the first call and disappears with `stop`."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)

@@ -23,7 +23,7 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # status codes that m
 
 
 class MirrorError(DiscrimLossError):
-    """A mirror failed. The message continues a sentence that begins with the URL."""
+    """A mirror failed. The message is the end of a sentence whose subject is the URL."""
 
 
 class _TryAgainError(MirrorError, DiscrimLossError):

@@ -67,12 +67,12 @@ def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
     Args:
         images: shape (batch, channels, height, width), uint8.
-        mean: of each channel, where white is 1.
-        std: standard deviation of each channel, where white is 1.
+        mean: mean of each channel, on a scale where white is 1.
+        std: standard deviation of each channel, on the same scale.
 
     Returns:
-        Same shape, float32, in the channels-last memory format: it makes the convolutions of small
-        networks on a CPU an eighth to a quarter faster.
+        Same shape, float32. The memory format is channels-last, which makes the convolutions of
+        small networks on a CPU an eighth to a quarter faster.
     """
     scale = torch.tensor([1 / (255 * s) for s in std], device=images.device)[:, None, None]
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=images.device)

@@ -210,7 +210,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file and its state. `detail` has the difference, or what could not be compared."""
+    """A file and its state. `detail` has the difference, or why there is no comparison."""
 
     path: str
     state: State

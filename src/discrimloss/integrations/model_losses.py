@@ -51,7 +51,7 @@ class ModelLosses:
         )
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Return which samples have a label, shape (batch,), bool. Any labelled token counts."""
+        """Return which samples have a label, shape (batch,), bool. One labelled token is enough."""
         are_numbers = labels.is_floating_point() or (
             self.problem_type == REGRESSION or (self.problem_type is None and self.single_output)
         )

@@ -39,26 +39,26 @@ class SampleSchedule(TrainerCallback):
         self.trainer.begin_criterion(epochs)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A pass over the data begins."""
+        """Count a pass over the data. It is an epoch unless `steps_per_iteration` is set."""
         self.passes += 1
         if not self.trainer.steps_per_iteration:
             self.trainer.start_epoch(self.passes)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An iteration may begin."""
+        """Begin an iteration, if `steps_per_iteration` is set and this is its first step."""
         steps = self.trainer.steps_per_iteration
         if steps and self.iteration != (now := state.global_step // steps + 1):
             self.iteration = now
             self.trainer.start_epoch(now)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An iteration may end."""
+        """Log metrics, if `steps_per_iteration` is set and this is the last step of one."""
         steps = self.trainer.steps_per_iteration
         if steps and (state.global_step % steps == 0 or state.global_step == state.max_steps):
             self._log(control, self.iteration, state)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A pass over the data ends."""
+        """Log metrics, unless `steps_per_iteration` is set."""
         if not self.trainer.steps_per_iteration:
             self._log(control, self.passes, state)
 

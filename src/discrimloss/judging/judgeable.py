@@ -14,7 +14,7 @@ FEWEST_OF_CLASS = 10
 """In a class with fewer labels, an audit cannot tell which are wrong. Fewer are enough if all
 classes are small."""
 FEWEST_OF_SMALL_CLASSES = 3
-"""The least number of labels then."""
+"""Minimum number of labels of a class if all classes are small."""
 LARGEST_KEPT = -1e-6
 """The highest score of a label in such a class: just below the verdict incorrect."""
 LEAST_RECOGNISED = 0.15

@@ -32,17 +32,18 @@ LEAST_CONFIDENCE = 1.0 / 3.0
 """Minimum ratio of the mean confidence of predictions to their agreement with the labels. The
 confidence of an untrained network is far lower than its agreement."""
 MOST_DOUBT = 0.25
-"""If losses form two groups: maximum expected number of misjudged samples, as a fraction of those
-found wrong. Overlapping classes look like wrong labels, but more of their losses are in between."""
+"""Maximum expected number of misjudged samples, as a fraction of those found wrong. With more,
+losses do not form two groups. Losses of overlapping classes are often between both groups."""
 FEW_WRONG, MOST_DOUBT_OF_FEW = 0.12, 0.1
-"""Maximum for at most this fraction of wrong labels. Natural confusions between classes look like a
-few wrong labels."""
+"""Below the first noise rate, the second value replaces `MOST_DOUBT`. Classes that are easily
+confused look like a few wrong labels."""
 HARDLY_ANY = 0.05
-"""Up to this rate of wrong labels, the data are almost clean, and a doubt of `MOST_DOUBT` is
-allowed. Losses must then be low instead:"""
+"""Below this noise rate, the data are almost clean. `MOST_DOUBT` applies again, and losses must not
+exceed the next two limits."""
 LEARNED_IF_CLEAN, HIGH_IF_CLEAN = 0.3, 0.1
-"""Maximum median latest loss, in units of the loss scale, and maximum fraction of samples above
-that scale that are not found wrong."""
+"""Limits for almost clean data. The first is the maximum median latest loss, in units of the loss
+scale. The second is the maximum fraction of samples with a latest loss above the loss scale that
+are not found wrong."""
 LEAST_SUPPORT = 0.4
 """Minimum number of labels with a latest loss above the loss scale, per label found wrong."""
 WAS_HIGH, IS_LOW, MOST_LEARNED_LATE = 0.5, 0.25, 0.1
@@ -141,7 +142,7 @@ class RunLosses(NamedTuple):
     """The loss scale."""
 
     def noise(self, calibration: Calibration) -> LossNoise:
-        """Return the wrong labels among these samples by a calibration."""
+        """Return the estimated noise of these samples, given a calibration."""
         p_incorrect = calibration(against_label(self.average, self.latest) * self.unit)
         return LossNoise(
             rate=float(p_incorrect.mean()),
@@ -150,7 +151,7 @@ class RunLosses(NamedTuple):
 
 
 class LossNoise(NamedTuple):
-    """The wrong labels by losses."""
+    """The noise estimated from losses."""
 
     rate: float
     """The estimated fraction of wrong labels."""
@@ -238,7 +239,7 @@ def limit_by_losses(losses: RunLosses, found: LossNoise, kind: LossKind = "other
 
     Args:
         losses: losses of the run.
-        found: wrong labels by losses.
+        found: the noise estimated from the losses.
         kind: kind of the losses.
     """
     if len(losses.latest) == 0:
@@ -276,8 +277,8 @@ def limit_by_predictions(
 
     Args:
         losses: losses of the run.
-        by_losses: wrong labels by losses.
-        predicted: wrong labels by predictions.
+        by_losses: the noise estimated from losses.
+        predicted: the label errors estimated from predictions.
         by_losses_too: whether the losses can be compared with the predictions.
     """
     if predicted.errors.noise_interval is None:

@@ -279,7 +279,7 @@ def one_per_sample(values: Any, num_samples: int, name: str) -> npt.NDArray[Any]
 
     Args:
         values: the values that the user passed.
-        num_samples: number of values there must be.
+        num_samples: the required number of values.
         name: name of the argument, for the error.
     """
     if isinstance(values, Tensor):

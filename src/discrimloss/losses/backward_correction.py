@@ -55,6 +55,7 @@ class BackwardCorrection(LossCorrection):
 
     Args:
         num_samples: size of the training set.
+        num_classes: number of classes.
         epochs: length of the run. Needed if T is estimated.
         transition: T, with one row for each true class, which sums to 1. By default T is estimated,
             as in the paper.

@@ -24,7 +24,7 @@ from discrimloss.registry import keyword_options
 
 @loss_classes.register("discrimloss")
 class DiscrimLossOn(IndexedLoss):
-    """DiscrimLoss: a learned weight for every sample, and a threshold that rises (Wu et al. 2022).
+    """DiscrimLoss: a learned weight for every sample, and a moving threshold (Wu et al. 2022).
 
     This is `discrimloss.DiscrimLoss` with the arguments that all losses of this package take.
     `task_loss` may be any unreduced loss, including another loss of `discrimloss.losses`:

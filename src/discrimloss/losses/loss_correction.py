@@ -29,12 +29,12 @@ memorise labels."""
 
 
 class LossCorrection(IndexedLoss):
-    """The base of both corrections of Patrini et al. (2017): the transition matrix T.
+    """The base class of the forward and backward correction, with the transition matrix T.
 
-    The authors train a network to the end, estimate T from the network with the lowest validation
-    loss, and train another network from the start. We record the predictions in the last epoch of a
-    warm-up, estimate T from them, and continue with the same network. A run is therefore as long as
-    with any other loss.
+    Both are from Patrini et al. (2017). The authors train a network to the end, estimate T from the
+    network with the lowest validation loss, and train another network from the start. We record the
+    predictions in the last epoch of a warm-up, estimate T from them, and continue with the same
+    network. A run is therefore as long as with any other loss.
 
     Args:
         num_samples: size of the training set.
@@ -42,7 +42,7 @@ class LossCorrection(IndexedLoss):
         epochs: length of the run. Needed if T is estimated.
         transition: T, with one row for each true class. None if unknown.
         noise_rate: the rate of symmetric noise, which determines T. None if unknown.
-        anchor_percentile: which sample is the anchor of a class, if T is estimated.
+        anchor_percentile: see `ForwardCorrection`. Used if T is estimated.
         warm_up_epochs: epochs of cross-entropy, if T is estimated. By default 15 % of the run.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """

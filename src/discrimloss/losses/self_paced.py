@@ -116,7 +116,7 @@ class SelfPacedLearning(IndexedLoss):
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the length of the warm-up and the growth of the threshold."""
+        """Return the length of the warm-up and the settings of the threshold."""
         return {
             "warmup_epochs": self.warmup_epochs,
             "first_fraction": self.first_fraction,

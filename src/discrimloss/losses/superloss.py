@@ -58,8 +58,8 @@ class SuperLossTerms(NamedTuple):
     """SuperLoss of a batch."""
 
     values: Tensor
-    """Shape (batch,). Their derivative in the task loss is the confidence, which counts as a
-    constant: it minimises the loss, or it is clamped."""
+    """Shape (batch,). Their derivative with respect to the task loss is the confidence. The
+    confidence has no gradient, because it minimises the loss or is clamped."""
     log_confidence: Tensor
     """Shape (batch,), at most 1, without gradient."""
 

@@ -30,7 +30,7 @@ class Batch:
     table_rows: Tensor
     """Rows of this process's table that belong to samples of the batch."""
     positions: Tensor | None
-    """The row of the batch for each of `table_rows`. None: all rows, in order."""
+    """The row of the batch for each of `table_rows`. None if these are all rows, in order."""
     extra: Tensor | None = None
     """Shape (rows, words), int32: further data of each row."""
 

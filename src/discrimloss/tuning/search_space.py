@@ -1,4 +1,4 @@
-"""The search space: ranges and choices by the names of settings."""
+"""The search space: a range or a list of choices for each searched setting."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from discrimloss.tuning.storage import (
 from discrimloss.tuning.worker_processes import PROCESS, has_died
 
 SETTINGS = "settings"
-"""Attribute of a study: the settings its workers share. Of a trial: its own settings."""
+"""Name of the attribute with settings: those that all workers share, or those of one trial."""
 AS_IT_IS = "recipe as it is"
 SURPLUS = "surplus"
 WHY = "why"

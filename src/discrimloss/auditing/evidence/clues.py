@@ -34,7 +34,7 @@ MISSING = "missing values occur"
 
 @dataclass(frozen=True)
 class Clues:
-    """Words or columns of a sample that suggest its suggested class, and its given class."""
+    """Words or columns of a sample that support its suggested class, or its given class."""
 
     suggested: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def word_clues(
     rows: Rows,
     suggested: Rows,
 ) -> list[Clues]:
-    """Return the words of texts that suggest the suggested class, and the given class.
+    """Return the words of texts that support the suggested class, and the given class.
 
     Args:
         matrix: TF-IDF, sparse, shape (texts, n-grams).

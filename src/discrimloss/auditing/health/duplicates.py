@@ -27,9 +27,9 @@ SHINGLE = 5
 """Characters: texts are compared by all stretches of this length."""
 LEAST_OVERLAP = 0.75
 LARGEST_DIFFERENCE = 0.05
-"""Between the columns of nearly equal rows, as a fraction of the spread."""
+"""Largest difference between values of nearly equal rows, as a fraction of the column's spread."""
 LONGEST_COMPARED = 5_000
-"""In characters."""
+"""Number of characters of a text that are compared."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Duplicates:
 
     @property
     def number(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return int(self.group.max()) + 1 if len(self.group) else 0
 
     def only(self, differs: npt.NDArray[Any]) -> Duplicates:

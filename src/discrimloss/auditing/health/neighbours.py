@@ -38,7 +38,7 @@ class Neighbours:
 
     @property
     def number(self) -> int:
-        """How many there are of each sample."""
+        """Number of neighbours of each sample."""
         return int(self.index.shape[1])
 
 
@@ -47,7 +47,7 @@ def find_neighbours(points: Points, number: int = NEIGHBOURS) -> Neighbours:
 
     Args:
         points: shape (samples, features).
-        number: how many; fewer if there are fewer samples.
+        number: number of neighbours of each sample. Fewer if there are too few samples.
     """
     samples = len(points)
     number = min(number, samples - 1)

@@ -19,10 +19,10 @@ FAR_OUT = 2.0
 the logarithm of the distance. Among normal values, three in 10,000 do."""
 WORD = re.compile(r"\w+")
 LONGEST_READ = 5_000
-"""In characters."""
+"""Number of characters of a text that are read."""
 FEWEST_WORDS = 4
 KNOWN_IN = 3
-"""A word is known if so many texts have it."""
+"""A word is known if at least this many texts have it."""
 LEAST_KNOWN = 0.34
 """A text is strange if less of its words are known, and most texts have more than twice of it."""
 LEAST_RATIO = 1.5

@@ -33,7 +33,7 @@ class Candidate:
     """A model and its inputs."""
 
     name: str
-    """For the summary."""
+    """Name of the model in the summary of an audit."""
     inputs: Any
     """One row per sample: an array, a sparse matrix, a data frame."""
     make: Callable[[], Any]

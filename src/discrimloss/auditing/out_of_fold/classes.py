@@ -62,7 +62,7 @@ def out_of_fold_classes(
     Args:
         candidates: at least one.
         target: shape (samples,), int64: given labels.
-        classes: how many there are.
+        classes: number of classes.
         seed: seed of the folds.
         on_step: called after each fit of this process.
     """

@@ -9,7 +9,7 @@ from discrimloss.auditing.report.chart import Chart, ChartView, Spec
 
 WIDTH, HEIGHT = 320, 210
 SMALL_MULTIPLES = 6
-"""Number of plots that replace the positions of a slider."""
+"""Maximum number of small plots. In a figure file they replace the slider of the report."""
 SMALL_SIDE = 130
 
 STYLE: Spec = {

@@ -87,7 +87,7 @@ def make_map(
 
 
 def chosen_rows(samples: pandas.DataFrame, most: int) -> Rows:
-    """Return the samples of the map: the most suspicious ones and random others, in order."""
+    """Return the samples of the map, by row: the most suspicious ones and random others."""
     order = worst_first(samples)
     if len(order) <= most:
         return np.sort(order)

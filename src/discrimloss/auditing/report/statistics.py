@@ -21,7 +21,7 @@ Rows = npt.NDArray[np.int64]
 
 LOSS_BINS = 48
 LOSS_DECADES = 4
-"""Maximum range of a loss histogram in powers of ten. Samples with lower losses are learned."""
+"""Maximum range of a loss histogram in powers of ten. The lowest bin includes all lower losses."""
 FLUCTUATION_FRACTION = 0.1
 """A jump is a change by more than this fraction of the range of all weights."""
 
@@ -179,14 +179,14 @@ def class_noise(
     noise_rate: float | None = None,
     noise_interval: Sequence[float] | None = None,
 ) -> list[GroupNoise]:
-    """Return the noise by given class, noisiest first, or by ranges with a tenth of targets each.
+    """Return the noise of each given class, noisiest first, or of each range of regression targets.
 
     Args:
         samples: the verdicts.
         is_regression: whether labels are regression targets.
-        ranges: ranges of the target.
+        ranges: number of ranges of regression targets, with about equally many samples each.
         noise_rate: noise rate of all labels.
-        noise_interval: interval of the noise rate of all labels. Without it, groups have none.
+        noise_interval: interval of the noise rate of all labels. If None, no group has an interval.
     """
     seen = samples[samples["verdict"].astype(str) != "unseen"]
     if not len(seen):

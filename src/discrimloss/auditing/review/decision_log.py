@@ -150,7 +150,7 @@ class DecisionLog:
 
 
 def numbered_names(name: str, number: int) -> list[str]:
-    """Return names for events of one group: the given name, and others that begin with it."""
+    """Return a name for each event of a group: ``name``, ``name-1``, ``name-2`` and so on."""
     return [name, *(f"{name}-{place}" for place in range(1, number))]
 
 

@@ -133,7 +133,7 @@ class ReviewQueue:
     def state_counts(
         self, verdict: str | None, given: Label | None = None, problem: str | None = None
     ) -> dict[str, int]:
-        """How many samples of a verdict, a class and a problem are open, decided and skipped."""
+        """Numbers of open, decided and skipped samples of a verdict, a class and a problem."""
         passes = self._passes(verdict, given, problem)
         counts = np.bincount(self.state[passes], minlength=len(STATES))
         return {state: int(count) for state, count in zip(STATES, counts, strict=True)}
@@ -147,7 +147,7 @@ class ReviewQueue:
         ]
 
     def class_counts(self, verdict: str | None) -> list[int]:
-        """How many samples of a verdict each given class has."""
+        """Number of samples of a verdict in each given class."""
         if self.is_regression:
             return []
         given = self._given[self._passes(verdict)]

@@ -257,7 +257,7 @@ class SeparateFiles(ArrayFile):
         self.given_labels = self.label_file.read()
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write both files under their names."""
+        """Write the corrected features and labels under the file names of the source."""
         directory.mkdir(parents=True, exist_ok=True)
         keep = kept_rows(len(self), corrections.dropped)
         features, labels = directory / self.path.name, directory / self.label_file.path.name

@@ -232,7 +232,7 @@ def plan_columns(
 
 
 def _marks(frame: Any, used: Sequence[UsedColumn], target: npt.NDArray[Any]) -> dict[str, int]:
-    """Return the class that each column of two values separates from all others, by column name."""
+    """Return the columns whose two values separate one class from all others, with that class."""
     found = {c.name: marked_class(frame[c.name], c, target) for c in used}
     return {name: marked for name, marked in found.items() if marked is not None}
 

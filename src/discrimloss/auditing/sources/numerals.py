@@ -143,7 +143,7 @@ def find_style(values: Iterable[Any], decimal_comma: bool | None = None) -> Numb
 
 
 def shows_decimal_comma(values: Iterable[Any]) -> bool:
-    """Return whether numbers among the values certainly have a decimal comma."""
+    """Return whether more of the numbers clearly have a decimal comma than a decimal point."""
     found = map(_parts, (value for value in values if isinstance(value, str)))
     votes = Counter(_vote(parts[0]) for parts in found if parts is not None)
     return votes[","] > votes["."]

@@ -179,7 +179,7 @@ class LabelColumn(Store):
 
     Args:
         rows: rows of the table.
-        options: `label` names the column of labels, and `id` optionally that of ids.
+        options: `label` is the column of labels, and `id` the column of ids, if there is one.
     """
 
     def __init__(self, rows: Rows, options: SourceOptions) -> None:

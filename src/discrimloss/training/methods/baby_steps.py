@@ -62,7 +62,10 @@ def buckets_open(epoch: int, first: int, last: int, buckets: int) -> int:
 
 
 def validation_value(row: Mapping[str, Any], form: str) -> float:
-    """Return the value that ends a stage, lower is better: loss or, for "released", metric."""
+    """Return the validation loss, or for "released" the metric. Lower values are better.
+
+    A stage ends when this value stops falling. An accuracy is returned as its negative.
+    """
     if form == "cirik":
         return float(row["validation_loss"])
     return float(row["validation_mae"]) if "validation_mae" in row else -row["validation_accuracy"]

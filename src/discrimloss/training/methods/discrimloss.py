@@ -16,7 +16,7 @@ from discrimloss.training.methods.loss_method import LossMethod
 
 @methods.register("discrimloss")
 class DiscrimLossMethod(LossMethod):
-    """DiscrimLoss: a learned weight for every sample, and a threshold that rises (Wu et al. 2022).
+    """DiscrimLoss: a learned weight for every sample, and a moving threshold (Wu et al. 2022).
 
     The options are those of `discrimloss.DiscrimLoss`, with defaults that depend on the number of
     epochs, and `held_out`. ``class_aware=True`` and ``predictions=True`` select the forms with
