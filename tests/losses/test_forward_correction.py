@@ -184,7 +184,10 @@ def test_wrong_labels_are_distrusted_most() -> None:
         ({"transition": ((1.0, 0.0), (0, 1, 0), (0, 0, 1))}, "3 rows of 3 numbers"),
         ({"transition": ((0.5, 0.4, 0.0), (0, 1, 0), (0, 0, 1))}, "probabilities that sum to 1"),
         ({"transition": ((1.5, -0.5, 0.0), (0, 1, 0), (0, 0, 1))}, "must contain probabilities"),
-        ({"transition": ((1, 0, 0), (1, 0, 0), (0, 0, 1))}, "samples have this label|can be inverted"),
+        (
+            {"transition": ((1, 0, 0), (1, 0, 0), (0, 0, 1))},
+            "samples have this label|can be inverted",
+        ),
         ({"transition": T, "noise_rate": 0.1}, "pass only one of them"),
         ({"noise_rate": -0.1}, "noise_rate must be"),
         ({"noise_rate": 0.67}, "carry no information"),
