@@ -101,7 +101,7 @@ class Automatic:
 
     @property
     def does_something(self) -> bool:
-        """Return whether there are any automatic changes."""
+        """Return whether any automatic changes are requested."""
         return self.accept_from is not None or self.drop_incorrect
 
 
@@ -340,7 +340,7 @@ def _writing(place: Path) -> Iterator[None]:
 
 
 def _move(staging: Path, place: Path) -> None:
-    """Move a directory to its place. An earlier one is removed only after the move succeeds."""
+    """Move `staging` to `place`. Remove an earlier result only after the move succeeds."""
     if not place.exists():
         staging.rename(place)
         return

@@ -48,39 +48,39 @@ def audit(
     Args:
         data: a pandas DataFrame; a pair ``(X, y)`` of arrays; a ``datasets.Dataset``; a torch
             ``Dataset`` of inputs and labels; or the path of a folder of images, a table, a file of
-            label: the column with the labels.
-            text: the column with the texts to learn from. By default, columns of texts are
-                detected.
-            image: the column with images or with their paths.
-            id: the column with the ids of the samples. By default a column that is called ``id`` or
-                similar and has a different value in each row. Without one, the row's position, or
-                its path.
-            regression: whether labels are regression targets. By default this is detected.
-            encoder: a pretrained encoder for texts or images: a folder, ``package:NAME``, a name on
-                the hub, or a file with the weights of an EfficientNet-Lite. By default, an encoder
-                that is installed (``discrimloss[encoders]``) or in the hub's cache. ``"auto"`` may
-                also download one from the hub. ``"none"`` uses no encoder.
-            columns: the columns of a table to learn from. By default all, except those that
-                identify rows or leak the label. The notes and the summary of the result list them
-                and how each is read.
-            query: the table or query of a database, or the sheet of a workbook.
-            model: ``"auto"`` for the models that suit the kind of data best; ``"network"`` for a
-                network trained with DiscrimLoss; or a scikit-learn estimator to cross-validate: a
-                classifier with ``predict_proba``, or a regressor for regression targets. It gets
-                the texts, a data frame of the columns, or the features.
-            runs: number of runs to average: cross-validations with other folds, or training runs.
-            epochs: length of each training run. Selects the network.
+            features or a saved dataset.
+        label: the column with the labels.
+        text: the column with the texts to learn from. By default, columns of texts are detected.
+        image: the column with images or with their paths.
+        id: the column with the ids of the samples. By default, a column that is called ``id`` or
+            similar and has a different value in each row. Without such a column, the id is the
+            row's position or path.
+        regression: whether labels are regression targets. By default, this is detected.
+        encoder: a pretrained encoder for texts or images: a folder, ``package:NAME``, a name on
+            the hub, or a file with the weights of an EfficientNet-Lite. By default, an encoder
+            that is installed (``discrimloss[encoders]``) or in the hub's cache. ``"auto"`` may
+            also download one from the hub. ``"none"`` uses no encoder.
+        columns: the columns of a table to learn from. By default, all except those that identify
+            rows or leak the label. The notes and the summary of the result list the columns and
+            how each is read.
+        query: the table or query of a database, or the sheet of a workbook.
+        model: ``"auto"`` for the models that suit the kind of data best; ``"network"`` for a
+            network trained with DiscrimLoss; or a scikit-learn estimator to cross-validate: a
+            classifier with ``predict_proba``, or a regressor for regression targets. The
+            estimator gets the texts, a data frame of the columns, or the features.
+        runs: number of runs to average: cross-validations with different folds, or training runs.
+        epochs: number of epochs of each training run. Selects the network.
         seed: seed of the first run.
         threads: number of CPU threads. 0 leaves the choice to torch.
         noise_rate: the fraction of wrong labels, if you know it, for instance because you checked
-            out: a directory for the files of the audit, the same as those of ``discrimloss audit``.
-                An audit with a directory can be resumed after a stop.
-            resume: whether to resume a stopped audit in `out`.
-            overwrite: whether to replace an earlier audit in `out`.
-            progress: whether to show a progress bar in a terminal or a notebook. Or a function that
-                is called with the number of a run and its epochs, and returns an observer with the
-                methods ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.
-            ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.
+            100 random labels. By default, it is estimated. The ranking does not depend on it.
+        out: a directory for the files of the audit, the same as those of ``discrimloss audit``.
+            An audit with a directory can be resumed after a stop.
+        resume: whether to resume a stopped audit in `out`.
+        overwrite: whether to replace an earlier audit in `out`.
+        progress: whether to show a progress bar in a terminal or a notebook. Or a function that
+            is called with the number of a run and its epochs, and returns an observer with the
+            methods ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.
 
     Returns:
         The verdicts, the noise rate, a report, a review page and corrected data. See `AuditResult`.

@@ -28,7 +28,8 @@ def corrected_data(
 
     Args:
         result: the audit.
-        path: where to write. None is the default place.
+        path: where to write. By default, data in memory is returned, and other data is written to
+            the directory of the audit.
         automatic: changes to samples without a decision.
         overwrite: whether to replace an earlier result.
     """
@@ -56,7 +57,7 @@ def corrected_data(
 
 
 def _is_file_name(path: Path, source: AuditSource) -> bool:
-    """Return whether a path has the ending of the source's file. In memory, any ending will do."""
+    """Return whether a path has the suffix of the source's file, or any suffix if in memory."""
     audited = source.options.path
     if not path.suffix or not audited:
         return bool(path.suffix)

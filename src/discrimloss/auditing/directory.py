@@ -44,7 +44,7 @@ CACHE = "cache"
 CORRECTED = "corrected"
 CHANGES = "changes.csv"
 REQUIRED = {AUDIT: ("source", "fingerprint")}
-"""Keys that a file of an audit must have."""
+"""The keys that each JSON file must have."""
 
 
 class AuditDirectory:
@@ -218,8 +218,8 @@ class AuditDirectory:
                 self._check(settings, resume, overwrite)  # again: another audit may have finished
                 yield
         except BaseException as error:
-            # A failure before the first run leaves no files behind that block the next audit.
-            # After Ctrl-C or a full disk, --resume uses the features that are computed already.
+            # After a failure before the first run, remove files that would block the next audit.
+            # After Ctrl-C or a full disk, keep them: --resume uses the features computed so far.
             may_resume = not isinstance(error, Exception) or isinstance(error, OSError)
             has_failed = not may_resume and not (self / RUNS).exists()
             if is_new and (has_failed or not self.holds_audit):
@@ -279,8 +279,8 @@ class AuditDirectory:
 
     def clear(self) -> None:
         """Remove the files of an earlier audit. Cached features and other files are kept."""
-        # The summary goes first and the settings last: if this is interrupted, the rest looks like
-        # an unfinished audit.
+        # Remove the summary first and the settings last. If this is interrupted, the remaining
+        # files look like an unfinished audit.
         outputs = (SUMMARY, VERDICTS, VERDICTS_CSV, CLEANED, LEFT_OUT, HEALTH, EVIDENCE, REPORT)
         for folder in (RUNS, CORRECTED):
             shutil.rmtree(self / folder, ignore_errors=True)

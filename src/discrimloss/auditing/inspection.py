@@ -86,7 +86,10 @@ def _clues(source: AuditSource, inputs: ComparedInputs) -> MakeClues | None:
 
 
 def _learned(source: AuditSource, runs: Sequence[ReportRun | Path]) -> Learned | None:
-    """Return how the first run learned each sample; None without a run or for regression."""
+    """Return a function that describes how the first run learned each sample.
+
+    Return None if there is no run, or for regression.
+    """
     if not runs or source.is_regression:
         return None
     run = runs[0]

@@ -27,7 +27,7 @@ class NetworkRuns:
 
     Args:
         source: the audited source.
-        task: its training data.
+        task: the source as training data.
         settings: how to train.
         directory: directory for all files, or None.
         command: command line of the same audit.
@@ -55,7 +55,7 @@ class NetworkRuns:
         return self.in_memory if self.directory is None else self.directory.runs()
 
     def verdicts(self, number: int) -> Verdicts:
-        """Train one run and return its verdicts. Suggested labels are in the unit of the labels."""
+        """Train one run and return its verdicts. Suggested targets have the unit of the labels."""
         settings, task = self.settings, self._task
         seed = settings.seed + number - 1
         config = audit_config(self.source, task, seed=seed, epochs=settings.epochs)

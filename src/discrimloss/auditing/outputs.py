@@ -79,7 +79,7 @@ def left_out_notes(number_by_reason: Mapping[str, int], unit: str) -> tuple[str,
 
     Args:
         number_by_reason: number of left-out rows for each reason.
-        unit: the word for a row.
+        unit: the noun for one row, in the singular.
     """
     if not number_by_reason:
         return ()
@@ -138,16 +138,16 @@ def write_outputs(
 
 
 def as_texts(texts: Sequence[str | None]) -> Any:
-    """Return a column of texts. None becomes null."""
+    """Return a pandas array of texts. None becomes a missing value."""
     return import_pandas().array(texts, dtype="string")
 
 
 def of_emptied_classes(
     given_label: Any, is_lost: npt.NDArray[np.bool_], arriving: Sequence[str] = ()
 ) -> npt.NDArray[np.bool_]:
-    """Return which samples are of a class that would lose all its samples: shape (samples,).
+    """Return which samples belong to a class that would lose all its samples: shape (samples,).
 
-    If a whole class seems wrong, the models have more likely failed to learn the class.
+    If all labels of a class seem wrong, the models have probably failed to learn the class.
 
     Args:
         given_label: the class of each sample.

@@ -23,9 +23,9 @@ from discrimloss.training.methods.discrimloss import DiscrimLossMethod
 class PredictionRecord:
     """Records predictions: their mean over the second half of a run, and the final ones.
 
-    During training, a model has not memorised all labels yet; at the end it is most accurate. For
-    classes, both kinds of predictions have equal weight. For regression targets, only the mean is
-    used, which works better.
+    During training, a model has not yet memorised all labels. At the end of training, it is most
+    accurate. For classes, both kinds of predictions have equal weight. For regression targets, only
+    the mean is used, which works better.
 
     Args:
         target: shape (samples,): the labels in the data.
@@ -72,7 +72,7 @@ class PredictionRecord:
         self._visits[index] = 1
 
     def finish(self, method: Method) -> None:
-        """Do nothing: `verdicts` follow from the record."""
+        """Do nothing: `verdicts` computes the verdicts from the record."""
 
     def verdicts(self, method: Method) -> Verdicts:
         """Return the verdicts on all labels. Suggestions are in the unit of the model's output.

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from discrimloss.auditing.sources.features import watched_rows
 
-if TYPE_CHECKING:  # training imports torch's compiler
+if TYPE_CHECKING:  # importing training loads torch's compiler, which is slow
     from discrimloss.training.loop import Observer
     from discrimloss.training.records import Row
 
 ObserverOfRun = Callable[[int, int], "Observer"]
-"""Makes the observer of a run from its number, counted from 1, and its epochs."""
+"""Makes the observer of a run. Arguments: the number of the run, from 1, and of its epochs."""
 FIRST_LINE, NEXT_LINES = 10.0, 30.0
-"""Seconds before the first line of an audit without a terminal, and between lines."""
+"""Without a terminal: the seconds before the first line, and between lines."""
 
 
 @contextmanager
@@ -124,7 +124,7 @@ class BarObserver:
 
     Args:
         bar: a `rich.progress.Progress`.
-        task: the task of the bar.
+        task: the id of the bar's task.
         run: number of the run.
         runs: number of runs.
         epochs: number of epochs of each run.

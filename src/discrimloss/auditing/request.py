@@ -67,7 +67,7 @@ def requested_of_audit(options: SourceOptions, settings: AuditSettings) -> dict[
 
 
 def _requested_model(model: Any) -> dict[str, str]:
-    """Return the entry for the model. The default has none, as in audits of earlier versions."""
+    """Return the entry for the model: none for the default, as in audits of earlier versions."""
     if model == AUTO:
         return {}
     return {"model": model if isinstance(model, str) else repr(model)}
@@ -76,7 +76,7 @@ def _requested_model(model: Any) -> dict[str, str]:
 def command_line(
     options: SourceOptions, settings: AuditSettings, directory: AuditDirectory | None
 ) -> str:
-    """Return the command line for the same audit, or an empty one for data in memory."""
+    """Return the command line for the same audit, or an empty string for data in memory."""
     if not options.path:
         return ""
     words = ["discrimloss", "audit", options.path]

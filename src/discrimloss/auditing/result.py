@@ -29,7 +29,8 @@ class AuditResult:
     """The result of an audit. `discrimloss.audit` returns it, and `load` reads a finished audit.
 
     Args:
-        verdicts: in the order of the samples, with ids, given and suggested labels.
+        verdicts: the verdicts, in the order of the samples, with ids, given labels and suggested
+            labels.
         summary: the content of ``summary.json``.
         record: what was audited and how: the content of ``audit.json``.
         source: the audited source. If None, it is opened from `directory` when needed.
@@ -88,7 +89,7 @@ class AuditResult:
         if source is not None:
             audit.require_unchanged(source)
         record, summary, verdicts = audit.settings(), audit.summary(), audit.verdicts()
-        if "fingerprint_version" not in record:  # of 0.1, whose verdicts have no notes
+        if "fingerprint_version" not in record:  # version 0.1 wrote verdicts without notes
             from discrimloss.auditing.outputs import left_out_notes
 
             left_out = left_out_notes(summary.get("left_out_why", {}), "sample")
@@ -123,7 +124,7 @@ class AuditResult:
         """Problems of the data besides its labels, with the affected samples.
 
         Raises:
-            DiscrimLossError: the audit is of an older version, which did not check this.
+            DiscrimLossError: the audit is of an older version, which did not find such problems.
         """
         from discrimloss.auditing.directory import AuditDirectory
 
@@ -275,7 +276,7 @@ class AuditResult:
         the decisions.
 
         Args:
-            port: port to listen on. None takes that of the last review, or any free port.
+            port: port to listen on. By default, that of the last review, or any free port.
             host: address to listen on. By default, only this machine can open the page.
                 ``"0.0.0.0"`` allows other machines; the address then contains a token.
             open_browser: whether to open the page in a browser.
@@ -288,7 +289,7 @@ class AuditResult:
         serve_review(self.review_session(), port, open_browser, host)
 
     def review_session(self) -> ReviewSession:
-        """Open the review without its page. Close it when done.
+        """Open the review without serving its page. The caller closes it.
 
         Raises:
             DiscrimLossError: the source has changed, or another process reviews this audit.
@@ -374,7 +375,7 @@ class AuditResult:
             write_outputs(audit, self.source, self.verdicts, health, self.evidence)
             log = self.decision_log
             if log is not None and log.is_file():
-                _, length = read_decisions(log)  # refuses a damaged one
+                _, length = read_decisions(log)  # raises an error if damaged
                 (audit / log.name).write_bytes(log.read_bytes()[:length])
             self.report(audit / REPORT)
             audit.finish(self.summary)  # last: it marks the audit as finished

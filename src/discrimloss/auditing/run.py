@@ -102,7 +102,7 @@ def run_audit(
                 return AuditResult.read(directory, in_memory)
             audit = _Audit(open_source(directory / CACHE), options, settings, directory, observe)
             if overwrite:
-                audit.prepare()  # first: if this fails, an earlier audit stays
+                audit.prepare()  # first, so that a failure keeps the earlier audit
                 directory.clear()
             return audit.run()
 
@@ -115,7 +115,7 @@ def assist_audit(open_source: OpenSource, options: SourceOptions, settings: Audi
         options: how the source is read, as requested.
         settings: how to train.
     """
-    is_finished = of_first(bool)  # the first process knows
+    is_finished = of_first(bool)  # the value comes from the first process
     if not is_finished:
         _Audit(open_source(None), options, settings, None, None).run()
 
@@ -150,14 +150,14 @@ class _Audit:
         self._started = time.perf_counter()
         self._log_probabilities: Tensor | None = None
         """Out-of-fold predictions of classes, of the first run."""
-        has_begun = directory is not None and bool(directory.runs())  # training, before a stop
+        has_begun = directory is not None and bool(directory.runs())  # training, before the stop
         if not self._wants_network and not has_begun:
             source.notes = (*source.notes, *source.contents.find_encoder(source.is_regression))
 
     def prepare(self) -> None:
-        """Do all steps that may refuse the source, its encoder or the model. Writes only a cache.
+        """Do every step that can reject the source, its encoder or the model. Write only a cache.
 
-        Without a network, this includes the verdicts, because an estimator of the user may fail. A
+        Without a network, this includes the verdicts, because the user's estimator may fail. A
         second call does nothing.
         """
         if self._is_prepared:
@@ -336,8 +336,10 @@ class _Audit:
 
     @cached_property
     def _regression_task(self) -> TaskData | None:
-        """Return the regression targets that are predicted out of fold, if any: with features as
-        inputs, or by the user's regressor."""
+        """Return the task if its regression targets are predicted out of fold, else None.
+
+        They are if the inputs are features, or if the user passed a regressor.
+        """
         if not self.source.is_regression:
             return None
         has_own = self._own_estimator is not None

@@ -21,7 +21,7 @@ from discrimloss.training.config import (
 )
 
 RECIPE = "audit"
-FEWEST_STEPS = 16  # per epoch, so that small data gets small batches
+FEWEST_STEPS = 16  # steps per epoch, so that small data gets small batches
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
 HELD_OUT = 0.2  # fraction of the samples that the network does not learn from
 ENOUGH_HELD_OUT = 4000
@@ -34,9 +34,9 @@ class _Training:
 
     batch_size: int
     visits: int
-    """Number of samples seen in the whole run, within the bounds on epochs."""
+    """Number of samples seen in the whole run, unless `epochs` limits it."""
     epochs: tuple[int, int]
-    """Fewest and most."""
+    """Minimum and maximum number of epochs."""
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
 
@@ -93,7 +93,7 @@ def audit_config(
         task: the source's `AuditSource.task`.
         seed: seed of this run.
         epochs: by default, they depend on the number of samples.
-        method: the training method; others than DiscrimLoss are for comparisons.
+        method: the training method. Other methods than DiscrimLoss are for comparisons.
     """
     model = audit_model(task)
     training = _training(model.name, task.is_regression)
@@ -124,14 +124,17 @@ def audit_config(
 
 
 def _held_out(samples: int) -> float:
-    """Return a fifth, or less for large data: a few thousand samples suffice for the noise."""
+    """Return the held-out fraction: a fifth, or less for large data.
+
+    A few thousand samples suffice to estimate the noise rate.
+    """
     return min(HELD_OUT, max(ENOUGH_HELD_OUT / samples, 0.05))
 
 
 def audit_model(task: TaskData) -> ComponentConfig:
     """Return the small model for the inputs: features, images, or n-grams of texts."""
     if len(task.input_shape) == 1:
-        dropout = 0.2 if task.is_regression else 0.7  # hampers memorising
+        dropout = 0.2 if task.is_regression else 0.7  # makes memorising harder
         return ComponentConfig("mlp", {"hidden": 512, "dropout": dropout})
     if task.input_shape:
         is_small = task.input_shape[0] == 1 or len(task.train) <= MANY_IMAGES

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from discrimloss.data.base import Split, TaskData
 
-ROW_LENGTH = 2.0  # mean norm of the scaled features: small features are memorised slowly
+ROW_LENGTH = 2.0  # norm of a row of scaled features: small features are memorised slowly
 ROWS_MEASURED = 10_000
 FARTHEST = 10.0  # regression targets are clipped at this many scales from the median
 

@@ -52,7 +52,7 @@ def word_clues(
 
     Args:
         matrix: TF-IDF, sparse, shape (texts, n-grams).
-        names: returns the n-grams of a text, by their column.
+        names: returns the n-grams of a text, by their column. The argument is the text's row.
         target: shape (texts,): given classes.
         trusted: shape (texts,): which texts to learn from.
         rows: texts to explain.
@@ -107,7 +107,7 @@ def _standard_scores(
 ) -> npt.NDArray[np.float64]:
     """Return the log ratio of the frequencies in two classes, in standard errors.
 
-    It is 0 if neither frequency is ``least_ratio`` times the other.
+    It is 0 if neither frequency is at least ``least_ratio`` times the other.
     """
     one, other = one.astype(np.float64) + SMOOTHING, other.astype(np.float64) + SMOOTHING
     ratio = np.log(one / (of_one + 2 * SMOOTHING)) - np.log(other / (of_other + 2 * SMOOTHING))
@@ -127,7 +127,7 @@ def _best_words(
         if z[place] < LEAST_Z or len(chosen) == MOST_CLUES:
             break
         name = names.get(int(columns[place]))
-        if name is None or seen & set(name.split()):  # a pair of words repeats its words
+        if name is None or seen & set(name.split()):  # has a word of a better clue
             continue
         seen |= set(name.split())
         chosen.append(name)
@@ -212,7 +212,7 @@ class _Binned:
 
 
 def _binned(series: Any) -> _Binned | None:
-    """Group a column into ranges of equal frequency or categories. None if neither is possible."""
+    """Group a column into categories or ranges of equal frequency, or return None."""
     import pandas
 
     types = pandas.api.types
@@ -229,7 +229,7 @@ def _binned(series: Any) -> _Binned | None:
         return _Binned(series, codes, (*(ranges or ["this value occurs"]), MISSING))
     try:
         codes, distinct = pandas.factorize(series)
-    except TypeError:  # lists
+    except TypeError:  # values such as lists
         return None
     if not 0 < len(distinct) <= MOST_CATEGORIES:
         return None

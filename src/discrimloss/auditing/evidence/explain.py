@@ -33,7 +33,7 @@ class Basis:
     """The data from which evidence is computed."""
 
     verdicts: Verdicts
-    """With ids and labels."""
+    """The verdicts, with ids and labels."""
     target: npt.NDArray[Any]
     """Shape (samples,): positions of classes, or regression targets."""
     class_names: Sequence[str]
@@ -127,7 +127,7 @@ def _similar_classes(
 
 def _clue_sentences(basis: Basis, clues: Clues, row: int, suggested: int) -> list[str]:
     names, given = basis.class_names, int(basis.target[row])
-    separator = ", " if basis.clue_word == "Words" else ". "  # a clue of a column is a sentence
+    separator = ", " if basis.clue_word == "Words" else ". "  # a column's clue is a sentence
     sentences = []
     if clues.suggested:
         listed = separator.join(clues.suggested)

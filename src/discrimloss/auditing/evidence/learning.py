@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 FEWEST_VISITS = 4
 LAST_EPOCHS = 0.25
-"""Fraction of the epochs, at the end, that decides whether a label is learned."""
+"""This fraction of the epochs, at the end, decides whether a label is learned."""
 STAYS_LEARNED = 0.7
-"""A label counts as learned from the first correct epoch after which, counting that epoch, at least
-this fraction of the predictions agrees with it."""
+"""A label is learned in the first epoch that predicts it and from which on at least this fraction
+of the predictions agrees with it."""
 EARLY = 1.0 / 3.0
 
 
@@ -27,7 +27,7 @@ def learning_sentence(
     Args:
         predicted: shape (epochs,): the predicted class at each visit; NaN without a visit.
         epochs: shape (epochs,): the numbers of the epochs, from 1.
-        given: the label.
+        given: the position of the given label.
         class_names: one per class.
     """
     visited = np.isfinite(predicted)

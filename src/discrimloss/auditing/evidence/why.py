@@ -44,7 +44,7 @@ class Why:
 
 @dataclass(frozen=True)
 class Explained:
-    """The evidence on one sample. Other samples are given by their position."""
+    """The evidence on one sample. Similar samples are given by their positions."""
 
     sentences: tuple[str, ...]
     similar: tuple[int, ...] = ()
@@ -80,7 +80,9 @@ class Evidence(Mapping[int, Explained]):
         return found
 
     def why(self, index: int, ids: Sequence[Any], labels: Any) -> Why | None:
-        """Return the evidence on one sample, with the ids and labels of others, or None.
+        """Return the evidence on one sample, or None if the sample is not explained.
+
+        The evidence contains the ids and labels of similar samples.
 
         Args:
             index: position of the sample.

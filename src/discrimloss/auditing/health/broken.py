@@ -23,9 +23,9 @@ MOJIBAKE = re.compile("�|Ã[\x80-¿]|â(?:€|\x80)[\x90-™š-ž]")
 """The replacement character, and UTF-8 that was read as Latin-1 or Windows-1252."""
 EMOTICON = re.compile(r"[:;=][-'^]?[)(\]\[DPp/\\|*3]|[)(][-'^]?[:;=]|<3|\^_*\^")
 LEAST_CONTRAST = 1.5
-"""An image is blank if the standard deviation of its grey values is smaller, of 255."""
+"""An image is blank if the values of each channel, 0 to 255, have a smaller standard deviation."""
 MOSTLY = 0.5
-"""A row with a larger fraction of missing values is nearly empty, if most rows have fewer."""
+"""A row lacks most values if a larger fraction is missing, and far fewer are in the median row."""
 ROWS_AT_ONCE = 4_096
 
 
@@ -70,7 +70,7 @@ def broken_rows(frame: Any) -> Broken:
 
 
 def broken_pictures(pictures: npt.NDArray[np.uint8]) -> Broken:
-    """Find blank images, which have one colour all over.
+    """Find blank images, which have a single colour.
 
     Args:
         pictures: shape (samples, channels, height, width).

@@ -51,12 +51,12 @@ from discrimloss.auditing.sources.tables import LabelColumn
 from discrimloss.auditing.sources.text import Texts
 
 RARE_BELOW = 0.1
-"""A class is rare with fewer samples than this times the mean of all classes."""
+"""A class is rare if it has less than this fraction of the mean number of samples per class."""
 RARE_NUMBER = 10
 NAMED = 5
 TARGETS_AGREE = 0.01
-"""Regression targets of copies differ if they are farther apart, as a fraction of the range between
-the 5 % and 95 % quantiles."""
+"""Regression targets of copies differ if their distance is larger than about this fraction of the
+range between the 5 % and 95 % quantiles."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def compare_samples(source: AuditSource, inputs: Any, by_angle: bool = False) ->
 
 
 def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> DataHealth:
-    """Look for duplicates, outliers, rare classes, broken samples, and an order of the rows.
+    """Look for duplicates, outliers, rare classes, broken samples, and a non-random order.
 
     Args:
         source: the audited source.
@@ -112,7 +112,7 @@ def check_health(source: AuditSource, compared: Comparison, inputs: Any) -> Data
 
 
 def _confirm(source: AuditSource, inputs: Any) -> tuple[Confirm | None, bool]:
-    """How to look at pairs that may be near duplicates again, and whether by their texts."""
+    """Return the second check of possible near duplicates, and whether it compares texts."""
     if isinstance(source.contents, Texts):
         return texts_confirm(source.contents.texts), True
     if not isinstance(source.contents, Columns):
@@ -128,7 +128,7 @@ def _confirm(source: AuditSource, inputs: Any) -> tuple[Confirm | None, bool]:
 
 
 def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
-    """Hashes that are equal for equal samples: shape (samples,).
+    """Return hashes that are equal for equal samples: shape (samples,).
 
     Args:
         source: the audited source.
@@ -155,7 +155,10 @@ def content_keys(source: AuditSource, inputs: Any) -> npt.NDArray[Any]:
 
 
 def split_of_rows(source: AuditSource) -> npt.NDArray[Any] | None:
-    """The split of each sample (None where it is empty), if the table has a column of splits."""
+    """Return the split of each sample, or None if the table has no column of splits.
+
+    A sample with an empty split has None.
+    """
     store = source.store
     if not isinstance(store, LabelColumn):
         return None
@@ -282,7 +285,7 @@ def _broken_of(source: AuditSource, inputs: Any) -> Broken:
 
 
 def _most(reasons: list[str]) -> str:
-    """The most frequent reasons, as text."""
+    """Return the most frequent reasons as text."""
     names, counts = np.unique(np.array(reasons), return_counts=True)
     order = np.argsort(-counts, kind="stable")
     shown = [f"{names[place]} ({counts[place]:,})" for place in order[:NAMED].tolist()]

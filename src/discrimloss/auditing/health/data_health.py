@@ -65,7 +65,7 @@ class HealthEntry:
     detail: str
     """The finding, as a sentence."""
     ids: tuple[str, ...]
-    """The samples, group by group or most severe first."""
+    """The ids of the samples, group by group or most severe first."""
     index: tuple[int, ...]
     """The positions of the samples. -1 for a row that was left out of the audit."""
     group: tuple[int, ...] = ()
@@ -87,17 +87,17 @@ class HealthEntry:
         return len(self.ids)
 
     def rows(self) -> Iterator[tuple[str, str, int, int | None, str]]:
-        """One row per sample, with the columns `COLUMNS`."""
+        """Yield one row per sample, with the columns `COLUMNS`."""
         for place, (name, index) in enumerate(zip(self.ids, self.index, strict=True)):
             group = self.group[place] if self.group else None
             yield self.problem, name, index, group, self.remarks[place] if self.remarks else ""
 
     def first_rows(self, number: int) -> list[tuple[str, str, int, int | None, str]]:
-        """The rows of the first samples."""
+        """Return the rows of the first samples."""
         return list(islice(self.rows(), number))
 
     def row_index(self) -> npt.NDArray[np.int64]:
-        """Positions of the samples that were audited."""
+        """Return the positions of the samples that were audited."""
         return np.array([place for place in self.index if place != NO_INDEX], dtype=np.int64)
 
 
@@ -132,7 +132,7 @@ class DataHealth(Sequence[HealthEntry]):
     def duplicate_groups(self, samples: int) -> npt.NDArray[np.int64]:
         """Return the group of exact or near duplicates of each sample, or -1.
 
-        Groups that have a sample in common are one group.
+        Groups that have a sample in common are merged.
 
         Args:
             samples: number of audited samples.

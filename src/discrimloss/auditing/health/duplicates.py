@@ -13,18 +13,18 @@ from discrimloss.auditing.health.neighbours import Neighbours
 
 Rows = npt.NDArray[np.int64]
 Confirm = Callable[[int, int], bool]
-"""Whether two samples that lie close to each other are nearly the same."""
+"""Returns whether two samples that lie close to each other are nearly the same."""
 
 NEAR = 0.1
-"""Near duplicates are at most so far apart, as a fraction of the median distance between a sample
-and the nearest other one."""
+"""Largest distance of near duplicates, as a fraction of the median distance between a sample and
+its nearest neighbour."""
 NEAR_IF_CONFIRMED = 0.8
-"""The same limit where a second check confirms each pair."""
+"""The same limit if a second check confirms each pair."""
 BY_CHANCE = 0.002
-"""At most this fraction of samples that are not copies may have another one within the limit. In a
-table of two numbers, samples lie close together by chance."""
+"""At most this fraction of the samples may have a near duplicate by chance. For example, in a table
+with two columns of numbers, samples lie close together by chance."""
 SHINGLE = 5
-"""Characters: texts are compared by all stretches of this length."""
+"""Texts are compared by their shingles: all sequences of this many characters."""
 LEAST_OVERLAP = 0.75
 LARGEST_DIFFERENCE = 0.05
 """Largest difference between values of nearly equal rows, as a fraction of the column's spread."""
@@ -41,7 +41,7 @@ class Duplicates:
 
     @property
     def samples(self) -> Rows:
-        """All samples of groups, group by group."""
+        """The samples that are in a group, group by group."""
         found = np.flatnonzero(self.group >= 0)
         return found[np.argsort(self.group[found], kind="stable")]
 
@@ -51,10 +51,10 @@ class Duplicates:
         return int(self.group.max()) + 1 if len(self.group) else 0
 
     def only(self, differs: npt.NDArray[Any]) -> Duplicates:
-        """The groups in which these values differ; empty values (None) do not count.
+        """Return the groups in which these values differ. Empty values (None) do not count.
 
         Args:
-            differs: shape (samples,): a label or a split.
+            differs: shape (samples,): the label or the split of each sample.
         """
         values: dict[int, set[Any]] = {}
         for sample in self.samples.tolist():
@@ -65,7 +65,7 @@ class Duplicates:
 
 
 def exact_duplicates(keys: npt.NDArray[Any]) -> Duplicates:
-    """Groups of samples with the same key.
+    """Return groups of samples with the same key.
 
     Args:
         keys: shape (samples,): equal for samples that are the same.
@@ -80,12 +80,12 @@ def near_duplicates(
     confirm: Confirm | None = None,
     by_texts: bool = False,
 ) -> Duplicates:
-    """Groups of samples that are nearly the same and not all exact duplicates.
+    """Return groups of samples that are nearly the same, without groups of only exact copies.
 
     Args:
-        neighbours: of all samples.
+        neighbours: the neighbours of all samples.
         exact: groups of exact duplicates, which are not reported again.
-        confirm: looks at a pair again; None trusts the distance.
+        confirm: a second check of each pair. If None, only the distance counts.
         by_texts: whether `confirm` compares texts, which are not nearly the same by chance.
     """
     samples = len(neighbours.index)
@@ -110,10 +110,11 @@ def near_duplicates(
 
 
 def _limit_of_chance(distance: npt.NDArray[Any]) -> float:
-    """The distance within which `BY_CHANCE` of the samples have another one, in median distances.
+    """Return the distance within which a fraction `BY_CHANCE` of the samples has another sample.
 
-    It follows from the number of dimensions that the samples fill, which shows in how fast the
-    distances to the nearest ones grow.
+    The unit is the median distance to the nearest neighbour. The result depends on the number of
+    dimensions that the samples fill. This number is estimated from the ratio of the distances to
+    the farthest and the nearest neighbour.
 
     Args:
         distance: shape (samples, neighbours), nearest first.
@@ -125,8 +126,9 @@ def _limit_of_chance(distance: npt.NDArray[Any]) -> float:
     growth = float(np.median(np.log(from_first[:, -1] / from_first[:, 0])))
     if growth <= 0.0:
         return 1.0
-    # Were the samples spread evenly, (first / last) ** dimensions would be the smallest of `others`
-    # uniform numbers, and 0.5 ** (distance / median) ** dimensions the fraction beyond a distance.
+    # If samples are spread evenly, (first / last) ** dimensions is distributed like the smallest of
+    # `others` uniform numbers. The nearest neighbour of a sample is farther away than a distance
+    # with the probability 0.5 ** (distance / median) ** dimensions.
     dimensions = -np.log(1.0 - 0.5 ** (1.0 / others)) / growth
     return float((BY_CHANCE / np.log(2.0)) ** (1.0 / dimensions))
 
@@ -150,7 +152,7 @@ def _joined(samples: int, pairs: Rows, exact: Duplicates) -> Rows:
 
 
 def _renumbered(group: npt.NDArray[Any]) -> Rows:
-    """Groups numbered from 0, in the order of their first samples."""
+    """Return the groups numbered from 0, in the order of their first samples."""
     result = np.full(len(group), -1, np.int64)
     is_in = group >= 0
     _, first, inverse = np.unique(group[is_in], return_index=True, return_inverse=True)
@@ -161,10 +163,11 @@ def _renumbered(group: npt.NDArray[Any]) -> Rows:
 
 
 def rows_confirm(features: npt.NDArray[Any]) -> Confirm:
-    """Return a function that checks if two rows differ by no more than rounding in any column.
+    """Return a function that checks whether two rows are equal up to rounding in every column.
 
     Args:
-        features: shape (rows, features): numbers scaled to a spread of 1, one-hot categories.
+        features: shape (rows, features): numbers scaled to a spread of 1, and one-hot
+            categories.
     """
 
     def confirm(first: int, second: int) -> bool:
@@ -174,12 +177,12 @@ def rows_confirm(features: npt.NDArray[Any]) -> Confirm:
 
 
 def plain_text(text: str) -> str:
-    """Return a text with normalised letter case and spaces, in which copies may differ."""
+    """Return a text with normalised case and spaces, because copies may differ in these."""
     return " ".join(text.casefold().split())
 
 
 def texts_confirm(texts: Sequence[str]) -> Confirm:
-    """Return a function that checks if two texts share most of their short character sequences."""
+    """Return a function that checks whether two texts share most of their shingles."""
     made: dict[int, frozenset[str]] = {}
 
     def shingles(index: int) -> frozenset[str]:

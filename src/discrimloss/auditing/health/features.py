@@ -18,15 +18,16 @@ class ComparedPoints:
 
     values: Points
     unexplained: npt.NDArray[np.float32] | None = None
-    """Shape (samples,): how much of a sample the components leave out, where there are any."""
+    """Shape (samples,): the norm of what the principal components do not explain. None if the features
+    are few or sparse."""
 
 
 MOST_COMPONENTS = 64
-"""More features than twice this are reduced to so many principal components."""
+"""Number of principal components. Up to twice as many features are not reduced."""
 ROWS_OF_COMPONENTS = 5_000
-"""Samples from which the components are found."""
+"""Approximate number of samples from which the components are computed."""
 LARGEST_PICTURE = 16
-"""The side that images are averaged down to: a copy in another size looks the same."""
+"""Images are reduced to at most this side length, so that copies of other sizes look the same."""
 
 
 def comparable_points(inputs: Any, by_angle: bool = False) -> ComparedPoints:
@@ -54,7 +55,7 @@ def comparable_points(inputs: Any, by_angle: bool = False) -> ComparedPoints:
 
 
 def _pixels(pictures: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Grey or coloured pixels of small images, from 0 to 1."""
+    """Return the pixels of the reduced images, from 0 to 1: shape (samples, features)."""
     height, width = pictures.shape[2:]
     step = max(1, -(-max(height, width) // LARGEST_PICTURE))
     height, width = height // step * step, width // step * step
@@ -68,7 +69,10 @@ def _pixels(pictures: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 def _components(
     points: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """The principal components, found from evenly chosen samples, and what they leave out."""
+    """Return the principal components of each sample, and the norm of what they do not explain.
+
+    The directions are computed from samples at regular intervals.
+    """
     step = max(1, len(points) // ROWS_OF_COMPONENTS)
     mean = points.mean(0)
     chosen = (points[::step] - mean).astype(np.float64)

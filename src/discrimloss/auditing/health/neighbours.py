@@ -1,7 +1,8 @@
 """Finds the most similar samples of each sample.
 
 Up to `MOST_EXACT` samples, scikit-learn compares all pairs. Beyond that, faiss assigns the samples
-to cells and compares those of nearby cells, so the time grows with n^1.5 instead of n^2.
+to cells and compares those of nearby cells, so the time grows with n^1.5 instead of n^2. Without
+faiss, the samples are compared with a random subset.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _by_cells(points: Points, number: int) -> tuple[Any, Any]:
     ]
     squared = np.concatenate([part[0] for part in parts])
     found = np.concatenate([part[1] for part in parts])
-    # A cell with too few samples leaves places empty (-1): they repeat the farthest one.
+    # If the cells have too few samples, faiss returns -1. Repeat the farthest neighbour instead.
     for column in range(1, number):
         is_empty = found[:, column] < 0
         found[is_empty, column] = found[is_empty, column - 1]
@@ -99,7 +100,7 @@ def _by_cells(points: Points, number: int) -> tuple[Any, Any]:
 
 
 def _without_self(distance: Any, index: Any, notes: tuple[str, ...] = ()) -> Neighbours:
-    """Drop each sample from its own neighbours. With exact copies, it may not be the first."""
+    """Remove each sample from its own neighbours. If it has copies, it may not come first."""
     is_self = index == np.arange(len(index))[:, None]
     last = ~is_self.any(1)
     is_self[last, -1] = True

@@ -1,4 +1,4 @@
-"""Whether the order of the rows says something about the samples (non-iid)."""
+"""Checks whether the rows are in a non-random order, so that samples are not independent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from discrimloss.auditing.health.neighbours import Neighbours
 
 FEWEST_SAMPLES = 100
 SIGNIFICANT = 1e-4
-"""Only an order that chance explains with a smaller probability is reported."""
+"""An order is reported only if its p-value is smaller."""
 LEAST_EXCESS = 0.1
-"""The least excess of close rows that matters: of many rows the slightest one is significant."""
+"""An order is reported only if the fraction of close rows exceeds that of shuffled rows by at least
+this. With many rows, even a tiny difference is significant."""
 CLOSE = 0.1
-"""Rows are close if they are at most so far apart, as a fraction of all rows."""
+"""Two rows are close if their distance is at most this fraction of the number of rows."""
 SHUFFLES = 20
 
 
@@ -26,23 +27,23 @@ class RowOrder:
     close_neighbours: float
     """The fraction of similar samples that stand close to each other."""
     by_chance: float
-    """The same fraction if the rows were shuffled."""
+    """The same fraction for shuffled rows."""
     samples: npt.NDArray[np.int64]
-    """Those whose similar samples all stand close to them."""
+    """Positions of the samples for which this fraction is unusually high."""
 
 
 def find_row_order(
     neighbours: Neighbours, is_copy: npt.NDArray[np.bool_] | None = None
 ) -> RowOrder | None:
-    """Compare the distances between the rows of similar samples with those in shuffled rows.
+    """Compare how close similar samples stand in the rows with how close they stand if shuffled.
 
     Args:
-        neighbours: of all samples, by their row.
-        is_copy: shape (samples, neighbours): pairs that do not count. Copies often stand next to
-            the original, and are reported as such.
+        neighbours: the neighbours of all samples, in the order of the rows.
+        is_copy: shape (samples, neighbours): pairs that are ignored. Copies often stand next to
+            the original, and are reported as duplicates.
 
     Returns:
-        None if the order says nothing, or there are too few rows.
+        The order, or None if it looks random or there are too few rows.
     """
     samples = len(neighbours.index)
     if samples < FEWEST_SAMPLES:

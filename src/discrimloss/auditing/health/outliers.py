@@ -13,21 +13,22 @@ import numpy.typing as npt
 from discrimloss.auditing.health.neighbours import Neighbours
 
 FEWEST_SAMPLES = 50
-"""Smallest number of samples: with fewer, every sample is unlike the others."""
+"""Minimum number of samples. With fewer, every sample is unlike the others."""
 FAR_OUT = 2.0
-"""Tukey's rule: an outlier lies above the upper quartile by this many interquartile ranges, of
-the logarithm of the distance. Among normal values, three in 10,000 do."""
+"""Tukey's rule, for the logarithm of the distance: an outlier is above the upper quartile by more
+than this many interquartile ranges. About 4 of 10,000 normally distributed values are."""
 WORD = re.compile(r"\w+")
 LONGEST_READ = 5_000
-"""Number of characters of a text that are read."""
+"""Maximum number of characters of a text that are read."""
 FEWEST_WORDS = 4
 KNOWN_IN = 3
 """A word is known if at least this many texts have it."""
 LEAST_KNOWN = 0.34
-"""A text is strange if less of its words are known, and most texts have more than twice of it."""
+"""A text is strange if a smaller fraction of its words is known. If the median text does not have
+twice this fraction, no text is strange."""
 LEAST_RATIO = 1.5
-"""An outlier is at least so many times as far from its neighbours as the median sample is, and as
-its neighbours are from theirs."""
+"""An outlier is more than this many times as far from its neighbours as the median sample is from
+its own, and as its neighbours are from theirs."""
 
 
 def find_outliers(
@@ -35,10 +36,12 @@ def find_outliers(
     unexplained: npt.NDArray[np.float32] | None = None,
     texts: Sequence[str] | None = None,
 ) -> dict[int, str]:
-    """The outliers, the farthest first, with how they differ in a few words.
+    """Return the outliers, each with a few words on how it differs.
+
+    Strange texts come first, then samples far from others, the farthest first.
 
     Args:
-        neighbours: of all samples.
+        neighbours: the neighbours of all samples.
         unexplained: shape (samples,): how much of a sample the principal components leave out.
         texts: one per sample, if samples are texts.
     """
@@ -87,7 +90,7 @@ def _far_away(neighbours: Neighbours) -> tuple[npt.NDArray[np.int64], npt.NDArra
     positive = mean[mean > 0.0]
     if not len(positive):
         return nothing
-    # Exact copies have the distance 0: they say nothing about how far apart others are.
+    # Exact copies have the distance 0, which does not show how far apart other samples are.
     logs = np.log(np.maximum(mean, positive.min()))
     low, middle, high = np.quantile(np.log(positive), (0.25, 0.5, 0.75))
     around = np.median(logs[neighbours.index], axis=1)

@@ -48,7 +48,7 @@ def text_candidates(texts: Sequence[str], encoded: Array | None, static: bool) -
 
     Args:
         texts: one per sample.
-        encoded: features of the user's encoder, shape (texts, width).
+        encoded: features of a pretrained encoder, shape (texts, width); None without an encoder.
         static: whether to use static word vectors.
     """
     found = []
@@ -72,7 +72,7 @@ def table_candidates(ordinal: Array, features: Array, classes: int) -> list[Cand
     """Return models of tables.
 
     Args:
-        ordinal: shape (rows, columns): numbers unchanged, categories as positions, NaN if missing.
+        ordinal: shape (rows, columns): numbers unchanged, categories as integers, NaN if missing.
         features: shape (rows, features): scaled numbers and one-hot categories.
         classes: number of classes.
     """
@@ -129,7 +129,7 @@ def _linear(name: str, features: Array, strengths: Sequence[float]) -> list[Cand
 
 
 def _shrunk(features: Array) -> Array:
-    """Scale standardised features to rows of length 1 on average, as `C` assumes."""
+    """Scale features so that the mean squared norm of a row is 1, which the values of `C` suit."""
     mean, spread = features.mean(0), features.std(0)
     scale = np.where(spread > 0, spread, np.inf) * features.shape[1] ** 0.5
     return np.asarray((features - mean) / scale, dtype=np.float32)

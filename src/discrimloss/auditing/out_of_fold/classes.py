@@ -19,8 +19,8 @@ from discrimloss.judging.noise_model import estimate_class_errors
 from discrimloss.training.processes import of_first, own_number
 
 NOISE_WORTH_A_ROUND = 0.25
-"""From this noise rate on, the models are fitted a second time. With fewer wrong labels, this is
-not worth its cost."""
+"""If the noise rate is at least this, the models are fitted a second time. With fewer wrong labels,
+this is not worth its cost."""
 MOST_ROWS_OF_ROUNDS = 20_000
 LEAST_WEIGHT = 0.02
 PLAIN_PREDICTIONS_FACTOR = 0.75
@@ -96,14 +96,14 @@ def out_of_fold_classes(
 
 
 def _with_plain_predictions(first: LabelErrors, further: Tensor, target: Tensor) -> LabelErrors:
-    """Return scores to which the predictions are added again, with the same noise rate.
+    """Add the log-odds of the predictions to the scores again, and keep the noise rate.
 
     The noise model estimates the confidence of predictions and the noise of each class. If these
     estimates are wrong, the plain predictions rank labels better.
 
     Args:
         first: the estimates of the noise model.
-        further: shape (samples, classes): log probabilities.
+        further: shape (samples, classes): the log probabilities to add.
         target: given labels.
     """
     place = torch.arange(len(target))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 FOLDS, FOLDS_OF_FEW = 5, 10
 FEW_SAMPLES = 500
-"""Below this number of samples there are more folds, so that models learn from more samples."""
+"""With fewer samples, there are more folds, so that models learn from more samples."""
 
 Folds = npt.NDArray[np.int8]
 
@@ -28,7 +28,7 @@ def stratified_folds(target: npt.NDArray[np.int64], seed: int) -> Folds:
     order = np.random.default_rng(seed).permutation(len(target))
     order = order[np.argsort(target[order], kind="stable")]
     folds = np.empty(len(target), dtype=np.int8)
-    # Assigned class by class, so that classes and samples are spread evenly.
+    # Assign folds class by class, so that classes and samples are spread evenly.
     folds[order] = np.arange(len(target)) % number
     return folds
 

@@ -28,7 +28,7 @@ MOST_LENGTH_SCALES = 64
 ITERATIONS, TOLERANCE = 25, 1e-4
 SMALLEST_WEIGHT = 1e-3
 NUGGET = 1e-4
-"""Smallest noise variance, of targets with a variance of about 1."""
+"""Smallest noise variance. Targets have a variance of about 1."""
 
 
 class GaussianProcess:
@@ -45,9 +45,9 @@ class GaussianProcess:
         self._parameters: Tensor | None = None
 
     def leave_one_out(self, target: Array, weight: Array) -> Array:
-        """Return the prediction for each sample from all others of its group, shape (samples,).
+        """Predict each sample from all other samples of its group: shape (samples,).
 
-        The choice of the kernel starts from that of the last call.
+        The search for the best kernel starts from the kernel of the last call.
 
         Args:
             target: shape (samples,).
@@ -77,14 +77,17 @@ class GaussianProcess:
 
 
 def _fitted(features: Tensor, target: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
-    """Return the log length scales, and log deviations of noise, linear and Matern kernel."""
+    """Return the parameters of the kernel: the log length scales, and log standard deviations.
+
+    The standard deviations are those of the noise, the linear kernel and the Matern kernel.
+    """
     number = features.shape[1] if features.shape[1] <= MOST_LENGTH_SCALES else 1
     usual_length = 0.5 * math.log(features.shape[1]) + 0.5
     usual = torch.tensor([usual_length] * number + [-1.0, -1.0, 0.0], dtype=torch.float64)
     firmness = torch.tensor([0.02] * number + [0.1, 0.1, 0.1], dtype=torch.float64)
 
     def objective(parameters: Tensor) -> Tensor:
-        """Negative log posterior."""
+        """Return the negative log posterior."""
         root = torch.linalg.cholesky(_covariance(features, weight, parameters))
         whitened = torch.linalg.solve_triangular(root, target[:, None], upper=False)
         misfit: Tensor = 0.5 * whitened.square().sum() + root.diagonal().log().sum()

@@ -77,5 +77,5 @@ def weighted_ngrams(texts: Sequence[str], analyzer: str, lengths: tuple[int, int
     buckets = np.flatnonzero(np.diff(counts.indptr) >= min(2, len(texts)))
     counts = counts[:, buckets].tocsr()
     if not counts.shape[1]:
-        counts = sparse.csr_matrix((len(texts), 1))  # nothing in common
+        counts = sparse.csr_matrix((len(texts), 1))  # no common n-grams
     return Ngrams(TfidfTransformer(sublinear_tf=True).fit_transform(counts), buckets, counter)

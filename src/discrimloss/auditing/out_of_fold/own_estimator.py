@@ -24,9 +24,9 @@ from discrimloss.training.processes import divided
 
 Array = npt.NDArray[np.float64]
 LEAST_TRUST = 0.5
-"""Targets less likely to be correct are left out, because many regressors take no weights."""
+"""Targets that are less likely to be correct are left out: many regressors take no weights."""
 SUM_TOLERANCE = 0.01
-"""Largest difference from 1 of the sum of a row of probabilities."""
+"""Largest difference between 1 and the sum of the probabilities of a sample."""
 LONGEST_REASON = 200
 """Maximum number of characters of the estimator's own message."""
 MOST_COLUMNS = 5
@@ -187,7 +187,7 @@ def own_estimator(source: AuditSource, estimator: Any) -> OwnEstimator:
     """Return the user's estimator with its inputs.
 
     Raises:
-        SourceError: it cannot be used for this source.
+        SourceError: the estimator cannot be used for this source.
     """
     wanted = REGRESSOR if source.is_regression else CLASSIFIER
     name = type(estimator).__name__
@@ -229,7 +229,7 @@ def own_estimator(source: AuditSource, estimator: Any) -> OwnEstimator:
 
 
 def _kind(estimator: Any) -> str | None:
-    """Return the kind of an estimator by scikit-learn, or None if unknown."""
+    """Return the kind of an estimator according to scikit-learn, or None if unknown."""
     tags = getattr(estimator, "__sklearn_tags__", None)
     try:
         found = getattr(estimator, "_estimator_type", None) if tags is None else tags()

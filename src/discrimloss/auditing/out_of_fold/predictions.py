@@ -18,7 +18,7 @@ from discrimloss.judging.optimization import minimize
 from discrimloss.training.processes import divided, of_first
 
 MOST_FITTED = 20_000
-"""Maximum number of training samples of a model. More cost time and hardly help."""
+"""Maximum number of training samples of a model. More samples take longer and hardly help."""
 FEWEST_OF_CLASS = 50
 """Minimum number of training samples of each class, if available."""
 PRIOR_WEIGHT = 0.005
@@ -38,7 +38,7 @@ def out_of_fold(
     weights: npt.NDArray[np.float64] | None = None,
     progress: Progress = lambda: None,
 ) -> list[Tensor]:
-    """Return log probabilities by models that were not trained on the sample.
+    """Return log probabilities of each sample, from models that were not trained on it.
 
     If several processes share the work, each does some of the fits.
 
@@ -74,7 +74,7 @@ def out_of_fold(
     results = np.empty((len(candidates), len(target), classes), dtype=np.float32)
     made = divided(fits, predicted)
     for number, fold in fits:
-        results[number, folds == fold] = made.pop(0)  # so that each is in memory only once
+        results[number, folds == fold] = made.pop(0)  # keeps each in memory only once
     return list(torch.from_numpy(results))
 
 
@@ -96,7 +96,10 @@ def _fitted(
 def _training_rows(
     rows: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return all rows, or of many a random subset with all samples of small classes."""
+    """Return all rows, or a random subset if there are more than `MOST_FITTED`.
+
+    The subset has at least `FEWEST_OF_CLASS` samples of each class, if available.
+    """
     if len(rows) <= MOST_FITTED:
         return rows
     order = np.random.default_rng(0).permutation(len(rows))

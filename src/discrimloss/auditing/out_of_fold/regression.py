@@ -2,10 +2,11 @@
 
 1. Gradient boosting predicts every target out of fold, once as a number and once by its rank. The
    scale with the higher held-out likelihood is kept: ranks suit skewed targets.
-2. Boosting and a Gaussian process predict every target from the others, weighted by how likely each
-   is right. They are blended by held-out likelihood, and a third model predicts the size of the
-   errors. A right target scatters around its prediction with that size, a wrong one is drawn from
-   all targets. Where targets are few, this is repeated with the new weights.
+2. Boosting and a Gaussian process predict every target from the others. Each target is weighted by
+   the probability that it is correct. The two predictions are blended by held-out likelihood, and a
+   third model predicts the size of the errors. The noise model assumes that a correct target
+   differs from its prediction by an error of that size, and that a wrong target is a random one of
+   all targets. If there are few targets, this step is repeated with the new weights.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from discrimloss.training.processes import divided, of_first
 Array = npt.NDArray[np.float64]
 
 ROUNDS, ROUNDS_OF_MANY = 2, 1
-"""Number of rounds with weighted targets."""
+"""Number of rounds with weighted targets, for few and for many rows."""
 MANY_ROWS = 1_250
 MOST_ROWS_OF_PROCESS = 20_000
 """With more rows, only boosting is trained: it has enough data, and its cost grows slowly."""
@@ -52,7 +53,7 @@ class OutOfFoldRegression:
     prediction: Array
     """Out-of-fold predictions, in the unit of the targets."""
     error_scale: Array
-    """The expected size of the error, in scales of the targets or of their ranks."""
+    """The expected size of the error, in the unit of the scaled targets or ranks."""
     score: Array
     """Log-odds that the target is wrong."""
     noise_interval: tuple[float, float] | None

@@ -18,7 +18,7 @@ NOT_PREDICTED = "These inputs do not predict the target well enough: no target i
 
 
 def is_regression_on_features(task: TaskData) -> bool:
-    """Return whether `regression_verdicts` is possible: targets are numbers, inputs features."""
+    """Return whether a task has regression targets, and features as inputs."""
     return task.is_regression and len(task.input_shape) == 1
 
 

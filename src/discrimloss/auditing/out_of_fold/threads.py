@@ -20,7 +20,7 @@ def limited_threads(samples: int, threads: int = 0) -> Iterator[None]:
         samples: number of samples.
         threads: number of CPU threads. 0 means one for few samples, otherwise all.
     """
-    # Only loaded libraries can be limited.
+    # Imported first, because only loaded libraries can be limited.
     import sklearn.ensemble
     import sklearn.linear_model  # noqa: F401
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]

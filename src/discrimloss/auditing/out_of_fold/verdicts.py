@@ -33,13 +33,13 @@ from discrimloss.judging.suggestions import suggest_other_classes
 from discrimloss.judging.verdicts import CANNOT_TELL, INCORRECT, Verdicts
 
 SAME_CLASS = 0.65
-"""Two classes are confused if predictions order fewer pairs of their samples correctly."""
+"""Two classes are confused if the AUROC of predictions between them is smaller."""
 MOST_COMPARED_CLASSES = 60
 FEWEST_COMPARED = 10
 MOST_COMPARED = 500
-"""Maximum number of samples of each class."""
+"""Maximum number of compared samples of each class."""
 LEARNED_AS_THEY_ARE = 0.005
-"""Below this noise rate, the labels can be learned as they are."""
+"""Below this noise rate, models can learn nearly all labels as they are, wrong ones included."""
 
 CHECK_SOME = (
     "The contradicted labels are undecided, and the interval of the noise rate includes them. If "
@@ -65,14 +65,14 @@ def class_verdicts(
     """Return verdicts on all labels. Suggestions are positions of classes.
 
     A label is incorrect if its probability of being wrong is above 0.5, easy if the prediction
-    agrees with it, hard if that probability is small, and undecided otherwise. Labels that cannot
-    be judged (in a small class, or if predictions are not better than chance) are never called
-    incorrect or hard. If many labels would be hard, none is, because classes overlap. In a class
-    that the predictions hardly recognise, only as many labels are incorrect as the noise rate
-    explains.
+    agrees with it, hard if it contradicts it but that probability is small, and undecided
+    otherwise. Labels that cannot be judged (in a small class, or if predictions are not better than
+    chance) are never called incorrect or hard. If many labels would be hard, none is called hard,
+    because the classes probably overlap. In a class that the predictions hardly recognise, only as
+    many labels are called incorrect as the noise rate explains.
 
-    If the labels can be learned as they are, the noise interval includes the fraction of labels
-    that predictions contradict, because systematic errors cannot be detected.
+    If the noise rate is below `LEARNED_AS_THEY_ARE`, the noise interval includes the fraction of
+    labels that predictions contradict, because systematic errors cannot be detected.
 
     Args:
         found: see `out_of_fold_classes`.
@@ -95,7 +95,7 @@ def class_verdicts(
         limited_score(known, judged), agrees, target, len(class_names), errors.evident_rate
     )
     p_incorrect = score.double().sigmoid().float().numpy()
-    # Otherwise correct and wrong labels look alike.
+    # If labels are learned as they are, correct and wrong ones look alike.
     shows = noise_rate is not None or errors.noise_rate >= LEARNED_AS_THEY_ARE
     doubtful = unsure_contradictions(agrees, torch.from_numpy(p_incorrect))
     may_be_hard = shows and doubtful <= MOST_HARD
@@ -144,10 +144,10 @@ def class_verdicts(
 def _notes_on_confused(
     predicted: Tensor, target: Tensor, is_kept: npt.NDArray[np.bool_], class_names: Sequence[str]
 ) -> list[str]:
-    """Name pairs of classes that the predictions do not distinguish.
+    """Return a note on the pairs of classes that the predictions do not distinguish, if any.
 
-    Labels that are called incorrect are left out: a rare class may consist mostly of them, and is
-    not confused with the class that they come from.
+    Labels that are called incorrect are left out. Otherwise, a rare class with mostly wrong labels
+    would seem to be confused with the class that its samples belong to.
     """
     if len(class_names) > MOST_COMPARED_CLASSES:
         return []
@@ -176,7 +176,7 @@ def _notes_on_confused(
 
 
 def _ordered_rightly(high: Tensor, low: Tensor) -> float:
-    """Return how often a value of the first sample is above one of the second (AUROC)."""
+    """Return how often a value of `high` is above a value of `low` (AUROC)."""
     both = torch.cat([high, low])
     ranks = both.argsort().argsort().double()
     above = float(ranks[: len(high)].sum()) - len(high) * (len(high) - 1) / 2
