@@ -57,7 +57,10 @@ def corrected_data(
 
 
 def _is_file_name(path: Path, source: AuditSource) -> bool:
-    """Return whether a path has the suffix of the source's file, or any suffix if in memory."""
+    """Return whether a path has the suffix of the source's file.
+
+    For data in memory, any suffix counts.
+    """
     audited = source.options.path
     if not path.suffix or not audited:
         return bool(path.suffix)

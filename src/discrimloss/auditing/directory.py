@@ -44,7 +44,7 @@ CACHE = "cache"
 CORRECTED = "corrected"
 CHANGES = "changes.csv"
 REQUIRED = {AUDIT: ("source", "fingerprint")}
-"""The keys that each JSON file must have."""
+"""Keys that a JSON file must have, by the name of the file."""
 
 
 class AuditDirectory:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # importing training loads torch's compiler, which is slow
     from discrimloss.training.records import Row
 
 ObserverOfRun = Callable[[int, int], "Observer"]
-"""Makes the observer of a run. Arguments: the number of the run, from 1, and of its epochs."""
+"""Makes the observer of a run. Arguments: the number of the run, from 1, and its epochs."""
 FIRST_LINE, NEXT_LINES = 10.0, 30.0
 """Without a terminal: the seconds before the first line, and between lines."""
 

@@ -381,7 +381,7 @@ class AuditResult:
             audit.finish(self.summary)  # last: it marks the audit as finished
         return audit.path
 
-    # -- shown ------------------------------------------------------------------------------------
+    # -- display ----------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         from discrimloss.auditing.shown import result_text

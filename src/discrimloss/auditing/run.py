@@ -260,7 +260,7 @@ class _Audit:
         }
 
     def _found_encoder(self) -> dict[str, str]:
-        """Return the detected encoder, so that the source is later opened with the same one."""
+        """Return the detected encoder, so that the source is later opened with the same encoder."""
         encoder = self.source.contents.encoder
         return {} if encoder is None else {"encoder": encoder}
 

@@ -25,7 +25,7 @@ EMOTICON = re.compile(r"[:;=][-'^]?[)(\]\[DPp/\\|*3]|[)(][-'^]?[:;=]|<3|\^_*\^")
 LEAST_CONTRAST = 1.5
 """An image is blank if the values of each channel, 0 to 255, have a smaller standard deviation."""
 MOSTLY = 0.5
-"""A row lacks most values if a larger fraction is missing, and far fewer are in the median row."""
+"""A row is nearly empty if a larger fraction of its values is missing, and most rows have more."""
 ROWS_AT_ONCE = 4_096
 
 

@@ -163,7 +163,7 @@ def _renumbered(group: npt.NDArray[Any]) -> Rows:
 
 
 def rows_confirm(features: npt.NDArray[Any]) -> Confirm:
-    """Return a function that checks whether two rows are equal up to rounding in every column.
+    """Return a function that checks whether two rows are nearly equal in every column.
 
     Args:
         features: shape (rows, features): numbers scaled to a spread of 1, and one-hot

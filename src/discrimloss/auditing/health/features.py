@@ -18,8 +18,8 @@ class ComparedPoints:
 
     values: Points
     unexplained: npt.NDArray[np.float32] | None = None
-    """Shape (samples,): the norm of what the principal components do not explain. None if the features
-    are few or sparse."""
+    """Shape (samples,): the norm of what the principal components do not explain. None if the
+    features are few or sparse."""
 
 
 MOST_COMPONENTS = 64

@@ -11,7 +11,7 @@ from discrimloss.auditing.health.neighbours import Neighbours
 
 FEWEST_SAMPLES = 100
 SIGNIFICANT = 1e-4
-"""An order is reported only if its p-value is smaller."""
+"""An order is reported only if its p-value is smaller than this."""
 LEAST_EXCESS = 0.1
 """An order is reported only if the fraction of close rows exceeds that of shuffled rows by at least
 this. With many rows, even a tiny difference is significant."""
@@ -35,7 +35,7 @@ class RowOrder:
 def find_row_order(
     neighbours: Neighbours, is_copy: npt.NDArray[np.bool_] | None = None
 ) -> RowOrder | None:
-    """Compare how close similar samples stand in the rows with how close they stand if shuffled.
+    """Compare the distances between the rows of similar samples with those in shuffled rows.
 
     Args:
         neighbours: the neighbours of all samples, in the order of the rows.

@@ -112,7 +112,8 @@ def _of_texts(contents: Texts, cache: Path | None, fingerprint: str) -> Choice:
     static = contents.may_choose_encoder and has_word_vectors()
     found = text_candidates(contents.texts, encoded, static)
     is_without = contents.may_choose_encoder and not static
-    # The last inputs represent the meaning of texts best: n-grams, word vectors, then an encoder.
+    # Models are in the order n-grams, word vectors, encoder. The inputs of the last one represent
+    # the meaning of texts best, so texts are compared by these.
     ngrams = next((one.ngrams for one in found if one.ngrams is not None), None)
     inputs = ComparedInputs(found[-1].inputs, by_angle=True, ngrams=ngrams)
     return Choice(found, inputs, (WITHOUT_VECTORS,) if is_without else ())

@@ -17,8 +17,8 @@ Folds = npt.NDArray[np.int8]
 def stratified_folds(target: npt.NDArray[np.int64], seed: int) -> Folds:
     """Return the fold of each sample, shape (samples,).
 
-    Each class is spread evenly, so a class of two or more samples is in the training data of every
-    fold.
+    Each class is spread evenly over the folds, so a class of two or more samples is in the
+    training data of every fold.
 
     Args:
         target: positions of classes.

@@ -1,8 +1,8 @@
 """Gaussian process regression: leave-one-out predictions in closed form, with weighted targets.
 
 The kernel is the sum of a Matern kernel of order 5/2, with a length scale for each feature, and a
-linear kernel. A target of weight w has the noise variance 1 / w, so distrusted targets have little
-influence.
+linear kernel. The noise variance of a target of weight w is proportional to 1 / w, so distrusted
+targets have little influence.
 """
 
 from __future__ import annotations

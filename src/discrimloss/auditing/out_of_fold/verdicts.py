@@ -33,7 +33,7 @@ from discrimloss.judging.suggestions import suggest_other_classes
 from discrimloss.judging.verdicts import CANNOT_TELL, INCORRECT, Verdicts
 
 SAME_CLASS = 0.65
-"""Two classes are confused if the AUROC of predictions between them is smaller."""
+"""Two classes are confused if the AUROC of the predictions between them is smaller than this."""
 MOST_COMPARED_CLASSES = 60
 FEWEST_COMPARED = 10
 MOST_COMPARED = 500
@@ -65,11 +65,11 @@ def class_verdicts(
     """Return verdicts on all labels. Suggestions are positions of classes.
 
     A label is incorrect if its probability of being wrong is above 0.5, easy if the prediction
-    agrees with it, hard if it contradicts it but that probability is small, and undecided
-    otherwise. Labels that cannot be judged (in a small class, or if predictions are not better than
-    chance) are never called incorrect or hard. If many labels would be hard, none is called hard,
-    because the classes probably overlap. In a class that the predictions hardly recognise, only as
-    many labels are called incorrect as the noise rate explains.
+    agrees with it, hard if the prediction contradicts it but this probability is small, and
+    undecided otherwise. Labels that cannot be judged (in a small class, or if predictions are not
+    better than chance) are never called incorrect or hard. If many labels would be hard, none is
+    called hard, because the classes probably overlap. In a class that the predictions hardly
+    recognise, only as many labels are called incorrect as the noise rate explains.
 
     If the noise rate is below `LEARNED_AS_THEY_ARE`, the noise interval includes the fraction of
     labels that predictions contradict, because systematic errors cannot be detected.
