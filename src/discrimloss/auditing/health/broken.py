@@ -25,7 +25,7 @@ EMOTICON = re.compile(r"[:;=][-'^]?[)(\]\[DPp/\\|*3]|[)(][-'^]?[:;=]|<3|\^_*\^")
 LEAST_CONTRAST = 1.5
 """An image is blank if the values of each channel, 0 to 255, have a smaller standard deviation."""
 MOSTLY = 0.5
-"""A row is nearly empty if a larger fraction of its values is missing, and most rows have more."""
+"""A row is nearly empty if it lacks a larger fraction of values, and most rows lack far less."""
 ROWS_AT_ONCE = 4_096
 
 
