@@ -212,7 +212,7 @@ def plan_columns(
         if leak is not None:
             warnings.append(_still_used(column.name, leak))
     marks = {} if target is None or are_wanted else _marks(frame, used, target)
-    if len(set(marks.values())) >= _num_classes(target) - 1 > 1:  # together they are the label
+    if len(set(marks.values())) >= _num_classes(target) - 1 > 1:  # together, they encode the label
         leaking += [column for column in used if column.name in marks]
         used = [column for column in used if column.name not in marks]
     else:
