@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_TRACED = 100_000
 """Maximum number of samples whose traces are read, drawn at random. Charts do not show more."""
 SUGGESTING_EPOCHS = 5
-"""The suggested label is the most frequent prediction of this number of last epochs."""
+"""Number of last epochs. The suggested label is the most frequent prediction in these epochs."""
 
 
 def read_run(directory: Path) -> ReportRun:
@@ -79,7 +79,7 @@ def read_run(directory: Path) -> ReportRun:
 
 
 def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
-    """A training run that was not written to disk.
+    """Return the contents of a report on a training run that was not written to disk.
 
     Args:
         name: name of the run.
