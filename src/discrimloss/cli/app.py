@@ -82,8 +82,8 @@ def run(arguments: list[str]) -> int:
         # `main` returns the exit code after --help or --version, and None after a command.
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
     except SharedError as error:
-        # A launcher ends all processes when one fails, so the others wait until the first has
-        # printed.
+        # A launcher ends all processes when one fails. The other processes therefore return 0, so
+        # that the first one can print the error.
         return _failed(str(error), error.exit_code) if is_first_process() else 0
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)

@@ -1,6 +1,6 @@
 """Progress bars and result tables of commands.
 
-Bars go to standard error, and only if it is a terminal.
+Bars are written to standard error, and only if it is a terminal.
 """
 
 from __future__ import annotations

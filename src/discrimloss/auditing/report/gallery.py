@@ -119,7 +119,9 @@ def choose_gallery(
 
 
 def worst_first(samples: pandas.DataFrame) -> Rows:
-    """Return the rows of all samples except unseen ones: incorrect first, then most suspicious.
+    """Return the rows of all samples except unseen ones.
+
+    Samples called incorrect come before all others. Within both, the most suspicious come first.
 
     Args:
         samples: as in `ReportRun`.

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 3_000
 MOST_PICTURES = 1_000
-"""Maximum number of points of a map of images. Other maps have more points, but no images that must
-be read again."""
+"""Maximum number of points of a map of images. It is low, because each image must be read again."""
 SUSPICIOUS_POINTS = 0.25
 """Largest fraction of most suspicious samples among the points. The others are random."""
 FEWEST_SAMPLES = 10

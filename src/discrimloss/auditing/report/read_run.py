@@ -174,7 +174,10 @@ def _read_samples(
 
 
 def _suggestions(run: Path, num_samples: int, is_regression: bool) -> Any:
-    """Return the most frequent (or mean) prediction of the last epochs. NaN if never visited."""
+    """Return the most frequent (or mean) prediction of each sample in the last epochs.
+
+    It is NaN for samples that were not visited in these epochs.
+    """
     traces = _traces_or_error(run, None, SUGGESTING_EPOCHS)
     if traces is None or traces.predicted.shape[1] != num_samples:
         return None

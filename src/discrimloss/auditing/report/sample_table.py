@@ -157,7 +157,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _fields(views: Any, room: int) -> dict[str, Any]:
-    """Return the values of the fields, as far as they fit, and the field names only once."""
+    """Return the field names, and the values of the fields of as many samples as fit."""
     names: list[str] = []
     values: list[list[str]] = []
     for shown in views:

@@ -146,7 +146,8 @@ class Archive(ArrayFile):
                     array: Array = npy.read_array(file, allow_pickle=False)
                 if name == self.labels_name:
                     array = relabelled_array(array, corrections.labels)
-                described = zipfile.ZipInfo(member.filename, member.date_time)  # new length
+                # The entry gets a new description, because its length may change.
+                described = zipfile.ZipInfo(member.filename, member.date_time)
                 described.compress_type = member.compress_type
                 with new.open(described, "w", force_zip64=True) as target:
                     npy.write_array(target, array[keep], allow_pickle=False)

@@ -285,7 +285,10 @@ def _still_used(name: str, leak: Leak) -> str:
 def _rescued(
     frame: Any, leaking: list[UsedColumn], left_aside: list[tuple[str, str]]
 ) -> tuple[list[UsedColumn], list[tuple[str, str]]]:
-    """Return the columns to use if there are no others: those that leak, or one of short texts."""
+    """Return the columns to use if there are no others: those that leak the label, or short texts.
+
+    Short texts are used only if exactly one column contains them.
+    """
     if leaking:
         return leaking, left_aside
     short = [name for name, reason in left_aside if reason.startswith("nearly all its values")]

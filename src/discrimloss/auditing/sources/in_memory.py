@@ -326,7 +326,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
     try:
         array = np.asarray(values)
         array = array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError):  # ragged, or not numbers and None
+    except (TypeError, ValueError):  # ragged, or not all numbers or None
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise SourceError(

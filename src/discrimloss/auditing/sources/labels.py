@@ -40,7 +40,7 @@ from discrimloss.judging.verdicts import import_pandas
 MOST_CLASSES = 100
 SAMPLES_PER_CLASS = 3
 SURELY_CLASSES = 15
-"""Fewer distinct whole numbers than this are always classes."""
+"""With fewer distinct whole numbers than this, frequencies of neighbours are not compared."""
 SMOOTH = 0.6
 """Whole numbers are regression targets if the frequencies of neighbours have at least this
 correlation."""

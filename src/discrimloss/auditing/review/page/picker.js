@@ -6,8 +6,8 @@ const MOST_SHOWN = 200;
 const dialog = byId("picker"), input = byId("picker-input"), list = byId("picker-list");
 const message = byId("picker-message");
 
-// `onChoose` gets the label. A new class must be submitted twice: the first time, a message says that
-// it is new.
+// `onChoose` gets the label. A name that occurs in no class must be submitted twice: the first time, a
+// message says that the class is new.
 export class Picker {
   constructor(about, onChoose) {
     this.classNames = about.class_names;
