@@ -208,8 +208,8 @@ class CsvRows(FileRows):
     def _codec(self) -> str:
         """Return the name of the encoding for Arrow.
 
-        Arrow itself skips only the byte order mark of UTF-8. For UTF-16, the name is therefore that
-        of the codec that skips the mark.
+        Arrow itself skips only the byte order mark of UTF-8. For UTF-16 and UTF-32 with a mark, the
+        name is therefore that of the codec that skips it.
         """
         name = self.encoding.name
         return name[:6] if self.encoding.mark and not self.encoding.is_usual else name
