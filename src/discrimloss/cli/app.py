@@ -73,14 +73,17 @@ def _discrimloss(
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code. Print errors that the user can fix as a sentence."""
+    """Run a command and return its exit code.
+
+    If the user can fix an error, print it as one sentence instead of a traceback.
+    """
     command = typer.main.get_command(app)
     try:
-        # The result is the exit code of --help and --version, and None after a command.
+        # `main` returns the exit code after --help or --version, and None after a command.
         code = command.main(arguments or ["--help"], prog_name="discrimloss", standalone_mode=False)
     except SharedError as error:
-        # A launcher ends all processes when one fails, so the others wait until the first has
-        # printed.
+        # A launcher ends all processes when one fails. The other processes therefore return 0, so
+        # that the first one can print the error.
         return _failed(str(error), error.exit_code) if is_first_process() else 0
     except DiscrimLossError as error:
         return _failed(str(error), error.exit_code)
@@ -92,7 +95,7 @@ def run(arguments: list[str]) -> int:
         file = f" {error.filename}" if error.filename else ""
         return _failed(f"cannot read or write{file} ({reason(error)})", 2)
     except Exception as error:
-        # Usage errors have no common public class in all versions of typer, only this method.
+        # In some versions of typer, usage errors share no public class. All have this method.
         if not hasattr(error, "format_message"):
             raise
         return _failed(_usage_sentence(error), 2)
@@ -101,7 +104,8 @@ def run(arguments: list[str]) -> int:
 
 def _failed(sentence: str, exit_code: int) -> int:
     if not is_first_process():
-        # Most errors occur in the first process too. Its launcher then ends this process here.
+        # Most errors occur in the first process too, which prints them. The launcher then ends
+        # this process while it sleeps.
         time.sleep(TIME_TO_BE_ENDED)
     print(f"discrimloss: {sentence}", file=sys.stderr)
     return exit_code

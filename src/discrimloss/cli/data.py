@@ -101,7 +101,7 @@ def check(
     given = {key: value for text in settings or [] for key, value in parse_setting(text).items()}
     options = datasets.check(name, given, where="")
     if isinstance(how, BuiltIn):
-        directory = directory or Path()  # not used
+        directory = directory or Path()  # a built-in dataset has no files to check
     directory = required(directory)
     check_is_directory(directory)
     files = check_files(how, directory)

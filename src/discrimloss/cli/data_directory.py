@@ -43,5 +43,5 @@ def is_built_in(dataset: str) -> bool:
 
 
 def directory_of(dataset: str, given: Path | None) -> Path:
-    """Return the given data directory. A built-in dataset needs none."""
+    """Return the given data directory. Raise an error if a dataset with files has none."""
     return Path() if given is None and is_built_in(dataset) else required(given)

@@ -1,6 +1,6 @@
 """Progress bars and result tables of commands.
 
-Bars go to standard error, and only if it is a terminal.
+Bars are written to standard error, and only if it is a terminal.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DownloadBar:
 
         Args:
             name: name of the file.
-            done: number of bytes so far.
+            done: number of bytes that are already downloaded.
             total: size of the whole file in bytes; None if unknown.
         """
         if not self._console.is_terminal:
@@ -194,7 +194,7 @@ class TuneDisplay(TerminalBar):
 
     Args:
         trials: the requested number of trials.
-        is_regression: whether scores are negated errors.
+        is_regression: whether the task is a regression. Its scores are negated errors.
     """
 
     def __init__(self, trials: int, is_regression: bool) -> None:
@@ -223,7 +223,7 @@ class TuneDisplay(TerminalBar):
 def print_outcome(
     outcome: Outcome, config: RunConfig, files: Mapping[str, Path], train: str
 ) -> None:
-    """Print the best trial, the best trial by the test split, and the paths of the files."""
+    """Print the trials with the best validation and test scores, and the paths of the files."""
     from optuna.trial import TrialState
 
     console = Console(highlight=False)

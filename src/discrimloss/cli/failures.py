@@ -34,7 +34,7 @@ def if_stopped(sentence: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def writing(place: str, advice: str, below: Path | None = None) -> Iterator[None]:
-    """Turn a failed write into a sentence with the path and advice.
+    """If a write fails, raise an error whose sentence has the path and advice.
 
     Args:
         place: the path in the user's words, such as "to --out DIR".

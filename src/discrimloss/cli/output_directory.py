@@ -21,7 +21,8 @@ class OutputDirectory:
 
     Args:
         path: a new or empty directory, or one with earlier results of the same command.
-        command: the beginning of the entry `command` in the summary of such results.
+        command: the name of the command. In earlier results, the entry `command` of the summary
+            begins with it.
         overwrite: whether to replace earlier results. Other files are never replaced.
     """
 
@@ -40,7 +41,7 @@ class OutputDirectory:
     def publish(self, write: Callable[[Path], None]) -> None:
         """Let `write` fill a temporary directory, then move its files to the directory."""
         with self._writing(), self._staging() as staging:
-            results = Path(staging, "results")  # the staging directory itself is private
+            results = Path(staging, "results")  # only the owner may read the staging directory
             results.mkdir()
             write(results)
             self._check_contents()  # again, because the directory may have changed
@@ -80,13 +81,14 @@ class OutputDirectory:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             results.replace(self.path)
             return
-        # One by one, so that other files of the user are kept. The summary comes last: if it
-        # exists, the other files are complete.
+        # Files are moved one by one, so that other files of the user are kept. The summary is
+        # moved last: if it exists, the other files are complete.
         for file in sorted(results.iterdir(), key=lambda file: file.name == SUMMARY):
             file.replace(self.path / file.name)
 
     def _staging(self) -> TemporaryDirectory[str]:
-        # On the same file system as the results, so that moving them cannot fail half-way.
+        # The temporary directory is on the same file system as the results. Moving a file is then
+        # a rename, which cannot fail half-way.
         return TemporaryDirectory(prefix=UNFINISHED, dir=self._nearest_existing())
 
     def _nearest_existing(self) -> Path:

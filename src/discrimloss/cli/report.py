@@ -180,7 +180,7 @@ def _read(path: Path, data: Path | None, gallery_size: int) -> ReportRun:
     try:
         views = training_views(settings, data or Path(), len(run.samples))
     except DiscrimLossError as error:
-        # Without --data, a report without samples is better than an error.
+        # If the user did not pass --data, a report without samples is better than an error.
         if data is None or str(data) == os.environ.get(ENVIRONMENT):
             return with_gallery(
                 run, None, gallery_size, f"Samples are shown by their index: {error}."

@@ -1,4 +1,4 @@
-"""`discrimloss reproduce`: an error that names what replaces this command of version 0.1."""
+"""`discrimloss reproduce`, a command of version 0.1: raise an error that names its replacement."""
 
 from __future__ import annotations
 

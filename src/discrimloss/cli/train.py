@@ -91,6 +91,6 @@ def _run(
 
 
 def _places(data: Path | None, out: Path) -> str:
-    """Return the options for the same directories in another command."""
+    """Return --data and --out as text, for a command that uses the same directories."""
     is_known = data is None or str(data) == os.environ.get(ENVIRONMENT)
     return shlex.join([*([] if is_known else ["--data", str(data)]), "--out", str(out)])

@@ -84,7 +84,8 @@ _UNKNOWN = "The distribution of wrong labels over the classes is unknown too."
 def noise_of(run: ReportRun) -> tuple[float | None, Sequence[float] | None]:
     """Return the noise rate and its interval from the summary.
 
-    If the summary has no rate, it is the mean label-error probability of all seen samples.
+    If the summary has no rate, it is the mean label-error probability of all samples with a
+    verdict other than "unseen".
     """
     assert run.samples is not None
     if "noise_estimated" in run.summary:
@@ -137,7 +138,7 @@ def _details(
 
 
 def _hidden(rate: float | None, verdict: npt.NDArray[np.str_]) -> int:
-    """Return the number of wrong labels not called incorrect. 0 if there are few, or if unknown."""
+    """Estimate the number of wrong labels not called incorrect. 0 if there are few or no rate."""
     incorrect = int((verdict == "incorrect").sum())
     rest = 0 if rate is None else round(rate * int((verdict != "unseen").sum())) - incorrect
     return rest if rest > max(5, 0.1 * incorrect) else 0

@@ -195,8 +195,8 @@ def bars_view(
     """Return horizontal bars, the first on top.
 
     Args:
-        rows: rows with ``value`` and ``count``, with ``true`` if there are marks, and with ``low``
-            and ``high`` if there are lines.
+        rows: rows with ``value`` and ``count``. If `marks`, they also have ``true``. If `lines`,
+            they also have ``low`` and ``high``.
         names: names of the bars, which need not be unique.
         x: title of the axis.
         marks: whether a diamond shows a true value.

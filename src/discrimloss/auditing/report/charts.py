@@ -36,7 +36,7 @@ from discrimloss.auditing.report.trace_charts import (
 )
 
 MOST_CLASSES = 25
-"""With more classes, the confusion matrix is a list of the most frequent pairs."""
+"""With more classes, a list of the most frequent pairs replaces the confusion matrix."""
 MOST_BARS = 25
 FEWEST_WRONG = 0.0005
 """Smaller estimated fractions of wrong labels are not drawn."""

@@ -34,7 +34,7 @@ class RunGroup:
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """Headings and rows, as texts. The last epoch first, the best epoch second."""
+    """Headings and rows, as texts. The test metric of the last epoch precedes that of the best."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -89,7 +89,7 @@ def last_and_best(run: ReportRun) -> tuple[float, float] | None:
     curve = [row[f"test_{run.metric}"] for row in run.history if f"test_{run.metric}" in row]
     if not curve:
         return None
-    from discrimloss.training.evaluation import is_better  # it imports torch's compiler
+    from discrimloss.training.evaluation import is_better  # slow: it imports torch's compiler
 
     best = curve[0]
     for value in curve:

@@ -23,7 +23,7 @@ View = Callable[[int], SampleView]
 """Returns the view of a sample by its row."""
 
 GALLERY_SIZE = 24
-"""Number of samples on each side of a gallery."""
+"""Maximum number of samples in each of the two lists of a gallery."""
 SIDE = 160
 """The longer side of an image in pixels. Larger images are scaled down."""
 SIMILAR_SIDE = 56
@@ -96,12 +96,12 @@ def choose_gallery(
 ) -> Gallery:
     """Return the most suspicious samples, and the hardest of the others.
 
-    There are suspicious samples even if no label is called incorrect.
+    The most suspicious samples are returned even if no label is called incorrect.
 
     Args:
         samples: as in `ReportRun`.
         view: returns the view of a sample by its row; None to show only its values.
-        size: number of samples on each side.
+        size: maximum number of samples in each of the two lists.
         note: a note on the gallery.
         evidence: why samples are suspicious, by row.
     """
@@ -119,7 +119,9 @@ def choose_gallery(
 
 
 def worst_first(samples: pandas.DataFrame) -> Rows:
-    """Return the rows of all samples seen, most suspicious first and incorrect before others.
+    """Return the rows of all samples except unseen ones.
+
+    Samples called incorrect come before all others. Within both, the most suspicious come first.
 
     Args:
         samples: as in `ReportRun`.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 3_000
 MOST_PICTURES = 1_000
-"""Number of points of a map of images. Fewer, because images are read again."""
+"""Maximum number of points of a map of images. It is low, because each image must be read again."""
 SUSPICIOUS_POINTS = 0.25
 """Largest fraction of most suspicious samples among the points. The others are random."""
 FEWEST_SAMPLES = 10

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_TRACED = 100_000
 """Maximum number of samples whose traces are read, drawn at random. Charts do not show more."""
 SUGGESTING_EPOCHS = 5
-"""The suggested label is the most frequent prediction of this number of last epochs."""
+"""Number of last epochs. The suggested label is the most frequent prediction in these epochs."""
 
 
 def read_run(directory: Path) -> ReportRun:
@@ -79,7 +79,7 @@ def read_run(directory: Path) -> ReportRun:
 
 
 def run_in_memory(name: str, config: RunConfig, run: TrainedRun) -> ReportRun:
-    """A training run that was not written to disk.
+    """Return the contents of a report on a training run that was not written to disk.
 
     Args:
         name: name of the run.
@@ -174,7 +174,10 @@ def _read_samples(
 
 
 def _suggestions(run: Path, num_samples: int, is_regression: bool) -> Any:
-    """Return the most frequent (or mean) prediction of the last epochs. NaN if never visited."""
+    """Return the most frequent (or mean) prediction of each sample in the last epochs.
+
+    It is NaN for samples that were not visited in these epochs.
+    """
     traces = _traces_or_error(run, None, SUGGESTING_EPOCHS)
     if traces is None or traces.predicted.shape[1] != num_samples:
         return None

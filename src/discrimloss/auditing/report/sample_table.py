@@ -33,17 +33,17 @@ FEWEST_ROWS = 100
 MOST_ROWS = 100_000
 """Largest number of samples in the table, most suspicious first."""
 MOST_VIEWS = 10_000
-"""Tables and files are read for this number of samples. The others have only labels."""
+"""Maximum number of samples whose tables or files are read. The others have only labels."""
 MOST_PICTURES = 400
 LONGEST_ID = 120
 ID_BYTES = 4_000_000
-"""Size of all ids. With many samples, only the ends of long ids are shown."""
+"""Maximum size of all ids, in bytes. With many samples, only the ends of long ids are shown."""
 LONGEST_TEXT = 2_000
 SHORTEST_TEXT = 20
 BYTES = 10_000_000
-"""Size of the whole table without images. With many samples, texts are shorter."""
+"""Maximum size of the table without images, in bytes. With many samples, texts are shorter."""
 BYTES_OF_ROW = 32
-"""Size of labels, verdict, probability and loss of a sample."""
+"""Size of labels, verdict, probability and loss of a sample, in bytes."""
 MOST_FIELDS = 40
 
 
@@ -108,7 +108,7 @@ def _place(names: dict[str, int], label: Any) -> int:
 def thousandths(probability: Any) -> list[float]:
     """Return probabilities in thousandths, rounded as by `percent`.
 
-    Values above zero that round to it become 0.4. Values below one that round to it become 999.9.
+    Probabilities above 0 that round to 0 become 0.4. Those below 1 that round to 1000 become 999.9.
     """
     values = np.nan_to_num(np.asarray(probability, dtype=np.float64))
     rounded = [round(10 * float(f"{100 * value:.1f}")) for value in values.tolist()]
@@ -157,7 +157,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _fields(views: Any, room: int) -> dict[str, Any]:
-    """Return the values of the fields, as far as they fit, and the field names only once."""
+    """Return the field names, and the values of the fields of as many samples as fit."""
     names: list[str] = []
     values: list[list[str]] = []
     for shown in views:

@@ -59,7 +59,7 @@ def training_views(settings: Mapping[str, Any], data: Path, num_samples: int) ->
 
 
 def _pixels(features: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Return whether features are from 0 to 1, so that they may be pixels of a grey image."""
+    """Return features from 0 to 1 as the pixels of a grey image."""
     return (255.0 * features.reshape(1, *shape)).round().to(torch.uint8)
 
 

@@ -23,7 +23,7 @@ LOSS_BINS = 48
 LOSS_DECADES = 4
 """Maximum range of a loss histogram in powers of ten. The lowest bin includes all lower losses."""
 FLUCTUATION_FRACTION = 0.1
-"""A jump is a change by more than this fraction of the range of all weights."""
+"""A jump is a change by more than this fraction of the range of weights."""
 
 
 def chosen_epochs(number: int, most: int) -> list[int]:
@@ -60,9 +60,10 @@ def loss_histogram(loss: npt.NDArray[Any], edges: Numbers) -> Counts:
 
 
 def fluctuation_threshold(weight: npt.NDArray[Any]) -> float:
-    """Return the smallest change that is a jump: a fraction of the range (5 to 95 %) of weights.
+    """Return the threshold above which the change of a weight is a jump.
 
-    The paper's ``T_fluc`` is a constant for one method, but the weights of methods differ in scale.
+    It is a fraction of the range between the 5 % and 95 % quantiles of all weights. The paper's
+    ``T_fluc`` is a constant for one method, but the weights of methods differ in scale.
     """
     values = weight[np.isfinite(weight)]
     if not len(values):
@@ -91,7 +92,7 @@ class Box:
 
 
 def box_of(values: npt.NDArray[Any]) -> Box:
-    """Return the quartiles, and the outermost values within 1.5 times the box."""
+    """Return the quartiles, and the outermost values within 1.5 interquartile ranges of them."""
     first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
     reach = 1.5 * (third - first)
     within = values[(values >= first - reach) & (values <= third + reach)]
@@ -134,7 +135,7 @@ class Confusion:
     """Incorrect samples without another suggestion than the given label."""
 
     def matrix(self, class_names: Sequence[str]) -> Counts:
-        """Shape (given, suggested)."""
+        """Return the counts as a matrix, shape (given, suggested)."""
         position = {name: number for number, name in enumerate(class_names)}
         matrix = np.zeros((len(class_names), len(class_names)), dtype=np.int64)
         for count, given, suggested in zip(self.counts, self.given, self.suggested, strict=True):
@@ -143,7 +144,7 @@ class Confusion:
 
 
 def confusion(samples: pandas.DataFrame) -> Confusion:
-    """Pairs of given and suggested classes among the incorrect samples."""
+    """Count the pairs of given and suggested classes among the incorrect samples."""
     incorrect = samples[samples["verdict"].astype(str) == "incorrect"]
     other = incorrect[incorrect["suggested"].notna()]
     other = other[other["suggested"].astype(str) != other["given"].astype(str)]

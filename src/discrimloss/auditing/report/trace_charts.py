@@ -31,7 +31,7 @@ from discrimloss.auditing.report.colours import order_of
 from discrimloss.auditing.report.contents import ALL_SAMPLES, ReportRun
 
 MOST_EPOCHS = 60
-"""Positions of a slider."""
+"""Maximum number of positions of a slider."""
 TRACED_SAMPLES = 4
 """Number of samples of each verdict whose weights are drawn."""
 

@@ -57,10 +57,10 @@ class DecidedSamples:
         return index
 
     def decide(self, request: Any, *, needs_reviewer: bool) -> dict[str, Any]:
-        """Save a decision of a page. Return when it is on disk.
+        """Save a decision from a page, and return its response once the decision is on disk.
 
-        If another decision on the same sample exists that the page did not know, the answer has it
-        under ``conflict``.
+        If the sample already had a decision that the page did not know, the response contains that
+        earlier decision under ``conflict``.
 
         Args:
             request: the request, as the page sends it.

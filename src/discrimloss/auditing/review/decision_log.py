@@ -76,7 +76,7 @@ class DecisionLog:
         label: Label | None,
         reviewer: str | None = None,
     ) -> Event:
-        """Save a decision, unless an event of that name is already saved."""
+        """Save a decision, unless an event with this name is already saved."""
         made = Event(name, tab, action, index, sample_id, "", label, reviewer=reviewer)
         return self.decide_all(made)[0]
 
@@ -97,7 +97,7 @@ class DecisionLog:
             return events
 
     def undo(self, name: str, tab: str, reviewer: str | None = None) -> Event | None:
-        """Undo the last decision of a tab, unless an undo of that name is already saved.
+        """Undo the last decision of a tab, unless an undo with this name is already saved.
 
         A decision on several samples is undone for all of them.
 
@@ -130,14 +130,14 @@ class DecisionLog:
                 raise OSError("the disk is full, and only part of it was written")
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(length)  # to a shorter file, which needs no space
+            self._file.truncate(length)  # needs no free space
             raise DiscrimLossError(f"cannot write to {self.path} ({error}): make room") from error
         self._saved.add(lines)
         for event in events:
             self.decisions.add(event)
 
     def close(self) -> None:
-        """Release the lock, after any decision that is being saved."""
+        """Wait until no decision is being saved, then close the file and release the lock."""
         with self.mutex:
             self._file.close()
             self._lock.close()

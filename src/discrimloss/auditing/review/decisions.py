@@ -34,7 +34,7 @@ class Event:
     """One action of a reviewer."""
 
     event: str
-    """Its name, chosen by the page. An event that is sent twice therefore counts once."""
+    """Its unique name, chosen by the page. If an event is sent twice, it counts once."""
     tab: str
     """The name of the browser tab."""
     action: str
@@ -122,7 +122,7 @@ class Decisions:
         return len(self.events)
 
     def find(self, name: str) -> Event | None:
-        """Return the event of that name."""
+        """Return the event with this name, or None."""
         return self._by_name.get(name)
 
     def current(self, index: int) -> Event | None:
@@ -138,7 +138,7 @@ class Decisions:
     def opinions(self, index: int) -> dict[str, Event]:
         """Return the last decision of each reviewer on a sample, by name.
 
-        A `REOPEN` undoes the decisions of all. Events without a name are ignored.
+        A `REOPEN` undoes the decisions of all reviewers. Events without a reviewer are ignored.
         """
         found: dict[str, Event] = {}
         for event in self._of_sample.get(index, ()):
@@ -189,7 +189,7 @@ class Decisions:
 
 
 def read_decisions(path: Path) -> tuple[Decisions, int]:
-    """Read a log. Return its decisions and the number of their bytes.
+    """Read a log. Return its decisions and the number of bytes of their lines.
 
     Bytes after the last line break are an unfinished line from a sudden stop. No page showed it as
     saved, so it is ignored.

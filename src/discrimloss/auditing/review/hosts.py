@@ -1,8 +1,8 @@
 """The address of a review, and the host names under which browsers may open it.
 
 A page of another site may send requests to this machine under its own host name, if that name
-resolves to this machine. Such names are refused. Accepted are only numeric addresses, which no site
-can use, and the names of this machine.
+resolves to this machine. Such names are refused. Only numeric addresses, which no other site can
+use, and the names of this machine are accepted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Listening:
         """The family of the address.
 
         Raises:
-            OSError: it is neither an address nor a known name.
+            OSError: the host is neither an address nor a known name.
         """
         found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
         return found[0][0]

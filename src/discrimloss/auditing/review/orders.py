@@ -25,7 +25,8 @@ LARGEST_GROUP = 48
 MOST_COMPARED = 2_000
 """Maximum number of compared samples, worst first. The others are in no group."""
 OF_OTHERS = 1e-3
-"""Gain of samples that are not called incorrect. It only separates otherwise equal groups."""
+"""Factor of the gain of samples that are not called incorrect. It is so small that these samples
+only decide between otherwise equal groups."""
 
 RANDOM_SEED = 0
 
@@ -41,7 +42,8 @@ class Order:
     place: Ranks
     """Shape (samples,): the place of the sample of each rank."""
     group: Ranks
-    """Shape (samples,): the number of the group of each rank, in order. -1 for none."""
+    """Shape (samples,), by rank: the group of each sample. Groups are numbered in this order; -1
+    for none."""
 
 
 def worst_first(samples: int) -> Order:
@@ -67,8 +69,9 @@ def grouped(
 
     Args:
         code: shape (samples,), by rank: the group of each sample, -1 for none.
-        gain: shape (samples,): the gain from a review of each sample.
-        outer: shape (samples,): groups with equal values stay together. None: no such values.
+        gain: shape (samples,), by rank: the gain from a review of each sample.
+        outer: shape (samples,), by rank: groups with equal values stay together. If None, only
+            gains and ranks determine the order.
     """
     ranks = np.flatnonzero(code >= 0)
     _, number = np.unique(code[ranks], return_inverse=True)

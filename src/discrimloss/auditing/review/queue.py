@@ -31,7 +31,7 @@ class Filter:
     given: Label | None = None
     state: str | None = None
     problem: str | None = None
-    """A problem of the data's health."""
+    """A problem of the data besides its labels."""
 
 
 class ReviewQueue:
@@ -79,7 +79,7 @@ class ReviewQueue:
             self._of_problem[entry.problem] = is_behind
 
     def _label_column(self, labels: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-        """Labels by rank: positions in `class_names`, or regression targets."""
+        """Return labels by rank: positions in `class_names`, or regression targets."""
         if labels is None:
             missing = math.nan if self.is_regression else NO_LABEL
             return np.full(len(self), missing)
@@ -106,7 +106,7 @@ class ReviewQueue:
         self.state[self.rank_of[index]] = state
 
     def ranks(self, wanted: Filter) -> npt.NDArray[np.intp]:
-        """The ranks of the samples that pass a filter, in order."""
+        """Return the ranks of the samples that pass a filter, in order."""
         passes = self._passes(wanted.verdict, wanted.given, wanted.problem)
         if wanted.state is not None:
             passes &= self.state == STATES.index(wanted.state)
@@ -125,7 +125,7 @@ class ReviewQueue:
         return passes
 
     def _coded(self, label: Label) -> int | float:
-        """How the columns hold a label; an unknown class is in no row."""
+        """Return the value of a label in the columns. That of an unknown class is in no row."""
         if self.is_regression:
             return float(label)
         return self.class_names.index(str(label)) if label in self.class_names else NO_LABEL - 1
@@ -133,13 +133,13 @@ class ReviewQueue:
     def state_counts(
         self, verdict: str | None, given: Label | None = None, problem: str | None = None
     ) -> dict[str, int]:
-        """Numbers of open, decided and skipped samples of a verdict, a class and a problem."""
+        """Count the open, decided and skipped samples of a verdict, a class and a problem."""
         passes = self._passes(verdict, given, problem)
         counts = np.bincount(self.state[passes], minlength=len(STATES))
         return {state: int(count) for state, count in zip(STATES, counts, strict=True)}
 
     def problem_counts(self) -> list[dict[str, Any]]:
-        """The problems of the data, with how many samples each has."""
+        """Return the problems of the data, each with its number of samples."""
         return [
             {"problem": entry.problem, "title": entry.title, "samples": int(count)}
             for entry in self.health
@@ -147,7 +147,7 @@ class ReviewQueue:
         ]
 
     def class_counts(self, verdict: str | None) -> list[int]:
-        """Number of samples of a verdict in each given class."""
+        """Count the samples of a verdict in each given class."""
         if self.is_regression:
             return []
         given = self._given[self._passes(verdict)]
@@ -155,15 +155,15 @@ class ReviewQueue:
         return [int(count) for count in counts]
 
     def label_codes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Given and suggested classes by rank, as positions in `class_names`; -1 where unknown."""
+        """Return given and suggested classes by rank: positions in `class_names`, -1 if unknown."""
         return self._given.astype(np.int64), self._suggested.astype(np.int64)
 
     def choices(self, rank: int) -> Sequence[str | None]:
-        """The classes of the digit keys 1 to 9 and 0; None for a key without a class.
+        """Return the classes of the digit keys 1 to 9 and 0; None for a key without a class.
 
         Up to ten classes have a key each, which is the same for every sample. With more classes,
-        the classes most likely instead of the given one have a key, so the keys are the same for
-        all samples of a given class. Classes that are digits are on their own keys.
+        the keys are for the classes that most often replace the given class. The keys are then the
+        same for all samples of a given class. If all classes are digits, each has its own key.
         """
         if self.is_regression:
             return []
@@ -177,7 +177,10 @@ class ReviewQueue:
         return [self.class_names[code] for code in self._choices[given]]
 
     def _likely_instead_of(self, given: int) -> list[int]:
-        """Return classes suggested for samples of the given class, then those for any class."""
+        """Return the classes most often suggested for the given class, then for any class.
+
+        Each suggestion counts with its label-error probability.
+        """
         weight = np.nan_to_num(self.verdicts.p_incorrect[self.index])
         number = len(self.class_names)
         is_known = self._suggested != NO_LABEL

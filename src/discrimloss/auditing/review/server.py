@@ -91,7 +91,7 @@ class ReviewServer(ThreadingHTTPServer):
         session: ReviewSession,
         port: int,
         token: str,
-        listening: Listening = Listening(),  # noqa: B008 (it cannot be changed)
+        listening: Listening = Listening(),  # noqa: B008 (it is immutable)
     ) -> None:
         self.session = session
         self.token = token
@@ -184,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             return lambda query: _json(session.state(_whole_number(query, "since") or 0))
         if path == "/api/samples":
             return lambda query: _json(self._samples(query))
-        # Not decoded: %2e%2e or a second slash is not a number.
+        # The path is not decoded, so %2e%2e or a second slash is not a number.
         numbered = re.fullmatch(r"/api/(samples|image)/([0-9]{1,12})", path)
         if numbered is None:
             return None

@@ -69,7 +69,7 @@ def serve_review(
             if session.is_shared:
                 print(FOR_OTHERS)
             print("Ctrl-C ends the review. Every decision is saved at once.", flush=True)
-            if open_browser:  # a browser in the terminal returns when it is closed
+            if open_browser:  # in a thread, because a browser in the terminal blocks until closed
                 threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
             try:
                 server.serve_forever()
@@ -119,8 +119,8 @@ def last_address(directory: Path) -> Address | None:
 def serve_at(session: ReviewSession, port: int | None, host: str = LOOPBACK) -> ReviewServer:
     """Return a server at this port. None takes the last port, the usual one, or any free one.
 
-    The token stays the same too. It is in a file that only its owner can read, in a directory with
-    all decisions.
+    The token of the last review is used again. It is stored next to the decisions, in a file that
+    only its owner can read.
 
     Raises:
         OSError: the port is in use, or the host is not an address of this machine.

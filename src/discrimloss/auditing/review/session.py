@@ -1,6 +1,6 @@
 """A review: the requests of the page about the samples of an audit, and decisions on them.
 
-This module does not depend on HTTP. Its answers are values for JSON.
+This module does not depend on HTTP. Its methods return values that can be written as JSON.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ReviewSession:
         return self.source.fingerprint()
 
     def decide(self, request: Any) -> dict[str, Any]:
-        """Save a decision of a page. See `DecidedSamples.decide`."""
+        """Save a decision from a page. See `DecidedSamples.decide`."""
         return self.decided.decide(request, needs_reviewer=self.is_shared)
 
     def about(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class ReviewSession:
     ) -> int | None:
         """Return the next open sample or, in a view of decided samples, the next sample.
 
-        After the last sample comes the first, because the reviewer may have skipped it.
+        The first sample follows the last one, because the reviewer may have skipped it.
         """
         if wanted.state in (None, STATES[OPEN]):
             places = places[self.queue.state[arranged.rank[places]] == OPEN]
@@ -284,7 +284,7 @@ class ReviewSession:
         with self.log.mutex:
             decisions = self.log.decisions
             if since < 0 or since > decisions.version:
-                since = 0  # the page knows another log
+                since = 0  # the page has the version of another log
             events = decisions.events[since:]
             indices = sorted({event.index for event in events})
             current = decisions.all_current()

@@ -58,8 +58,8 @@ def duplicate_codes(
 ) -> npt.NDArray[np.int64]:
     """Return groups of identical samples, shape (samples,), -1 for samples without a copy.
 
-    All samples are compared, whatever their labels. Images that are not in the cache must be read
-    one by one, so only the chosen ones are compared.
+    All samples are compared, whatever their labels. There is one exception: images that are not in
+    the cache must be read one by one, so only the chosen ones are compared.
 
     Args:
         source: the audited source.

@@ -124,7 +124,10 @@ class Archive(ArrayFile):
         self.given_ids = self._find_ids(arrays)
 
     def write(self, directory: Path, corrections: Corrections) -> list[Path]:
-        """Write the same archive, without dropped rows in all arrays with a row per sample."""
+        """Write the same archive with new labels.
+
+        Dropped rows are removed from every array that has one row per sample.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         written, keep = directory / self.path.name, kept_rows(len(self), corrections.dropped)
         with (
@@ -143,7 +146,8 @@ class Archive(ArrayFile):
                     array: Array = npy.read_array(file, allow_pickle=False)
                 if name == self.labels_name:
                     array = relabelled_array(array, corrections.labels)
-                described = zipfile.ZipInfo(member.filename, member.date_time)  # of a new length
+                # The entry gets a new description, because its length may change.
+                described = zipfile.ZipInfo(member.filename, member.date_time)
                 described.compress_type = member.compress_type
                 with new.open(described, "w", force_zip64=True) as target:
                     npy.write_array(target, array[keep], allow_pickle=False)
@@ -243,7 +247,7 @@ def _by_name(usual: Sequence[str], arrays: Mapping[str, Array]) -> str | None:
 
 
 class SeparateFiles(ArrayFile):
-    """A ``.npy`` file of features, and a file of labels: ``--label FILE``, or one next to it."""
+    """A ``.npy`` file of features, and a file of labels: ``--label FILE``, or a file next to it."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options.path)
@@ -261,7 +265,7 @@ class SeparateFiles(ArrayFile):
         directory.mkdir(parents=True, exist_ok=True)
         keep = kept_rows(len(self), corrections.dropped)
         features, labels = directory / self.path.name, directory / self.label_file.path.name
-        if labels == features:  # of two folders
+        if labels == features:  # the source has two files of this name, in different folders
             labels = directory / f"labels-{labels.name}"
         self.label_file.write(labels, corrections.labels, keep)
         with atomic_write(features) as unfinished, unfinished.open("wb") as file:

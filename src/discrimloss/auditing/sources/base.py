@@ -31,7 +31,7 @@ from discrimloss.data.base import Split, TaskData
 from discrimloss.errors import DiscrimLossError
 
 FINGERPRINT_VERSION = 2
-"""Version of `AuditSource.fingerprint`. Audits of discrimloss 0.1 have another one, unnumbered."""
+"""Version of `AuditSource.fingerprint`. discrimloss 0.1 computed another one, without a version."""
 MOST_ENTRIES = 2**30
 """Largest number of samples times classes: four gigabytes of predictions."""
 Label = str | float
@@ -66,7 +66,8 @@ class SourceOptions:
     query: str | None = None
     """The table of a database, a query that begins with SELECT, or the sheet of a workbook."""
     detect: bool = True
-    """Whether to detect columns of texts and ids. Audits of earlier versions did not."""
+    """Whether to detect columns of texts and ids. False for audits of earlier versions, which did
+    not detect them."""
 
     def __post_init__(self) -> None:
         if self.columns is not None:  # a list in JSON
@@ -136,7 +137,7 @@ class Store(ABC):
     """Labelled rows, counted from 0, which can be written back."""
 
     name: str
-    """For messages."""
+    """Name in messages."""
     unit: ClassVar[str] = "row"
     """The word for a row in notes."""
     file_name: str = ""
@@ -185,7 +186,7 @@ class Store(ABC):
     def save(self, path: Path, corrections: Corrections) -> Path:
         """Like `write`, but to a file or a folder with this name.
 
-        By default, the format is that of the source, so the name must have the same ending.
+        By default, the format is that of the source, so the name must have the same suffix.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:

@@ -16,7 +16,7 @@ MOST_CATEGORIES = 64
 """Maximum number of categories of a column. Rarer categories are merged into one."""
 LARGEST = 5.0
 """Maximum value of a feature. Outliers are compressed and keep their order."""
-_NORMAL_RANGE = 1.349  # between the quartiles of a normal distribution with spread 1
+_NORMAL_RANGE = 1.349  # interquartile range of the standard normal distribution
 _MISSING = "\0missing"  # cannot occur in a table
 
 Features = npt.NDArray[np.float32]
@@ -25,9 +25,9 @@ Features = npt.NDArray[np.float32]
 def table_features(frame: Any, columns: Sequence[UsedColumn]) -> Features:
     """Turn columns into features of shape (rows, features).
 
-    Numbers and dates are centred at their median and scaled by the range between their quartiles,
-    so that outliers do not set the scale. Missing values become the median, and another
-    feature marks them. Each category becomes one feature.
+    Numbers and dates are centred at their median and scaled by their interquartile range, so that
+    outliers do not set the scale. Missing values become the median, and another feature marks them.
+    Each category becomes one feature.
 
     Args:
         frame: a data frame with these columns.
@@ -45,8 +45,8 @@ def ordinal_values(frame: Any, columns: Sequence[UsedColumn]) -> Features:
     """Return columns for tree models: numbers unchanged, categories as positions.
 
     Args:
-        frame: with these columns.
-        columns: how to read them; none of texts.
+        frame: a data frame with these columns.
+        columns: how to read the columns. None of them contains texts.
 
     Returns:
         Shape (rows, columns); NaN where a value is missing.
@@ -123,7 +123,7 @@ def _dates(series: Any, column: UsedColumn) -> npt.NDArray[np.float64]:
 
 
 def scaled_numbers(numbers: npt.NDArray[np.float64]) -> Features:
-    """Return one column of features, and a second one if numbers are missing or not finite."""
+    """Return one column of features. If some numbers are not finite, a second column marks them."""
     from sklearn.impute import SimpleImputer
 
     column = np.where(np.isfinite(numbers), numbers, np.nan)[:, None]

@@ -77,7 +77,7 @@ _NAMES_A_GROUP = re.compile(
     r"(?i:(^|[^a-z])(id|ids|uid|uuid|guid|kennung|kundennummer)$)|[a-z](Id|ID|Nr|UUID)$"
 )
 ROWS_PER_GROUP = 20
-"""Mean number of rows per id. Columns such as ``shop_id`` with more rows are categories."""
+"""Mean number of rows per id. Columns such as ``shop_id`` with more rows per id are categories."""
 
 
 def looks_like_id(name: str) -> bool:
@@ -133,7 +133,10 @@ def _constant(present: Any, num_rows: int) -> str | None:
 
 
 def _numbers_the_rows(name: str, series: Any) -> str | None:
-    """Return why row numbers are not used: in a sorted table, they determine the label."""
+    """Return why a column of row numbers or row ids is not used, or None for other columns.
+
+    In a table that is sorted by label, row numbers determine the label.
+    """
     present = series.dropna().to_numpy()
     if len(present) <= FEW_VALUES:
         return None
@@ -143,7 +146,7 @@ def _numbers_the_rows(name: str, series: Any) -> str | None:
             if not (np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()):
                 return None
             present = numbers
-    # Differences of unsigned numbers are never negative.
+    # NumPy's differences of unsigned integers wrap around instead of being negative.
     values = present.astype(np.float64 if present.dtype == np.uint64 else np.int64)
     distinct = len(np.unique(values))
     # There may be gaps, because rows without a label are left out.
@@ -158,9 +161,10 @@ def _numbers_the_rows(name: str, series: Any) -> str | None:
 
 
 def _names_groups(name: str, present: Any) -> UsedColumn | str | None:
-    """Return why a column of ids with several rows each, such as patients, is not used, or None.
+    """Return why a column with ids of groups of rows, such as patients, is not used.
 
-    An id with few rows reveals the label of its other rows.
+    If few rows share an id, a model can infer the label of one from the others. If many rows share
+    each numeric id, return how to use the column as categories. Return None for other columns.
     """
     if not _NAMES_A_GROUP.search(name.strip()) or len(present) <= FEW_VALUES:
         return None
@@ -197,7 +201,7 @@ def _texts(
     values = import_pandas().unique(series.dropna())
     style = find_style(values, decimal_comma)
     if style is not None:
-        bounds = find_measures(values, decimal_comma)  # a few, such as <0.5
+        bounds = find_measures(values, decimal_comma)  # reads also bounds such as <0.5
         if bounds is not None and _num_lost(values, bounds) < _num_lost(values, style):
             style = bounds
         return _numerals(name, series, style, is_wanted)
@@ -288,13 +292,13 @@ def _words(distinct: Any) -> float:
 def date_format(texts: Sequence[str]) -> str | None:
     """Return the date format, if nearly all texts are dates.
 
-    If every day and every month is below 13, dates with points are read with the day first, and
-    others with the month first.
+    If no number exceeds 12, days and months cannot be told apart. Dates with points are then read
+    with the day first, and others with the month first.
     """
     present = [text for text in map(str, texts) if not is_word_for_missing(text)]
     begin = present[0].strip()[:10] if present else ""
     if not any(character.isdigit() for character in begin) or not set(begin) & set("-/. :"):
-        return None  # neither words nor codes such as 00501
+        return None  # words, or codes such as 00501
     for form in (*_TIMES, *_ISO_DATES):
         if _are_dates(present, form):
             return form

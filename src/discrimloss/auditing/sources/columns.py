@@ -212,7 +212,7 @@ def plan_columns(
         if leak is not None:
             warnings.append(_still_used(column.name, leak))
     marks = {} if target is None or are_wanted else _marks(frame, used, target)
-    if len(set(marks.values())) >= _num_classes(target) - 1 > 1:  # together they are the label
+    if len(set(marks.values())) >= _num_classes(target) - 1 > 1:  # together, they encode the label
         leaking += [column for column in used if column.name in marks]
         used = [column for column in used if column.name not in marks]
     else:
@@ -285,7 +285,10 @@ def _still_used(name: str, leak: Leak) -> str:
 def _rescued(
     frame: Any, leaking: list[UsedColumn], left_aside: list[tuple[str, str]]
 ) -> tuple[list[UsedColumn], list[tuple[str, str]]]:
-    """Return the columns to use if there are no others: those that leak, or one of short texts."""
+    """Return the columns to use if there are no others: those that leak the label, or short texts.
+
+    Short texts are used only if exactly one column contains them.
+    """
     if leaking:
         return leaking, left_aside
     short = [name for name, reason in left_aside if reason.startswith("nearly all its values")]

@@ -35,7 +35,7 @@ from discrimloss.judging.verdicts import import_pandas
 if TYPE_CHECKING:
     import pandas
 
-_LONGEST_ENDING = 4096  # bytes of empty lines after the last row
+_LONGEST_ENDING = 4096  # maximum size of the empty lines after the last row, in bytes
 _MEMORY_PER_BYTE = 2.5  # cells in Arrow, and some of their columns as Python objects
 _PACKED = 6.0  # ratio of the unpacked size to the compressed size
 _WHOLE = r"^[+-]?(0|[1-9][0-9]*)$"
@@ -68,7 +68,10 @@ class CsvRows(FileRows):
         return int(self._cells.num_rows)
 
     def series(self, column: str) -> pandas.Series:
-        """Return a column of numbers, booleans or texts; texts if points may separate thousands."""
+        """Return a column as numbers, booleans or texts.
+
+        Numbers whose points may all separate thousands remain texts.
+        """
         cells = self._cells.column(column)
         if _is_doubtful(cells):
             return as_texts(cells)
@@ -203,18 +206,22 @@ class CsvRows(FileRows):
 
     @property
     def _codec(self) -> str:
-        """Return the encoding for Arrow, which skips only the byte order mark of UTF-8."""
+        """Return the name of the encoding for Arrow.
+
+        Arrow itself skips only the byte order mark of UTF-8. For UTF-16 and UTF-32 with a mark, the
+        name is therefore that of the codec that skips it.
+        """
         name = self.encoding.name
         return name[:6] if self.encoding.mark and not self.encoding.is_usual else name
 
     def _ends_with(self, last_cell: str | None) -> bool:
         """Return whether the file ends with its last cell.
 
-        After a quote that is never closed it does not: Arrow reads all later rows as one cell.
+        If a quote is never closed, it does not, because Arrow reads all later rows as one cell.
         """
         text = last_cell or ""
         if self._is_packed or not self.encoding.is_usual:
-            return False  # not known
+            return False  # unknown, so the caller looks for faulty lines
         with self.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 2 * len(text.encode()) - _LONGEST_ENDING))

@@ -17,7 +17,11 @@ _SNIFFED_RECORDS = 100
 
 
 def find_delimiter(path: Path, encoding: Encoding) -> str:
-    """Find the delimiter that splits the first rows into equally many, and the most, cells."""
+    """Find the delimiter of a file from its first rows.
+
+    A delimiter that splits all of them into the same number of cells is preferred, then the one
+    with the most cells in the first row.
+    """
     best = (False, 1, DELIMITERS[0])
     for delimiter in DELIMITERS:
         try:

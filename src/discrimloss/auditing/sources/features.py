@@ -187,8 +187,8 @@ def cached_rows(
         path: the file, see `cache_file`. None keeps the array in memory. Only the path of the
             first process is used.
         num_rows: number of rows, at least 1.
-        make: computes rows, shape (rows, ...), from a first row up to and excluding a last row. The
-            type and the shape per row must not vary.
+        make: computes the rows from a first row up to, but not including, a last row. It returns
+            shape (rows, ...), always with the same type and the same shape per row.
         batch_size: number of rows to compute at once.
     """
     if is_divided() and not is_first_process():
@@ -199,7 +199,8 @@ def cached_rows(
         rows: Array = np.concatenate(list(_batches(0, num_rows, make, batch_size)))
         return _rows_of_first(rows, num_rows)
     if path.is_file():
-        list(_batches(num_rows, num_rows, make, batch_size))  # no batch is left
+        # All batches are done. This call only lets the other processes know.
+        list(_batches(num_rows, num_rows, make, batch_size))
     else:
         unfinished = path.with_name(path.name + ".unfinished")
         try:
@@ -218,7 +219,14 @@ def cached_rows(
 def _batches(
     done: int, num_rows: int, make: Callable[[int, int], Array], batch_size: int
 ) -> Iterator[Array]:
-    """Yield the batches of all processes in order, except those that the first process has."""
+    """Yield the batches of all processes in order, without those that the first process has.
+
+    Args:
+        done: number of rows that this process has. Only that of the first process is used.
+        num_rows: see `cached_rows`.
+        make: see `cached_rows`.
+        batch_size: see `cached_rows`.
+    """
     firsts = range(of_first(lambda: done), num_rows, batch_size)
     on_rows = _on_rows.get()
     for place in range(0, len(firsts), process_number()):

@@ -1,7 +1,7 @@
 """Chooses a pretrained encoder if the user did not: `encoder` is None or ``"auto"``.
 
-In this order: a package that contains its weights, a model in the cache of the hub, and, only for
-``"auto"``, a model on the hub. By default, an audit does not use the network.
+The audit looks for a package that contains its weights, then for a model in the cache of the hub.
+Only for ``"auto"``, it also looks for a model on the hub. By default, it does not use the network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ AUTO, NONE = "auto", "none"
 """Values of `encoder`: any available encoder, and no encoder."""
 CONFIGURATION, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin")
 HUB_PATIENCE = 5.0
-"""Seconds to wait for an answer of the hub."""
+"""Seconds to wait for a response of the hub."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Known:
     packages: tuple[str, ...]
     """Packages that contain their weights."""
     models: tuple[str, ...]
-    """On the hub."""
+    """Models on the hub."""
 
 
 OF_IMAGES = Known(

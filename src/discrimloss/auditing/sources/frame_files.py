@@ -281,7 +281,7 @@ class DatabaseRows(FrameRows):
                 frame = read(text(table) if is_query else table, connection)
         except DiscrimLossError:
             raise
-        except Exception as error:  # of the driver
+        except Exception as error:  # each driver raises its own types
             reason = str(error).partition("\n")[0]
             raise SourceError(f"cannot read {url} ({reason}): check the URL and --query") from error
         finally:

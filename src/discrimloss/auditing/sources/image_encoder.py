@@ -33,7 +33,8 @@ USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet, for encoders that do not define their own."""
 
 Squares = Callable[[int, int, int], Pixels]
-"""Returns images by first position, end position and side: (images, 3, side, side)."""
+"""Returns the images from a first position up to an end position, which is excluded, scaled to a
+side: (images, 3, side, side)."""
 
 
 def encoded_pictures(
@@ -42,7 +43,7 @@ def encoded_pictures(
     """Encode images: shape (images, features).
 
     Args:
-        squares: decodes images.
+        squares: decodes and scales images.
         num_pictures: number of images.
         encoder: a folder, ``package:NAME``, a name on the hub, or a file of weights of an
             EfficientNet-Lite.
@@ -88,7 +89,7 @@ def lite_weights(encoder: str) -> Path | None:
 
 
 class LiteEncoder:
-    """Return an EfficientNet-Lite with weights from a file.
+    """An EfficientNet-Lite with weights from a file.
 
     Args:
         weights: the file.
@@ -139,7 +140,8 @@ class ImageEncoder:
         takes = model.main_input_name
         if takes != "pixel_values" and not hasattr(model, "get_image_features"):
             raise ValueError(f"{pretrained!r} is not an encoder of images: it takes {takes}")
-        # Many models are published without a pooling layer, which would have random weights.
+        # Many models are published without the weights of their pooling layer. Transformers then
+        # initialises that layer at random, so it is not used.
         self.has_pooling = not any("pooler" in key for key in loading["missing_keys"])
         settings = _image_settings(pretrained)
         self.side = _side(model.config, settings)
@@ -162,7 +164,7 @@ class ImageEncoder:
         output = self.model(pixel_values=pixels)
         if self.has_pooling and getattr(output, "pooler_output", None) is not None:
             pooled = output.pooler_output
-        else:  # tokens, or a map
+        else:  # features of each token, or a feature map
             last = output.last_hidden_state
             pooled = last.mean(1) if last.dim() == 3 else last.mean((2, 3))
         return pooled

@@ -181,7 +181,7 @@ class ImageFolder(Store):
 
 
 class _Places:
-    """Paths that are taken, even on file systems that ignore case."""
+    """Paths that are taken. Letter case is ignored, as on some file systems."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -203,9 +203,9 @@ class FolderListing:
     images: list[str] = field(default_factory=list)
     """Images in the subfolder of a class, or deeper."""
     stray_images: list[str] = field(default_factory=list)
-    """Beside the subfolders."""
+    """Images next to the subfolders, which have no class."""
     outside: list[str] = field(default_factory=list)
-    """Links with names of images that lead out of the folder."""
+    """Links that have the name of an image but lead out of the folder."""
     others: list[str] = field(default_factory=list)
     """Files without the suffix of an image."""
     empty_classes: list[str] = field(default_factory=list)

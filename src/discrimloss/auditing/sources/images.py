@@ -58,10 +58,12 @@ SIDE_OF_THE_MODEL = 8
 """Smallest side that the small model accepts."""
 DECODED_AT_ONCE = 1_000
 MEASURED_IMAGES = 5_000
-"""Number of images for mean and standard deviation, accurate to three digits."""
+"""Approximate number of images from which mean and standard deviation are computed. They are then
+accurate to three digits."""
 
 SMALL_PICTURE = 64
-"""In pixels. Encoders were trained on photos, and on larger images."""
+"""Images with a smaller median of the shorter sides, in pixels, are encoded only on request:
+encoders were trained on photos, and on larger images."""
 WITHOUT_ENCODER = (
     "Images were audited without a pretrained encoder, by a network trained only on them. For "
     "photos, an encoder finds more wrong labels: install one with "
@@ -125,7 +127,7 @@ class Pictures(Contents):
 
     @property
     def side(self) -> int:
-        """The side of the squares. Small, because training uses each image many times."""
+        """The side of the squares. It is small, because training uses each image many times."""
         median = self._shorter_side
         largest = max(fact.shorter_side for fact in self._facts)
         if largest < SMALLEST_SIDE:  # enlarging digits of 28 pixels gains nothing
@@ -134,7 +136,7 @@ class Pictures(Contents):
 
     @property
     def _shorter_side(self) -> int:
-        """The median."""
+        """The median of the shorter sides of the images, in pixels."""
         sides = sorted(fact.shorter_side for fact in self._facts)
         return sides[len(sides) // 2]
 
@@ -210,7 +212,8 @@ class PictureRows:
 
     Args:
         read: returns the image of a row.
-        stamps: a text per row that changes if its image changes; None for a row without image.
+        stamps: one text per row, which changes if the image changes. None for a row without an
+            image.
         cache: a directory that stores which images can be read, or None.
     """
 
@@ -224,7 +227,7 @@ class PictureRows:
         by_row |= dict(zip(rows, found, strict=True))
         self._facts = {row: fact for row, fact in by_row.items() if isinstance(fact, PictureFacts)}
         self.unusable = {row: why for row, why in by_row.items() if isinstance(why, str)}
-        """Return the rows without a readable image, with the reason."""
+        """The rows without a readable image, with the reason."""
 
     def source(
         self, options: SourceOptions, store: Store, samples: Samples, fields: Fields | None = None

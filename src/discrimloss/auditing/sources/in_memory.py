@@ -118,7 +118,7 @@ class FrameRows(Rows):
         return index_ids(self.given)
 
     def checksum(self) -> str:
-        """Covers all columns."""
+        """Return a checksum of all columns."""
         digest = hashlib.sha256(repr((self.columns, len(self))).encode())
         for column in self.columns:
             digest.update(series_checksum(self._frame[column]))
@@ -176,7 +176,8 @@ def open_inputs(options: SourceOptions, store: Store, inputs: Array | list[Any])
     Args:
         options: how to read it.
         store: the labels, one per row.
-        inputs: see `readable_inputs`. An array of floats with the shape of images is images too.
+        inputs: see `readable_inputs`. An array of floats with the shape of images is read as images
+            too.
     """
     if isinstance(inputs, list):
         if is_text(inputs):
@@ -214,7 +215,7 @@ class Pair(Store):
                 "pass one label per sample, in the same order"
             )
         self.readable = inputs if is_frame else readable_inputs(inputs)
-        """A DataFrame, or see `readable_inputs`."""
+        """The inputs: a DataFrame, or the result of `readable_inputs`."""
 
     def __len__(self) -> int:
         return self._length
@@ -232,7 +233,10 @@ class Pair(Store):
 
     @property
     def has_numbered_ids(self) -> bool:
-        """Return whether the corrected file has no index. Only the index of a frame is written."""
+        """Return whether ids in the corrected file are row numbers.
+
+        Only the index of a DataFrame is written, and only if it is unique.
+        """
         frame: Any = self.readable
         return not is_a(frame, "pandas", "DataFrame") or not frame.index.is_unique
 
@@ -290,7 +294,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
     """Return inputs as an array of numbers or a list of texts or images, None if missing.
 
     Raises:
-        SourceError: the inputs are neither.
+        SourceError: the inputs are none of these.
     """
     if isinstance(inputs, Tensor):
         return tensor_array(inputs)
@@ -322,7 +326,7 @@ def readable_inputs(inputs: Any) -> Array | list[Any]:
     try:
         array = np.asarray(values)
         array = array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError):  # ragged, or other values than numbers and None
+    except (TypeError, ValueError):  # ragged, or not all numbers or None
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "biuf":
         raise SourceError(

@@ -40,9 +40,10 @@ from discrimloss.judging.verdicts import import_pandas
 MOST_CLASSES = 100
 SAMPLES_PER_CLASS = 3
 SURELY_CLASSES = 15
-"""Fewer distinct whole numbers than this are always classes."""
+"""With fewer distinct whole numbers than this, frequencies of neighbours are not compared."""
 SMOOTH = 0.6
-"""From this correlation of neighbouring frequencies on, whole numbers are regression targets."""
+"""Whole numbers are regression targets if the frequencies of neighbours have at least this
+correlation."""
 FEW_SAMPLES = 10
 """Up to this number of samples, all labels may be different by chance."""
 NAMES_IN_A_NOTE = 5
@@ -125,7 +126,7 @@ def read_labels(values: Any, regression: bool | None) -> ReadLabels:
         raise SourceError(
             "a label is a list or an object: labels must be texts or numbers; choose another column"
         ) from error
-    # From here on only distinct values, because there may be millions of samples.
+    # From here on, only distinct values are read, because there may be millions of samples.
     kinds: Values = [plain(value) for value in distinct]
     is_blank = np.array([isinstance(v, str) and not v.strip() for v in kinds] + [True])
     is_missing: npt.NDArray[np.bool_] = is_blank[codes]  # pandas gives missing values the code -1
@@ -200,10 +201,11 @@ def _is_regression(kinds: Values, counts: npt.NDArray[np.int64], given: bool | N
 def _is_smooth(numbers: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:
     """Return whether neighbouring numbers are about equally frequent, as measurements are.
 
-    Gapless codes that are sorted by frequency are still codes.
+    Neighbouring codes also have similar frequencies if 0 (or 1) is the most frequent code, the next
+    number the second most frequent, and so on. For such codes, return False.
     """
     order = np.argsort(numbers)
-    numbers, roots = numbers[order], np.sqrt(counts[order])  # square roots have equal variance
+    numbers, roots = numbers[order], np.sqrt(counts[order])  # similar variance for all counts
     if np.ptp(roots) == 0.0:
         return False
     is_numbered = numbers[-1] - numbers[0] == len(numbers) - 1 and numbers[0] in (0.0, 1.0)

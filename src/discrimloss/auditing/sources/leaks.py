@@ -15,7 +15,7 @@ from discrimloss.judging.verdicts import import_pandas
 NEARLY = 0.98
 """A column nearly determines the label if this fraction of the labels follows from it."""
 ROWS_PER_CLASS = 20
-"""Minimum number of rows. With fewer, a column may order the classes by chance."""
+"""Minimum number of rows per class. With fewer, a column may order the classes by chance."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class MeasureStyle(NumberStyle):
 
     @property
     def is_plain(self) -> bool:
-        """False, because Python does not read units."""
+        """Return False, because Python does not read units."""
         return False
 
 
@@ -79,7 +79,7 @@ def several_units(values: Iterable[Any]) -> Sequence[str]:
         values: distinct values.
 
     Returns:
-        Empty unless nearly all values are numbers with a few units.
+        The units. Empty unless nearly all values are numbers with a few units.
     """
     texts = _present(values)
     parts = [_split_measure(text) for text in texts]

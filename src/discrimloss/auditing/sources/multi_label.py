@@ -13,10 +13,11 @@ from discrimloss.auditing.sources.base import SourceError
 
 SIGNS = (",", ";", "|", "/", "+", "\n")
 WEAK_SIGNS = ("&", " and ", " und ", " ")
-"""Separators that class names may contain. With these, every part must be a label itself."""
+"""Separators that class names may contain. Labels are split at them only if every part is also a
+label."""
 FEWEST_LABELS = 3
 SHARED = 0.8
-"""Fraction of the parts that must occur in two or more different labels."""
+"""Minimum fraction of the parts that occur in two or more different labels."""
 _LIST = re.compile(r"\[.*\]|\{.*\}|\(.*,.*\)", re.DOTALL)
 _ADVICE = (
     "audit one label at a time, with a column that says whether a sample has the label (in "
@@ -36,11 +37,11 @@ def refuse_lists(values: Any) -> None:
 
 
 def refuse_several_labels(names: Sequence[str]) -> None:
-    """Raise a `SourceError` if labels look like several, as in ``"sports, politics"``.
+    """Raise a `SourceError` if names contain several labels each, as ``"sports, politics"`` does.
 
-    This is so if the parts of most labels occur in other labels too: "Food, drinks" and "Toys" are
-    classes, but "a,b", "b" and "a,c" are not. Parts that always have the same position are not
-    labels: "Smith, John" and "Doe, John".
+    Names contain several labels if most of their parts occur in other names too: "Food, drinks" and
+    "Toys" are classes, but "a,b", "b" and "a,c" are not. Parts that always have the same position
+    are not labels: "Smith, John" and "Doe, John".
 
     Args:
         names: the distinct labels.

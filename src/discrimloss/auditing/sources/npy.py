@@ -10,7 +10,7 @@ import numpy as np
 from discrimloss.auditing.sources.base import SourceError
 from discrimloss.auditing.sources.features import Array
 
-npy: Any = np.lib.format  # without types
+npy: Any = np.lib.format  # as Any, because its functions have no types
 
 
 def load_array(path: Path, *, mapped: bool = False) -> Array:

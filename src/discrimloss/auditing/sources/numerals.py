@@ -15,7 +15,7 @@ WORDS_FOR_MISSING = (
     *("na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--", "missing"),
     *("k.a.", "k. a.", "keine angabe", "unbekannt", "unknown", "fehlt", "n.a.", "nd", "n.d."),
 )
-"""Words for a missing number, in any case. In a column of texts they are texts."""
+"""Words for a missing number, in any letter case. In a column of texts, they are ordinary texts."""
 LOOKED_AT = 200
 READABLE = 0.9
 """Minimum fraction of values that must be numbers. The others count as missing."""
@@ -35,7 +35,7 @@ _NUMERAL = re.compile(
 )
 _CODE = re.compile(r"0\d")
 _PLAIN = re.compile(r"[+-]?(?=\.?\d)(0|[1-9]\d*)?(\.\d+)?([eE][+-]?\d{1,2})?")
-"""A number begins with digits, because ``E11`` is a code."""
+"""A number with at least one digit before any exponent: ``E11`` is a code."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def find_style(values: Iterable[Any], decimal_comma: bool | None = None) -> Numb
     kinds = {(before.strip(), after.strip()) for before, after in units} - {("", "")}
     if len(kinds) > 1:  # several currencies cannot be compared
         return None
-    if units[("", "")] and kinds & {("", "%"), ("", "‰")}:  # 12 % and 0.12
+    if units[("", "")] and kinds & {("", "%"), ("", "‰")}:  # 12 % next to 0.12
         return None
     decimal = _decimal(bodies, decimal_comma)
     before, after = next(unit for unit, _ in units.most_common() if any(unit) or not kinds)
@@ -156,7 +156,7 @@ def is_doubtful(values: Sequence[str]) -> bool:
 
 
 def _may_be_numbers(texts: Sequence[str]) -> bool:
-    """Exclude most columns of texts quickly."""
+    """Return whether at least half of the texts look like numbers: a quick first test."""
     return 2 * sum(_parts(text) is not None for text in texts) >= len(texts)
 
 
@@ -212,7 +212,8 @@ def _decimal(bodies: Sequence[str], decimal_comma: bool | None) -> str:
         return "."
     if decimal_comma is not None and (decimal_comma or has_comma):
         return "," if decimal_comma else "."
-    # Groups of three digits throughout: thousands if shorter numbers stand without the sign.
+    # Three digits follow every sign. Commas then separate thousands. So do points, if there are
+    # numbers without a point and all of them have at most three digits.
     lengths = [len(body) for body in bodies if sign not in body]
     is_thousands = has_comma or (bool(lengths) and max(lengths) <= 3)
     return ("." if sign == "," else ",") if is_thousands else sign

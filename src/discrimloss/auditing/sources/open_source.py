@@ -91,7 +91,7 @@ def open_data(data: Any, options: SourceOptions, cache: Path | None = None) -> A
         cache: see `open_source`. Without it, nothing is written to disk.
 
     Raises:
-        SourceError: the data cannot be audited. The message has options as Python arguments.
+        SourceError: the data cannot be audited. The message names options as Python arguments.
     """
     options = replace(
         options,

@@ -23,7 +23,7 @@ from discrimloss.auditing.sources.tables import LabelColumn, Rows
 from discrimloss.auditing.sources.text import joined_texts, text_source
 
 COLUMNS_SHOWN, LONGEST_SHOWN = 12, 200
-"""Beside an image."""
+"""Maximum number of columns next to an image, and of characters of each value."""
 NUMBERINGS = ("index", "idx", "nr", "key", "rownum")
 """Columns with these names identify rows, but are not used as sample ids."""
 _ROWS_LOOKED_AT = 20
@@ -34,8 +34,8 @@ def open_table(rows: Rows, options: SourceOptions, cache: Path | None = None) ->
 
     Args:
         rows: rows of the table.
-        options: `text` or `image` names the column to learn from. By default, the only column of
-            paths to images is used, or all columns.
+        options: `text` or `image` names the column to learn from. By default, a column of paths to
+            images is used if there is exactly one, and otherwise all columns.
         cache: see `open_source`.
     """
     if options.text is not None and options.image is not None:

@@ -90,7 +90,7 @@ def is_picture(value: Any) -> bool:
 
 
 def cell_picture(cell: Any) -> Picture:
-    """Return the image in a cell of a table: the cell itself, or from its bytes or path.
+    """Return the image in a cell of a table. The cell is an image, or has its bytes or its path.
 
     Raises:
         SourceError: the cell contains something else.
@@ -136,7 +136,11 @@ def channels_last(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 
 
 def float_pixels(images: npt.NDArray[Any]) -> Pixels:
-    """Convert floats to uint8, from the range 0 to 1, 0 to 255, or smallest to largest value."""
+    """Convert floats to uint8.
+
+    Values are in the range 0 to 1 or 0 to 255. If they are not, the range is that from the smallest
+    to the largest value.
+    """
     low, high = float(images.min()), float(images.max())
     if low >= 0.0 and high <= 255.0:
         low, high = 0.0, 1.0 if high <= 1.0 else 255.0
@@ -188,7 +192,8 @@ def thumbnail(picture: Picture, largest: int = LARGEST_VIEW) -> tuple[bytes, str
     if max(flat.size) > largest:
         flat.thumbnail((largest, largest), resampling.LANCZOS)
         return _encoded(flat, "JPEG"), "image/jpeg"
-    # By whole factors and without blurring, so that a reviewer sees the pixels.
+    # Tiny images are enlarged by whole factors and without blurring, so that a reviewer sees the
+    # pixels.
     times = max(1, round(SMALLEST_VIEW / max(flat.size)))
     larger = (flat.width * times, flat.height * times)
     return _encoded(flat.resize(larger, resample=resampling.NEAREST), "PNG"), "image/png"

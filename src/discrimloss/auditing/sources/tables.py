@@ -28,13 +28,13 @@ _BLOCK = 1 << 20
 class Rows(ABC):
     """The rows of a table, counted from 0.
 
-    Empty cells, nulls and absent keys are missing values. In a column of numbers, so are the common
-    words for them (``NA``, ``nan``, ``null``, ``?`` …). In a column of texts these are texts,
-    because a class may be called ``None``.
+    Empty cells, nulls and absent keys are missing values. In a column of numbers, common words such
+    as ``NA``, ``nan``, ``null`` and ``?`` are missing values too. In a column of texts, these words
+    are texts, because a class may be called ``None``.
     """
 
     name: str
-    """For messages."""
+    """Name in messages."""
     file_name: str
     """Name of the file or the folder that `write` writes."""
     columns: tuple[str, ...]

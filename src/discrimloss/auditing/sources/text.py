@@ -110,7 +110,7 @@ class Texts(Contents):
         return np.array(self.texts, dtype=object)
 
     def view(self, index: int, close: bool = False) -> SampleView:
-        """The text."""
+        """Return the text."""
         return SampleView(text=self.texts[index][:LONGEST_SHOWN_TEXT])
 
     @property
@@ -167,7 +167,7 @@ class NgramInputs:
     begins: Tensor
     """Shape (texts + 1,), int64: the start of each text, and the end of the last one."""
     num_buckets: int
-    """Ids are below this."""
+    """Number of buckets. All ids are smaller."""
     in_memory: bool = True
 
     def __len__(self) -> int:
@@ -197,8 +197,9 @@ class NgramInputs:
 def hashed_ngrams(texts: Sequence[str], num_buckets: int) -> NgramInputs:
     """Return words, pairs of adjacent words, and 3 to 5 adjacent characters of a word.
 
-    Each is hashed to a bucket, which is the same on every machine. Its weight is tf-idf with
-    logarithmic counts. N-grams of only one text are left out, because they help to memorise it.
+    Each n-gram is hashed to a bucket, which is the same on every machine. The weight of an n-gram
+    is its tf-idf with logarithmic counts. N-grams that occur in only one text are left out, because
+    they would help a model to memorise that text.
 
     Args:
         texts: at least one.
@@ -254,7 +255,7 @@ def _counted(
 
 
 def _weighted(counts: Any) -> Any:
-    """Return tf-idf with logarithmic counts, with length 1 for each text."""
+    """Return tf-idf with logarithmic counts, scaled to length 1 for each text."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
     if counts.shape[0] > 2:
@@ -288,11 +289,11 @@ def encoded_texts(
     """Encode texts: shape (texts, width).
 
     Args:
-        texts: truncated to `MOST_TOKENS` tokens.
+        texts: the texts, which are truncated to `MOST_TOKENS` tokens.
         encoder: a folder, ``package:NAME``, or a name on the hub; ``package:wordllama`` for static
             word vectors.
         cache: a directory that keeps the features, or None.
-        fingerprint: of the texts.
+        fingerprint: fingerprint of the texts.
     """
     if names_word_vectors(encoder):
         return mean_word_vectors(texts)

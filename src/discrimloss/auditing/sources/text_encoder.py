@@ -55,7 +55,7 @@ class TextEncoder:
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Shape (texts, width)."""
+        """Encode texts, shape (texts, width)."""
         # Batches have similar lengths, because shorter texts are padded to the longest.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         pieces = []
@@ -81,7 +81,7 @@ def _load(name: str) -> Encode:
 
 
 class TransformersEncoder:
-    """A model of the transformers library, or its encoder.
+    """A model of the transformers library. Of an encoder-decoder model, only the encoder is used.
 
     Args:
         name: a folder, ``package:NAME``, or a name on the hub.
@@ -115,7 +115,7 @@ class TransformersEncoder:
         self._takes = set(inspect.signature(self._of_texts or self.model.forward).parameters)
 
     def __call__(self, texts: list[str]) -> Tensor:
-        """Shape (texts, width)."""
+        """Encode texts, shape (texts, width)."""
         tokens = self.tokenizer(
             texts,
             truncation=True,
@@ -148,7 +148,7 @@ def _most_positions(model: Any) -> int:
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            # RoBERTa and similar models count positions from the number after the padding token's.
+            # In RoBERTa and similar models, the first position is the padding token's id plus 1.
             return max(positions - int(padding) - 1, 1)
     return positions
 

@@ -73,7 +73,7 @@ def open_text(path: Path, encoding: Encoding) -> Iterator[TextIO]:
 
 
 def find_encoding(path: Path) -> Encoding:
-    """Find the encoding of a file: its byte order mark, UTF-8 if that fits, or a guess.
+    """Find the encoding of a file: that of its byte order mark, UTF-8 if it fits, or a guess.
 
     Raises:
         SourceError: the file is broken, or no encoding fits.

@@ -207,7 +207,7 @@ class CorrectedDataset(Dataset[Any]):
         dataset: the original.
         rows: the items to keep.
         labels: new labels, by item of the original.
-        label_key: of items that are dictionaries, if it is not a usual one.
+        label_key: the key of labels in items that are dictionaries, if it is not a usual one.
     """
 
     def __init__(

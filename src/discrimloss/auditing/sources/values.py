@@ -36,7 +36,7 @@ def is_a(data: Any, module: str, name: str) -> bool:
 
 def arrow(module: str | None = None) -> Any:
     """Import Arrow or one of its modules, as `Any`: most of its functions have no types."""
-    import_pandas()  # its message names the extra that installs both
+    import_pandas()  # raises an error that names the extra for both libraries
     return importlib.import_module("pyarrow" if module is None else f"pyarrow.{module}")
 
 

@@ -14,7 +14,7 @@ from discrimloss.auditing.sources.features import cached_rows
 
 PACKAGE = "wordllama"
 WORD_VECTORS = f"package:{PACKAGE}"
-"""The audit's name of the vectors."""
+"""The value of ``encoder`` that names these vectors."""
 WEIGHTS, TOKENIZER = (
     "weights/l2_supercat_256.safetensors",
     "tokenizers/l2_supercat_tokenizer_config.json",
@@ -35,7 +35,7 @@ def has_word_vectors() -> bool:
 
 
 def mean_word_vectors(texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    """Return the mean token vector of each text with length 1, shape (texts, width)."""
+    """Return the mean token vector of each text, scaled to length 1, shape (texts, width)."""
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 

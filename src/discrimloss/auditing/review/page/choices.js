@@ -1,9 +1,10 @@
-// The classes of the number keys. Up to ten classes have the same keys for every sample. With more,
-// they belong to the given class: when they change, the page says so and marks the changed ones.
+// The classes of the number keys. Up to ten classes have the same keys for every sample. With more
+// classes, the keys depend on the given class. If they change, the page says so and marks the new
+// classes.
 
 import {byId, element} from "./drawing.js";
 
-let before = null; // the classes of the keys at the sample before
+let before = null; // the classes of the keys for the previous sample
 
 export const keyOf = place => String((place + 1) % 10);
 

@@ -1,5 +1,5 @@
-// How things look. Labels, names and texts are other people's: they are put in as text, never as
-// markup.
+// Draws the parts of the page. Labels, names and texts come from the data, so they are inserted as
+// text, never as markup.
 
 export const byId = id => document.getElementById(id);
 
@@ -33,7 +33,7 @@ export function decisionText(decision) {
 
 const SMALL_PIXELS = 160;
 
-// A picture that is kept ready. The element itself goes into the page: nothing is fetched twice.
+// Loads a picture in advance. This element is later put into the page, so nothing is fetched twice.
 export function makePicture(index) {
   const picture = new Image();
   picture.alt = "the sample";
@@ -87,7 +87,7 @@ export function drawFacts(place, row) {
   place.replaceChildren(...facts);
 }
 
-// The evidence: sentences, problems of the data, and the samples most like this one.
+// Draws the evidence: sentences, problems of the data, and the most similar samples.
 export function drawWhy(place, details, pictureOf, onChoose) {
   const {why = [], similar = [], problems = []} = details;
   place.hidden = !why.length && !problems.length;

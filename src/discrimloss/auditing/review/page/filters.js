@@ -1,4 +1,5 @@
-// Which samples are shown: the choice above them, and the address, which a reload comes back to.
+// The filter of the samples. It is chosen at the top of the page and kept in the address, so that a
+// reload shows the same samples.
 
 import {byId} from "./drawing.js";
 import {ORDER_NAMES} from "./groups.js";
@@ -15,7 +16,8 @@ export function writeAddress(filter, sample) {
   history.replaceState(null, "", `#${parts}`);
 }
 
-// Sets the filter, and returns the sample to begin with; null: the first open one.
+// Sets the filter from the address, and returns the index of the first sample to show. null means
+// the first open sample.
 export function readAddress(about, filter) {
   const parts = new URLSearchParams(location.hash.slice(1));
   if (Object.hasOwn(VERDICT_NAMES, parts.get("verdict"))) filter.verdict = parts.get("verdict");
@@ -38,7 +40,7 @@ export function drawFilters(about, filter) {
   byId("filter-class-label").hidden = about.is_regression;
   const counts = about.class_counts[filter.verdict];
   const chosen = about.class_names.indexOf(filter.class);
-  // Values are places, for a class may have any name.
+  // The values of the options are positions, because a class may have any name.
   byId("filter-class").replaceChildren(new Option("any", "-1"), ...counts
     .map((count, place) => [count, place])
     .filter(([count, place]) => count || place === chosen)

@@ -1,5 +1,5 @@
-// Samples that belong together: of one class and suggestion, similar ones, or copies. A group can be
-// decided on at once: only its open samples, and only those that are shown.
+// Groups of samples: with the same class and suggestion, similar samples, or copies. One decision on
+// a group applies to all of its open samples that are shown.
 
 import {byId, decisionText, element, labelText} from "./drawing.js";
 
@@ -10,7 +10,7 @@ export const ORDER_NAMES = {
 const isOpen = row => row.state === "open";
 const canAccept = row => isOpen(row) && row.suggested !== null && row.suggested !== row.given;
 
-// What a decision on the whole group is about.
+// Returns the indices of the samples to which a decision on the group applies.
 export const groupTargets = (group, action) =>
   (group?.rows ?? []).filter(action === "accept" ? canAccept : isOpen).map(row => row.index);
 

@@ -1,6 +1,6 @@
-// What was decided and is not yet known to be saved. It stays in the browser's storage until the
-// server says that it is on disk. Each decision has a name of its own, so that sending it twice,
-// even from two tabs, counts once.
+// Decisions that may not be saved yet. They stay in the browser's storage until the server responds
+// that they are on disk. Each decision has a unique name, so it counts once even if it is sent
+// twice, for example from two tabs.
 
 const RETRY_MILLISECONDS = 2000;
 const token = document.querySelector("meta[name=review-token]").content;
@@ -8,9 +8,9 @@ const token = document.querySelector("meta[name=review-token]").content;
 export class RequestFailed extends Error {
   constructor(status, sentence) {
     super(sentence);
-    this.status = status; // 0: no answer at all
+    this.status = status; // 0: no response
   }
-  // Whether the same request may work later.
+  // Whether the same request may succeed later.
   get isPassing() { return this.status === 0 || this.status === 403 || this.status >= 500; }
 }
 
@@ -45,7 +45,7 @@ export class Outbox {
 
   get size() { return this.waiting.length; }
 
-  // Resolves when all is saved, or when the server is in trouble.
+  // Resolves when all decisions are saved, or when the server fails.
   settled() { return this.sending ?? Promise.resolve(); }
 
   put(request) {

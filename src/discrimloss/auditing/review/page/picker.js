@@ -1,4 +1,4 @@
-// The dialog for any label: type to find a class, or type a number.
+// The dialog to choose any label: the user types to find a class, or types a number.
 
 import {byId, element, labelText} from "./drawing.js";
 
@@ -6,7 +6,8 @@ const MOST_SHOWN = 200;
 const dialog = byId("picker"), input = byId("picker-input"), list = byId("picker-list");
 const message = byId("picker-message");
 
-// `onChoose` gets the label. A class that is not there yet is chosen twice: once to be told so.
+// `onChoose` gets the label. A name that occurs in no class must be submitted twice: the first time, a
+// message says that the class is new.
 export class Picker {
   constructor(about, onChoose) {
     this.classNames = about.class_names;
@@ -46,7 +47,7 @@ export class Picker {
     if (exact > 0) this.found.unshift(...this.found.splice(exact, 1));
     this.selected = 0;
     this.shown = this.found.slice(0, MOST_SHOWN).map(name => ({name, text: name}));
-    if (typed && this.found.length && exact < 0) {  // part of another name, yet perhaps a name
+    if (typed && this.found.length && exact < 0) {  // part of other names, but may be a new class
       const name = input.value.trim();
       this.shown.push({name, text: `New class “${name}”`});
     }

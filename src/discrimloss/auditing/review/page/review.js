@@ -1,5 +1,5 @@
-// One suspicious sample at a time. The server holds the truth; this page shows a stretch of the
-// samples that pass the filter, and goes from one open sample to the next.
+// Shows one suspicious sample at a time. The server has the state of all samples. This page loads a
+// stretch (consecutive samples that pass the filter), and goes from one open sample to the next.
 
 import {ask, Outbox, RequestFailed} from "./outbox.js";
 import {breakable, byId, decisionText, drawDecision, drawFacts, drawSample, drawStrip, drawWhy, element, labelText, makePicture} from "./drawing.js";
@@ -11,21 +11,21 @@ import {byWhom, drawOpinions, drawReviewers, knowReviewer, reviewerName} from ".
 
 const STRETCH = 24, AHEAD = 4, KEPT_READY = 60, POLL_MILLISECONDS = 2000;
 const FEWEST_CHECKED = 30;
-const LONGEST_LARGE = 9; // letters of a word that fits in large type
+const LONGEST_LARGE = 9; // maximum number of letters of a word in large type
 const PROGRESS_NAMES = {incorrect: "incorrect", undecided: "undecided", hard: "hard", easy: "easy", unseen: "unseen", all: "samples"};
 
 const filter = {verdict: "incorrect", class: null, decision: "all", order: "worst", problem: "all"};
-const ready = new Map(); // by index: {details, picture}, promises of what is shown next
+const ready = new Map(); // by index: {details, picture}, promises for the next samples
 let about, outbox, picker, tab;
-let stretch = null; // the last answer to /api/samples
-let current = null; // the row that is shown, once it is shown
-let wanted = null; // the index that is to be shown
+let stretch = null; // the last response of /api/samples
+let current = null; // the row of the sample on the page; null while it is loading
+let wanted = null; // the index of the sample to show
 let version = 0;
 
 // -- asking ----------------------------------------------------------------------------------------
 
 async function fetchStretch(near) {
-  await outbox.settled(); // so that the answer knows of the last decision
+  await outbox.settled(); // so that the response includes the last decision
   const query = new URLSearchParams({verdict: filter.verdict, decision: filter.decision, order: filter.order, limit: STRETCH});
   if (reviewerName() !== null) query.set("reviewer", reviewerName());
   if (filter.class !== null) query.set("class", filter.class);
@@ -37,7 +37,7 @@ async function fetchStretch(near) {
 function makeReady(index) {
   if (!ready.has(index)) {
     const details = ask(`/api/samples/${index}`);
-    details.catch(() => ready.delete(index)); // to be asked for again
+    details.catch(() => ready.delete(index)); // so that it is requested again
     const picture = about.kind === "images" ? makePicture(index) : null;
     ready.set(index, {details, picture});
     if (ready.size > KEPT_READY) ready.delete(ready.keys().next().value);
@@ -101,7 +101,7 @@ function drawAround() {
   drawProgress(stretch.progress);
 }
 
-// In random order, decisions say how many labels are wrong in all the data.
+// Draws the noise rate that is estimated from decisions in random order.
 function drawSpotCheck(found) {
   byId("spot-check").hidden = !found;
   if (!found) return;
@@ -194,7 +194,7 @@ function step(by) {
   if (place === undefined) return;
   const rows = by > 0 ? stretch.rows.filter(row => row.place > place) : stretch.rows.filter(row => row.place < place).reverse();
   if (rows.length) {
-    notify(""); // what was done is about another sample
+    notify(""); // the message is about another sample
     show(rows[0].index);
   } else if (current) notify(by > 0 ? "This is the last one." : "This is the first one.");
 }
@@ -244,7 +244,7 @@ const shortName = row => row.id.length > 40 ? `…${row.id.slice(-38)}` : row.id
 
 function undo() { outbox.put(signed("undo")); }
 
-// Of the group: all open samples that are shown. The next group follows.
+// Decides on all open samples of the group that are shown, then goes on to the next group.
 async function decideGroup(action) {
   const indices = groupTargets(stretch?.group, action);
   if (!current || !indices.length) return;
@@ -253,7 +253,7 @@ async function decideGroup(action) {
   enableButtons();
   notify(`${action === "keep" ? "Kept" : "Relabelled"} ${indices.length} samples. U takes all of it back.`);
   outbox.put({...signed(action), indices});
-  stretch = null; // what it says of the group is old
+  stretch = null; // its group is out of date
   await outbox.settled();
   goOn({index: row.index, place: Infinity});
 }
@@ -264,7 +264,7 @@ function signed(action) {
   return request;
 }
 
-// What is known of a sample, wherever it is on this page.
+// Updates the state of a sample wherever this page stores it.
 function note(index, decision, state, {opinions, disagrees} = {}) {
   const change = {decision, state};
   if (opinions) Object.assign(change, {opinions, disagrees});
@@ -313,7 +313,7 @@ function failed(error) {
 
 async function poll() {
   try {
-    if (!outbox.size) await lookAround(); // else what is to be saved comes first
+    if (!outbox.size) await lookAround(); // otherwise, decisions are saved first
   } catch (error) {
     failed(error);
   }
@@ -325,7 +325,7 @@ async function lookAround() {
   if (!outbox.size) trouble(null, 0);
   version = state.version;
   drawReviewers(state);
-  if (!state.is_complete) ready.clear(); // too much has changed to be listed
+  if (!state.is_complete) ready.clear(); // there are too many changes to list
   const shown = state.changes.find(change => change.index === current?.index);
   const isNew = shown && shown.decision?.event !== current.decision?.event;
   for (const change of state.changes) note(change.index, change.decision, change.state, change);
@@ -395,7 +395,7 @@ function connect() {
   for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
   byId("filter-verdict").addEventListener("change", event => setFilter({verdict: event.target.value, class: null}));
   byId("filter-class").addEventListener("change", event => setFilter({class: about.class_names[event.target.value] ?? null}));
-  // Whoever looks for a problem wants all of its samples, whatever their labels.
+  // A filter by problem shows all samples with the problem, whatever their verdicts.
   byId("filter-problem").addEventListener("change", event => setFilter({problem: event.target.value, ...event.target.value === "all" ? {} : {verdict: "all"}}));
   byId("filter-decision").addEventListener("change", event => setFilter({decision: event.target.value}));
   // A spot check is about all samples.

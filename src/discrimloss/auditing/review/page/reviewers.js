@@ -1,4 +1,4 @@
-// Several reviewers: who decides here, what each decided on a sample, and where they disagree.
+// Several reviewers: the name of this reviewer, the decisions of each, and disagreements.
 
 import {byId, decisionText, element} from "./drawing.js";
 
@@ -7,7 +7,7 @@ let name = null, isShared = false;
 
 export const reviewerName = () => name;
 
-// Where others can reach the page, every decision needs a name.
+// If other machines can reach the page, every decision needs the name of a reviewer.
 export async function knowReviewer(about) {
   isShared = about.is_shared;
   if (!isShared) return;
@@ -37,7 +37,7 @@ function askName() {
 
 const drawName = () => { byId("reviewer").textContent = name; };
 
-// What all have done so far, from an answer to /api/state.
+// Draws the number of decisions of each reviewer, from a response of /api/state.
 export function drawReviewers({reviewers, disagreements}) {
   if (!isShared) return;
   const parts = Object.entries(reviewers).map(([who, number]) => `${who} ${number}`);
@@ -49,7 +49,7 @@ export function drawReviewers({reviewers, disagreements}) {
 export const byWhom = decision =>
   decision?.reviewer && decision.reviewer !== name ? ` by ${decision.reviewer}` : "";
 
-// What each reviewer decided on a sample, where more than one did.
+// Draws the decision of each reviewer on a sample.
 export function drawOpinions(place, {opinions = [], disagrees}) {
   place.replaceChildren(...opinions.map(opinion => element("span", {},
     `${opinion.reviewer ?? "no name"}: `,
