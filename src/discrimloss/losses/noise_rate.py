@@ -22,8 +22,8 @@ def rate_of_averages(history: DiscrimLoss) -> float | None:
     """Estimate the noise rate from the average losses alone, for methods that always need one.
 
     Verdicts also require that the latest loss contradicts a label. Early in a run with many wrong
-    labels this is rarely the case, so verdicts have no noise rate. The averages already form two
-    groups.
+    labels this is rarely the case, so verdicts have no noise rate. The average losses, however,
+    already form two groups.
 
     Returns:
         The rate, or None if no sample has a loss.
