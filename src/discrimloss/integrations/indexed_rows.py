@@ -72,7 +72,7 @@ class NamedStream(IterableDataset[IndexedRow]):
             yield IndexedRow(sample, name)
 
     def __len__(self) -> int:
-        return len(self.dataset)  # raises the usual TypeError if it has no length
+        return len(self.dataset)  # raises the usual TypeError if the dataset has no length
 
     def set_epoch(self, epoch: int) -> None:
         """Pass the epoch on, so that streams shuffle differently in each epoch."""
@@ -81,7 +81,10 @@ class NamedStream(IterableDataset[IndexedRow]):
 
 
 def is_stream(dataset: Any) -> bool:
-    """Return whether samples have no positions. Streams of `datasets` have `__getitem__` anyway."""
+    """Return whether the samples of a dataset have no positions.
+
+    Streams of the library `datasets` have no positions, although they define ``__getitem__``.
+    """
     has_positions = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     return isinstance(dataset, IterableDataset) or not has_positions
 

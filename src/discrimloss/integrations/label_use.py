@@ -73,7 +73,7 @@ class LabelUse:
     class_aware: bool = True
     """Whether the criterion gets targets. Without targets it is the loss of the paper."""
     predictions: bool = True
-    """Whether it gets the network's output as well."""
+    """Whether the criterion gets the network's output as well."""
 
     def require_fit(self, given: DiscrimLoss | Mapping[str, Any]) -> None:
         """Raise an error if a criterion, or its options, contradict `class_aware`."""
@@ -121,9 +121,10 @@ class LabelUse:
         return {**saved, **given}
 
     def arguments(self, criterion: DiscrimLoss, labels: SampleLabels | None) -> dict[str, Tensor]:
-        """Return the arguments for the criterion besides losses and index, as it was built.
+        """Return the targets and outputs to pass to the criterion, besides losses and index.
 
-        A run that began without predictions continues without them.
+        They depend on how the criterion was built. A run that began without predictions continues
+        without them.
         """
         known = criterion.labels
         if known is None:

@@ -49,7 +49,7 @@ class DiscrimLossCallback(Callback):
         log_every: log the verdicts each time this many epochs have passed; 0 turns this off. By
             default they are logged after the last epoch, because computing them takes about a
             second.
-        class_aware: False trains with the loss of the paper, whatever `weighted_loss` gets.
+        class_aware: False trains with the loss of the paper, even if `weighted_loss` gets targets.
         predictions: False gives the criterion only the targets.
         options: options of the `DiscrimLoss` that the callback builds, such as `num_samples`,
             `epochs` and `num_classes`.
@@ -129,7 +129,7 @@ class DiscrimLossCallback(Callback):
             self._criterion.set_epoch(trainer.current_epoch + 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log ``k_dyn`` and, by `log_every`, the noise rate and the fraction of each verdict."""
+        """Log ``k_dyn``, the noise rate and the fraction of each verdict, as `log_every` sets."""
         if self._criterion is None:
             return
         epoch = trainer.current_epoch + 1

@@ -1,4 +1,4 @@
-"""Computes the loss of each sample from a model's logits. The model returns only the mean."""
+"""Computes the loss of each sample from a model's logits: the model returns only the mean loss."""
 
 from __future__ import annotations
 

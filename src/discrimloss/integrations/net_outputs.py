@@ -1,4 +1,4 @@
-"""Targets and predictions of the samples of a skorch net. Its criterion determines them."""
+"""Targets and predictions of the samples of a skorch net, as the net's criterion defines them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sample_labels(
         criterion: the task loss.
         output: output of the module, shape (batch, …).
         target: shape (batch, …).
-        gives_probabilities: whether the input of an `NLLLoss` are probabilities, as in a
+        gives_probabilities: whether the inputs of an `NLLLoss` are probabilities, as in a
             `NeuralNetClassifier`, instead of log probabilities.
 
     >>> sample_labels(nn.MSELoss(), torch.tensor([[0.5]]), torch.tensor([[2.0]])).options
@@ -45,11 +45,11 @@ def is_labelled(criterion: nn.Module, target: Tensor) -> Tensor | None:
 
 
 def _two_classes(logit: Tensor, target: Tensor) -> SampleLabels | None:
-    """Return two logits from one output, the logit of class 1 against class 0."""
+    """Return two logits for each sample. The output is the logit of class 1 against class 0."""
     known = regression_labels(target, logit)
     if known is None or known.output is None:
         return None
-    if not bool(((known.target == 0) | (known.target == 1)).all()):  # targets between the classes
+    if not bool(((known.target == 0) | (known.target == 1)).all()):  # e.g. soft targets
         return None
     logits = torch.stack([torch.zeros_like(known.output), known.output], dim=1)
     return class_labels(known.target.long(), logits)

@@ -71,7 +71,7 @@ class DiscrimNetMixin:
         return self.discrimloss_.verdicts(rule)
 
     def initialize_criterion(self) -> DiscrimNetMixin:
-        """Build the task loss, and a sample state in it."""
+        """Build the task loss, and attach an empty sample state to it."""
         super().initialize_criterion()  # type: ignore[misc]
         if not isinstance(self.criterion_, nn.Module):
             raise TypeError(
@@ -190,7 +190,7 @@ class _GrowingDiscrimLoss(DiscrimLoss):
     """A `DiscrimLoss` that takes its size and form from a loaded state, or its form from a batch.
 
     Args:
-        label_use: which labels it is given.
+        label_use: whether the criterion gets targets and predictions.
         options: options of `DiscrimLoss`.
     """
 
@@ -200,7 +200,7 @@ class _GrowingDiscrimLoss(DiscrimLoss):
         self.label_use = label_use
         self.options = options
         self.is_open = True
-        """Whether there was no batch yet. The first batch determines the form."""
+        """Whether the form is still open. The first batch determines it."""
 
     def of_batch(
         self, losses: Tensor, index: Any, labels: SampleLabels | None, is_labelled: Tensor | None
@@ -219,7 +219,7 @@ class _GrowingDiscrimLoss(DiscrimLoss):
         return weighted
 
     def _start_over(self, options: dict[str, Any]) -> None:
-        """Replace the state in place by that of a new `DiscrimLoss` for as many samples."""
+        """Replace the state by that of a new `DiscrimLoss` with the same number of samples."""
         device, epoch, training = self.table.history.device, self.epoch, self.training
         super().__init__(**{**options, "num_samples": self.num_samples})
         self.to(device).train(training)

@@ -30,7 +30,7 @@ from discrimloss.state.sample_ids import SampleIds
 from discrimloss.state.table import MAX_SAMPLES
 
 with needs_extra("transformers"):
-    import accelerate  # noqa: F401 (transformers can be there without what its Trainer needs)
+    import accelerate  # noqa: F401 (its Trainer needs this, but transformers alone does not)
     from transformers import Trainer
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
@@ -59,14 +59,15 @@ class DiscrimTrainerMixin(_Trainer):
 
     Args:
         discrimloss: a mapping of options of `DiscrimLoss`, such as ``{"threshold": "ema"}``, or a
-            `DiscrimLoss`. By default, its defaults for the run's number of samples and epochs.
+            `DiscrimLoss`. By default, a `DiscrimLoss` with its defaults for the number of samples
+            and epochs of the run.
         steps_per_iteration: number of optimizer steps that count as one epoch of the criterion. By
             default, an epoch is one pass over the data.
         sample_losses: a function of (outputs, labels, model) that returns one loss for each sample,
-            shape (batch,). For models whose loss cannot be computed from logits and labels. With
-            several label columns, `labels` is a dict.
+            shape (batch,). Needed for models whose loss cannot be computed from logits and labels.
+            With several label columns, `labels` is a dict.
         sample_id: the column of the training data with the id of each sample, a string or a whole
-            number. Samples are then identified by it instead of their position. A stream needs it.
+            number. The id then identifies a sample instead of its position. Needed for a stream.
         class_aware: False trains with the loss of the paper, which uses neither targets nor
             predictions.
         predictions: False gives the criterion only the targets.
@@ -293,7 +294,7 @@ class DiscrimTrainerMixin(_Trainer):
 
     def _sample_labels(self, outputs: Any, labels: Any) -> SampleLabels | None:
         """Return the targets and predictions of a batch; None if a sample has none or several."""
-        # With sample_losses, outputs can be of any kind: use those named logits.
+        # With sample_losses, outputs can be of any kind: use them only if they contain logits.
         is_known = self.sample_losses is None or has_logits(outputs)
         if not isinstance(labels, Tensor) or not is_known:
             return None
@@ -313,7 +314,7 @@ class DiscrimTrainerMixin(_Trainer):
         return ModelLosses.of(self.model, self.args.label_smoothing_factor)
 
     def _labels(self, batch: Any) -> Any:
-        """Return the labels of a batch: a tensor, or a dict unless there is exactly one column."""
+        """Return the labels of a batch: a tensor for one column of labels, otherwise a dict."""
         names = ["labels"] if "labels" in batch else [n for n in self.label_names if n in batch]
         return batch[names[0]] if len(names) == 1 else {name: batch[name] for name in names}
 

@@ -28,10 +28,10 @@ class SampleSchedule(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Build the criterion, now that the length of the run is known."""
         self.iteration = 0
-        self.passes = int(state.epoch or 0)  # those that a resumed run has behind it
+        self.passes = int(state.epoch or 0)  # finished passes of a resumed run
         steps = self.trainer.steps_per_iteration
         epochs = math.ceil(state.max_steps / steps) if steps else state.num_train_epochs
-        if epochs > MAX_SAMPLES:  # a stream that does not say how long it is
+        if epochs > MAX_SAMPLES:  # a stream of unknown length
             raise ValueError(
                 "the training data does not say how long it is, so that epochs cannot be counted: "
                 "give steps_per_iteration, which makes an epoch of so many steps"
@@ -65,7 +65,7 @@ class SampleSchedule(TrainerCallback):
     def _log(self, control: Any, epoch: int, state: Any) -> None:
         if not self.trainer.has_criterion:  # there was no batch
             return
-        with warnings.catch_warnings():  # a first iteration may well see every sample twice
+        with warnings.catch_warnings():  # a first iteration may see every sample twice
             warnings.filterwarnings("ignore", "samples were visited several times, all in epoch 1")
             is_last = state.global_step >= state.max_steps or control.should_training_stop
             every, criterion = self.trainer.log_every, self.trainer.criterion
@@ -74,4 +74,4 @@ class SampleSchedule(TrainerCallback):
             return
         due = control.should_log
         self.trainer.log(values)
-        control.should_log = due  # what the Trainer wants to log itself is still to come
+        control.should_log = due  # `log` resets this, but the Trainer may still have to log

@@ -72,7 +72,7 @@ def readable_labels(
     name: str,
     may_lack: bool = False,
 ) -> npt.NDArray[Any]:
-    """Return class names as objects, or regression targets as float64.
+    """Return an array of class names, dtype object, or of regression targets, dtype float64.
 
     Args:
         labels: one per sample.
@@ -108,14 +108,14 @@ def readable_labels(
 
 
 def worst_rows(verdicts: Verdicts, limit: int | None) -> list[int]:
-    """Return at most `limit` sample indices, most suspicious first and unseen samples last."""
+    """Return at most `limit` sample indices, most suspicious first and without a visit last."""
     if limit is not None and limit < 0:
         raise ValueError(f"limit must not be negative, but is {limit}")
     return [int(index) for index in verdicts.order[:limit]]
 
 
 def facts_of(verdicts: Verdicts, index: int) -> dict[str, Any]:
-    """Return the values of one sample, by the names that all files use. None if unknown."""
+    """Return the values of one sample by name. All files use these names. None means unknown."""
     facts: dict[str, Any] = {"sample_index": index}
     if verdicts.ids is not None:
         facts["sample_id"] = verdicts.ids[index]
@@ -159,7 +159,7 @@ def names_of_classes(
 
 
 def label_of_choice(choice: str, class_names: Sequence[str] | None, where: str) -> str | int:
-    """Return a corrected class in the form of the labels: a position if `class_names` are given."""
+    """Return a corrected class: its position if `class_names` are given, otherwise its name."""
     if class_names is None:
         return choice
     if choice not in class_names:

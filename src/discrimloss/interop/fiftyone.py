@@ -1,8 +1,8 @@
 """Exports labels to FiftyOne with verdicts as attributes, and imports corrected labels.
 
 The layout is ``FiftyOneImageClassificationDataset`` of FiftyOne's documentation, "Importing data
-into FiftyOne" (docs.voxel51.com/user_guide/import_datasets.html), the only layout with attributes
-whose file is documented in full. FiftyOne need not be installed.
+into FiftyOne" (docs.voxel51.com/user_guide/import_datasets.html). It is the only layout with
+attributes whose file is fully documented. FiftyOne need not be installed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def write_labels(
 ) -> None:
     """Write ``labels.json``: the given labels, with verdicts as attributes.
 
-    FiftyOne looks for the images in a folder ``data`` next to it, or in its argument ``data_path``.
+    FiftyOne looks for the images in the folder ``data`` next to this file, or in the folder that is
+    passed to FiftyOne as ``data_path``.
 
     Args:
         directory: directory for the file.
@@ -54,7 +55,7 @@ def write_labels(
         given_label: labels in the data, one per sample: class names or positions. By default those
             of the verdicts.
         predicted_label: a model's predictions. By default the suggested labels of the verdicts.
-        predicted_score: the model's confidence.
+        predicted_score: the model's confidence in each prediction, one per sample.
         class_names: names of the classes, by position.
         ids: ids of the samples. By default those of the verdicts.
         limit: maximum number of images, most suspicious first.
@@ -92,7 +93,7 @@ def read_corrections(
         path: ``labels.json`` of an export as ``FiftyOneImageClassificationDataset``.
         images: as in `write_labels`.
         given_label: as in `write_labels`.
-        class_names: as in `write_labels`. With it, corrected labels are positions too.
+        class_names: as in `write_labels`. If given, the corrected labels are positions, too.
     """
     layout = read_json(path, "an export as FiftyOneImageClassificationDataset")
     if not isinstance(layout, dict) or not isinstance(layout.get("labels"), dict):

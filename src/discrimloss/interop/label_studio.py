@@ -64,8 +64,8 @@ def write_project(
         medium: ``"image"`` or ``"text"``.
         predicted_label: labels to show as predictions. By default the suggested labels of the
             verdicts.
-        predicted_score: the model's confidence. By default `p_incorrect`: sorting by prediction
-            score then sorts by suspicion.
+        predicted_score: the model's confidence. By default `p_incorrect`, so that sorting by
+            prediction score in Label Studio sorts by suspicion.
         class_names: names of the classes, by position.
         ids: ids of the samples. By default those of the verdicts.
         limit: maximum number of tasks, most suspicious first.
@@ -128,7 +128,7 @@ def labeling_config(
     Args:
         medium: ``"image"`` or ``"text"``.
         class_names: classes to choose from; None for regression targets.
-        number_step: change of a number per click.
+        number_step: how much a click in the field for a regression target changes the number.
     """
     _check_medium(medium)
     names = f'name="{CONTROL}" toName="{medium}"'

@@ -30,8 +30,8 @@ class ActivePassiveLoss(LabelProbabilityLoss):
 
     The active part, ``NCE``, raises the probability of the label. The passive part lowers the
     probabilities of the other classes. ``RCE`` is the reverse cross-entropy with
-    ``log 0 = log 1e-4``. ``MAE`` is ``1 - p_y``, half of the mean absolute error. Both, and the
-    defaults below, are those of the authors' code (HanxunH/Active-Passive-Losses).
+    ``log 0 = log 1e-4``. ``MAE`` is ``1 - p_y``, half of the mean absolute error. Both definitions
+    and the defaults below follow the authors' code (HanxunH/Active-Passive-Losses).
 
     Args:
         num_samples: size of the training set. Needed for `sample_scores`.

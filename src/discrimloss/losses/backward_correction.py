@@ -17,7 +17,8 @@ SINGULAR_CONDITION = 1e6
 """A given matrix with a larger condition number is refused."""
 LARGEST_CONDITION = 100.0
 """An estimated matrix is mixed with the identity until its condition number is at most this. For
-symmetric noise, the condition number is 1 / (1 - rate * C / (C - 1)): 9 for 80 % of 10 classes."""
+symmetric noise and C classes, the condition number is 1 / (1 - rate * C / (C - 1)). It is 9 for a
+rate of 0.8 and 10 classes."""
 
 
 def backward_losses(
@@ -48,10 +49,10 @@ class BackwardCorrection(LossCorrection):
     The loss of the label y is ``(T^-1 l)_y``, where l has the losses of all classes. Averaged over
     the noise, it is the loss of the true class. Most off-diagonal entries of the inverse are
     negative. A network that fits wrong labels can therefore lower the loss without a bound, except
-    for `smallest_probability`. In the paper, too, this is the weaker of the two corrections.
+    for `smallest_probability`. The paper also finds this correction weaker than the forward one.
 
     If an estimated T is close to singular, it is mixed with the identity, as the authors suggest.
-    How much is our choice. A given T that is close to singular is refused.
+    The fraction of the identity is our choice. A given T that is close to singular is an error.
 
     Args:
         num_samples: size of the training set.
@@ -117,7 +118,7 @@ class BackwardCorrection(LossCorrection):
         return invertible(estimate)
 
     def corrected_losses(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
-        """``(T^-1 l)_y``."""
+        """Return ``(T^-1 l)_y`` for each sample, shape (batch,)."""
         return backward_losses(log_probabilities, target, self.inverse, self.smallest_probability)
 
     def set_epoch(self, epoch: int) -> None:
@@ -126,5 +127,5 @@ class BackwardCorrection(LossCorrection):
         self.inverse.copy_(torch.linalg.inv(self.transition))
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return T as used, once it is known, and its source."""
+        """Return T once it is known, its source, and the options."""
         return {**super().hyperparameters(), "smallest_probability": self.smallest_probability}

@@ -45,9 +45,9 @@ class IndexedLoss(FixedDtypeModule, ABC):
     then call the module with each batch. In eval mode it returns the task loss and updates nothing.
     All state is in `state_dict` and keeps its precision when the module is cast.
 
-    With `torch.distributed` initialised, each process calls the loss with its own rows, and all
-    processes with the same number of rows. All processes then hold the same state, and the average
-    of their gradients is the gradient of the whole batch.
+    If `torch.distributed` is initialised, each process calls the loss with its own rows. The number
+    of rows must be the same in all processes. All processes then hold the same state, and the
+    average of their gradients is the gradient of the whole batch.
 
     A subclass implements `sample_losses`. Its keyword-only arguments are the options of the method
     of the same name in `discrimloss train`.
@@ -153,7 +153,7 @@ class IndexedLoss(FixedDtypeModule, ABC):
 
     @property
     def history(self) -> DiscrimLoss | None:
-        """The average task loss of each sample, if the loss records it."""
+        """The `DiscrimLoss` that records the average task losses, or None if there is no record."""
         return None
 
     def sample_scores(self) -> Tensor | None:

@@ -26,8 +26,8 @@ class Bootstrapping(LabelProbabilityLoss):
         num_samples: size of the training set; needed for `sample_scores`.
         form: ``"hard"`` or ``"soft"``. The hard form is better in the paper.
         label_weight: ``beta``, above 0 and at most 1. By default 0.8 for hard and 0.95 for soft, as
-            in the paper. The authors did not release code. The code
-            YisenWang/symmetric_cross_entropy_for_noisy_labels has the same values.
+            in the paper. The authors did not release code. The reimplementation in
+            YisenWang/symmetric_cross_entropy_for_noisy_labels uses the same values.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 

@@ -35,11 +35,13 @@ class CORES(IndexedLoss):
         num_samples: size of the training set.
         num_classes: number of classes.
         epochs: length of the run.
-        beta: factor of the regulariser after its rise. 2, from that repository.
-        begin: fraction of the run before the regulariser rises. There, 10 of 100 epochs.
-        end: fraction of the run after which the rise is complete. There, 40 of 100 epochs.
-        sieve_from: fraction of the run after which samples are left out. 0.3: there, after epochs
-            0 to 30 of 100.
+        beta: factor of the regulariser after its rise. 2, as in the authors' code.
+        begin: fraction of the run before the regulariser rises. 0.1: the authors' code uses 10 of
+            100 epochs.
+        end: fraction of the run after which the rise is complete. 0.4: the authors' code uses 40 of
+            100 epochs.
+        sieve_from: fraction of the run after which samples are left out. 0.3: the authors' code
+            leaves out none in epochs 0 to 30 of 100.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``. Left-out samples count as 0.
     """
 
@@ -78,11 +80,11 @@ class CORES(IndexedLoss):
         self.register_buffer("counted_in", torch.tensor(0))
 
     def set_targets(self, target: Tensor) -> None:
-        """Pass the labels. By default, all classes are equally frequent in the first epoch."""
+        """Pass the labels of all samples. Without them, epoch 1 assumes equal class frequencies."""
         self.labels.set_all(target)
 
     def set_epoch(self, epoch: int) -> None:
-        """Count the labels that were not left out, except in a resumed epoch."""
+        """Count the labels of the samples that were not left out. A resumed epoch does not."""
         super().set_epoch(epoch)
         counted = self.labels.label[(self.labels.label >= 0) & self.has_passed].long()
         if epoch > int(self.counted_in) and len(counted):
@@ -110,7 +112,7 @@ class CORES(IndexedLoss):
         return weights_of_mean(passed).to(regularized) * regularized
 
     def sample_scores(self) -> Tensor | None:
-        """Return the fraction of visits in which the sieve rejects a sample, in use or not."""
+        """Return the fraction of visits at which a sample fails the sieve, even before its use."""
         return self.left_out.values()
 
     def hyperparameters(self) -> dict[str, Any]:

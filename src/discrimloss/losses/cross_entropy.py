@@ -23,5 +23,5 @@ class CrossEntropy(IndexedLoss):
         super().__init__(task_loss=task_loss, reduction=reduction)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The task losses."""
+        """Return the task losses."""
         return self.task_losses(logits, target)

@@ -47,18 +47,19 @@ def selection(margin: Tensor, noise_rate: float, *, one_more: bool = False) -> T
     """Return ``v``, 1 for samples to learn from and 0 for the others, shape (batch,).
 
     It minimises ``max(sum(v * loss), C - sum(v))``, where the loss is the hard hinge and
-    ``C = (1 - eps)^2 n + (1 - eps) sum(u < 0)``. The best selection of ``k`` samples has the
-    smallest losses. A further sample helps as long as the sum including it is at most
+    ``C = (1 - eps)^2 n + (1 - eps) sum(u < 0)``. Here ``eps`` is the noise rate and ``n`` the
+    number of samples. The best selection of ``k`` samples has the smallest losses. The sample with
+    the k-th smallest loss is selected if the sum of the ``k`` smallest losses is at most
     ``C + 1 - k``.
 
-    With `one_more`, the next sample is selected too if the sum of the ``k`` losses is at most
-    ``C - k``.
+    With `one_more`, the next sample is selected too if the sum of the ``k`` selected losses is at
+    most ``C - k``.
     """
     losses, order = hard_hinge(margin).sort()
     clean_fraction = 1.0 - noise_rate
     bound = clean_fraction**2 * len(margin) + clean_fraction * (margin < 0).sum()
     count = torch.arange(1, len(margin) + 1, device=margin.device)
-    # After the first sample that does not help, none does: the sum grows and its limit falls.
+    # After the first sample over the limit, all are: the sum grows and the limit falls.
     sums = losses.cumsum(0)
     is_selected = sums <= bound + 1 - count
     if one_more:
@@ -74,21 +75,21 @@ def selection(margin: Tensor, noise_rate: float, *, one_more: bool = False) -> T
 class CurriculumLoss(IndexedLoss):
     """Curriculum loss, noise-pruned (NPCL): a selection that bounds the 0-1 loss (Lyu, Tsang 2020).
 
-    Only a selection of each batch is learned from: the samples for which the bound is tightest (see
+    The network learns only from the samples of each batch for which the bound is tightest (see
     `selection`). The loss is the mean of their hinge losses. At a noise rate of 0 this is the
-    paper's CL, otherwise NPCL. The selection uses the hard hinge and the gradient that of the soft
-    hinge, as in the authors' released code (YuemingLYU/Curriculum-Loss).
+    paper's CL, otherwise NPCL. By default, the selection uses the hard hinge and the loss is the
+    soft hinge, as in the authors' released code (YuemingLYU/Curriculum-Loss).
 
     Args:
         num_samples: size of the training set.
         epochs: length of the run.
         noise_rate: ``eps``, which the paper assumes to be known. By default it is estimated from
             the hinge losses, which is our addition. Until the first estimate, it is 0.
-        warmup: fraction of the run in which all samples are learned from. Others quote 10 of 200
-            epochs for CIFAR and 5 of 200 for MNIST, but we could not verify the source. The same
-            fraction of a short run is too small: a class that is not learned by then is left out
-            for good. By default the warm-up ends at the first estimate of `NoiseRate` or, if there
-            are several, at the last.
+        warmup: fraction of the run, at its start, in which the network learns from all samples. By
+            default 0.15. If the noise rate is estimated, the warm-up lasts at least until the last
+            estimate of `NoiseRate`. Other sources quote 10 of 200 epochs for CIFAR and 5 of 200 for
+            MNIST, but we could not verify them. The same fraction of a short run is too small: a
+            class that is not learned by the end of the warm-up is left out for good.
         average: the divisor of the mean: ``"selected"`` for the number of selected samples, as in
             the authors' released code, or ``"batch"`` for all samples, as in the paper's bound. The
             second makes smaller steps in batches with few selected samples.
@@ -129,8 +130,8 @@ class CurriculumLoss(IndexedLoss):
         self.warmup_epochs = math.ceil(warmup * epochs)
         self.hinge_history: DiscrimLoss | None = None
         if not rate.is_given:
-            # Not before the last estimate: left-out samples are not learned, so further estimates
-            # would only confirm the first one.
+            # The selection starts at the last estimate: left-out samples are not learned, so later
+            # estimates would only confirm the first one.
             self.warmup_epochs = max(self.warmup_epochs, rate.last - 1)
             self.hinge_history = loss_history(num_samples, epochs)
         self.left_out = SampleMean(num_samples)

@@ -15,8 +15,9 @@ from discrimloss.losses.base import IndexedLoss, cross_entropy, loss_classes
 from discrimloss.state.gathering import gather_rows
 
 JOINT_INSTANCE_START = 0.001
-"""Initial instance temperature in the authors' commands, if class temperatures are learned too and
-start at 1: their sum is near 1. Their code clips it to the lowest temperature, 0.05, before use."""
+"""Initial instance temperature in the authors' commands if class temperatures, which start at 1,
+are learned too. The sum of both is then near 1. The authors' code clips the initial value to the
+lowest temperature, 0.05."""
 INSTANCE_STEPS = {"instance": (0.2, 0.0), "both": (0.8, 1e-8)}
 """Learning rate and weight decay of the instance temperatures, in the authors' commands."""
 
@@ -36,15 +37,15 @@ def temperature_gradients(logits: Tensor, target: Tensor, temperature: Tensor) -
 class Temperatures(nn.Module):
     """Positive temperatures, learned as logarithms. A step changes only those in the batch.
 
-    They are buffers that follow the closed form of the gradient. Autograd's gradients would be
-    those of one process only, and could be scaled.
+    They are buffers, and a step uses the closed form of the gradient. Gradients of autograd would
+    cover the batch of one process only, and mixed precision could scale them.
 
     Args:
         number: number of temperatures.
         start: their initial value.
         learning_rate: learning rate of the logarithms.
         weight_decay: weight decay of the logarithms, towards a temperature of 1.
-        momentum: momentum of the logarithms. It changes only while its temperature is in the batch.
+        momentum: momentum of the logarithms. Only temperatures in the batch update their momentum.
         bounds: lowest and highest temperature.
     """
 
@@ -73,7 +74,12 @@ class Temperatures(nn.Module):
         return self.log_sigma[index].exp()
 
     def descend(self, index: Tensor, gradient: Tensor) -> None:
-        """Take a step. The arguments are each row's part of the gradient of the mean loss."""
+        """Take a step of gradient descent.
+
+        Args:
+            index: the temperature of each row of the batch.
+            gradient: each row's part of the gradient of the mean loss, shape (batch,).
+        """
         rows = self.log_sigma[index]
         # Decay is per row, as in the authors' code: with ten rows, a class decays ten times.
         slope = gradient.to(rows.dtype) * rows.exp() + self.weight_decay * rows
@@ -103,20 +109,21 @@ class DataParameters(IndexedLoss):
     Args:
         num_samples: size of the training set. Needed for temperatures of samples.
         num_classes: number of classes. Needed for temperatures of classes.
-        parameters: which temperatures to learn: "instance", "class" or "both". "instance" is that
-            of the paper's experiment with noisy labels (CIFAR-100).
+        parameters: which temperatures to learn: "instance", "class" or "both". The paper uses
+            "instance" in its experiment with noisy labels (CIFAR-100).
         instance_lr: learning rate of the samples' temperatures. By default 0.2, which the authors
             publish with their code (apple/ml-data-parameters) for that experiment and all noise
             rates, and 0.8 for "both". The gradient is that of the batch mean, so the step is
             proportional to 1 / batch size; the authors' batch size is 128.
-        instance_weight_decay: by default 0, and 1e-8 for "both", from the same code.
+        instance_weight_decay: weight decay of the samples' temperatures. By default 0, and 1e-8 for
+            "both", as in the same code.
         class_lr: learning rate of the classes' temperatures. 0.1, the authors' published value for
             class parameters (clean ImageNet, 1000 classes). It is far too high for few classes with
             noisy labels: the temperature of a class may reach the bound, and the class is no longer
             learned (digits, 40 %).
-        class_weight_decay: 1e-4, from the same code.
-        momentum: 0.9, as in the authors' released optimizer for temperatures, which also updates
-            only temperatures in the batch.
+        class_weight_decay: weight decay of the classes' temperatures. 1e-4, as in the same code.
+        momentum: momentum of the temperatures. 0.9, as in the authors' released optimizer for
+            temperatures, which also updates only temperatures in the batch.
         temperature_range: lowest and highest temperature of a class or a sample. 1/20 and 20, as in
             the authors' released code.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``. The temperatures always follow the mean.

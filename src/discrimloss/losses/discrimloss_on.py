@@ -34,9 +34,9 @@ class DiscrimLossOn(IndexedLoss):
         num_samples: size of the training set.
         epochs: length of the run. The defaults depend on it.
         num_classes: number of classes; None for regression. Used by the next two options.
-        class_aware: whether to compare samples with their own class, or range of the target, and
-            to act only once labels are memorised. This extends the paper. By default False, the
-            paper's form.
+        class_aware: whether to compare each sample with its own class, or its own range of the
+            regression target. Weights then act only once the network memorises labels. This extends
+            the paper. By default False, the form of the paper.
         predictions: whether to correct labels by the network's predictions. This extends the paper
             and implies `class_aware`.
         task_loss: a function of ``(logits, target)`` that returns losses of shape (batch,), or a
@@ -68,7 +68,7 @@ class DiscrimLossOn(IndexedLoss):
         )
 
     def forward(self, logits: Tensor, target: Tensor, index: Any = None) -> Tensor:
-        """Like `IndexedLoss.forward`. With ``ids=...``, `index` contains the ids of the samples."""
+        """Return the loss of a batch. With ``ids=...``, `index` contains the ids of the samples."""
         if not self.training:
             return super().forward(logits, target)
         if self.num_samples is not None:
@@ -77,7 +77,7 @@ class DiscrimLossOn(IndexedLoss):
         return self._weighted(logits, target, index)
 
     def _weighted(self, logits: Tensor, target: Tensor, index: Any) -> Tensor:
-        """Return the criterion's loss, from inner losses and the arguments of its form."""
+        """Return the criterion's loss of a batch, with targets and predictions if it uses them."""
         known = {"target": target} if self.class_aware else {}
         if self.predictions:
             known["predictions" if self.num_classes is None else "logits"] = logits
@@ -85,7 +85,7 @@ class DiscrimLossOn(IndexedLoss):
         return loss
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The weighted losses."""
+        """Return the weighted losses."""
         self.criterion.reduction = "none"
         try:
             losses = self._weighted(logits, target, index)

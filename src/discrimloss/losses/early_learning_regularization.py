@@ -37,18 +37,19 @@ class EarlyLearningRegularization(IndexedLoss):
 
     ``t`` is a moving average of the network's own probabilities for the sample (temporal
     ensembling). The gradient of the penalty grows with the agreement of ``p`` and ``t``. For
-    samples learned early, whose cross-entropy gradient vanishes, it keeps what was learned. For
-    wrong labels, it cancels the gradient of cross-entropy. This is the paper's ELR with one
-    network. ELR+ adds a second network, weight averaging and mixup.
+    samples that are learned early, the gradient of cross-entropy vanishes, and the penalty keeps
+    what was learned. For wrong labels, the penalty cancels the gradient of cross-entropy. This is
+    the paper's ELR with one network. ELR+, which adds a second network, weight averaging and mixup,
+    is not included.
 
     Args:
         num_samples: size of the training set.
         num_classes: number of classes.
-        regularization: ``lambda``. 3, the authors' for CIFAR-10 (hyperparameters in the paper's
-            supplement, and the configuration in shengliu66/ELR); 7 for CIFAR-100, and 1 for
+        regularization: ``lambda``. 3, the authors' value for CIFAR-10 (in the paper's supplement
+            and in the configuration in shengliu66/ELR). They use 7 for CIFAR-100, and 1 for
             CIFAR-10 with asymmetric noise.
-        target_momentum: ``beta`` of the targets, in [0, 1). 0.7, from the same sources; 0.9 for
-            CIFAR-100 and for asymmetric noise.
+        target_momentum: ``beta`` of the targets, in [0, 1). 0.7, from the same sources. They use
+            0.9 for CIFAR-100 and for asymmetric noise.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -106,7 +107,7 @@ class EarlyLearningRegularization(IndexedLoss):
         return 1.0 - self._targets_of_labels()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Both of them."""
+        """Return both hyperparameters."""
         return {
             "regularization": self.regularization,
             "target_momentum": self.target_momentum,

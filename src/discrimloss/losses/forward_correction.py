@@ -1,4 +1,4 @@
-"""Forward correction: predictions are multiplied by the noise matrix before the comparison."""
+"""Forward correction: the loss compares the label with predictions times the transition matrix."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ForwardCorrection(LossCorrection):
         anchor_percentile: row i of an estimated T is the prediction for the sample whose
             probability of class i is at this percentile. 97, as in the paper and its code
             (giorgiop/loss-correction), ignores outliers. For CIFAR-100, the paper uses 100, the
-            most probable sample. We use it for any class that would lose more than half of its
-            samples.
+            most probable sample. We use 100 for every class in which the percentile would skip more
+            than half of the samples.
         warm_up_epochs: epochs of cross-entropy before the estimate. By default 15 % of the run,
             which is our choice. The authors estimate T from the network with the lowest validation
             loss, before it memorises, but here there are no validation labels.
@@ -38,5 +38,5 @@ class ForwardCorrection(LossCorrection):
     """
 
     def corrected_losses(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
-        """``-log((T^T p)_y)``."""
+        """Return ``-log((T^T p)_y)`` for each sample, shape (batch,)."""
         return -log_label_probability(log_probabilities, target, self.transition)

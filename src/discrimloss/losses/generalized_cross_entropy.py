@@ -51,7 +51,7 @@ class GeneralizedCrossEntropy(IndexedLoss):
         exponent: ``q``, above 0 (close to 0: cross-entropy) and at most 1 (mean absolute error).
             0.7, as in all experiments of the paper.
         truncated: whether to use the truncated form. By default False: the paper has results for
-            both forms, and this one has fewer options.
+            both forms, and the form without truncation has fewer options.
         truncation_threshold: ``k``, in (0, 1). 0.5, as in all experiments of the paper.
         first_truncation: fraction of the run after which labels are first left out. 1/3: epoch 40
             of 120 for CIFAR-10, counted from 1, in the paper and in AlanChou/Truncated-Loss (a

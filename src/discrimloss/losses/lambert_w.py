@@ -14,7 +14,7 @@ BRANCH_POINT = -math.exp(-1.0)
 HALLEY_STEPS = 4
 """Number of Halley steps. Each triples the correct digits, so four are enough for a float64."""
 
-_BRANCH_POINT_REST = 1.2428753672788363e-17  # -1/e less its float64
+_BRANCH_POINT_REST = 1.2428753672788363e-17  # -1/e minus its float64 value
 _NEAR_BRANCH_POINT = 0.03  # in p, below which the series is exact to the last digit
 # W = -1 + p - p^2/3 + ..., p = sqrt(2 (e x + 1)): the series solution of w exp(w) = x.
 _SERIES = (
@@ -43,7 +43,7 @@ def lambert_w(x: Tensor) -> Tensor:
     x = at_least_float32(x)
     p = torch.sqrt(2.0 * math.e * _above_branch_point(x))
     series = _polynomial(p.clamp(max=1.5))
-    # Elsewhere Halley steps from a first guess: the series, or log x - log log x for large x.
+    # Elsewhere, take Halley steps from a first guess: the series, or log x - log log x for large x.
     log = torch.log1p(x.clamp(min=0.0))
     w = torch.where(x < 0.5, series, log - torch.log1p(log))
     for _ in range(HALLEY_STEPS):

@@ -104,7 +104,7 @@ class LossCorrection(IndexedLoss):
         return estimate
 
     def set_targets(self, target: Tensor) -> None:
-        """Pass the labels of all samples. By default, the loss takes them from the batches."""
+        """Pass the labels of all samples. Otherwise, the loss takes them from the batches."""
         if self.source == "given":
             require_possible_labels(self.transition.cpu(), target.cpu())
         self.labels.set_all(target)

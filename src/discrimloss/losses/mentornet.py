@@ -16,7 +16,7 @@ from discrimloss.losses.noise_rate import NoiseRate
 from discrimloss.losses.sample_state import EpochDraws, SampleMean, loss_history
 from discrimloss.state.gathering import gather_rows, own_rows
 
-_ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
+_ROUNDING = 1e-9  # before `ceil`: in floats, 0.07 * 100 is a little more than 7
 
 
 def moved_percentile(
@@ -55,8 +55,9 @@ class MentorNet(IndexedLoss):
         num_classes: number of classes.
         epochs: length of the run.
         percentile: p, the fraction of the losses below the threshold. The authors' commands set
-            0.75 for 20 and 40 % noise and 0.5 for 80 %, but their program always uses 0.7. That
-            leaves out correct labels if few are wrong. By default it is 1 minus the noise rate.
+            0.75 for 20 and 40 % noise and 0.5 for 80 %, but their program always uses 0.7. A value
+            of 0.7 leaves out correct labels if few labels are wrong. By default it is 1 minus the
+            noise rate.
         noise_rate: the fraction of wrong labels, for `percentile`. By default it is estimated from
             the losses.
         percentile_decay: decay of the moving average of the percentile. 0.5, as in the authors'
@@ -67,8 +68,8 @@ class MentorNet(IndexedLoss):
             for MentorNet PD.
         burn_in_drops: fraction of the run in which `burn_in_drop_rate` applies. 0.17, as in these
             commands.
-        drop_rate: fraction of samples dropped later, whatever the mentor's weight. 0.05, as in
-            these commands.
+        drop_rate: fraction of samples dropped later. It does not depend on the mentor's weights.
+            0.05, as in these commands.
         ramp: lambda2, the distance above the threshold at which the weight is 0. 1, as in the
             authors' code.
         ramp_from: fraction of the run from which `ramp` applies. Before it, lambda2 is 0. 0.9, as
@@ -142,7 +143,7 @@ class MentorNet(IndexedLoss):
 
     @property
     def history(self) -> DiscrimLoss | None:
-        """The average task losses, if the noise rate is estimated from them."""
+        """The record of the average task losses, or None if the noise rate is not estimated."""
         return self.task_history
 
     @property
@@ -164,7 +165,7 @@ class MentorNet(IndexedLoss):
         self.is_kept.copy_(draws >= drop_rate)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """Weight times loss."""
+        """Return the weight of each sample times its loss."""
         losses = cross_entropy(logits, target)
         weights = own_rows(self._everyones_weights(losses.detach(), target))
         if not self.is_burning_in:

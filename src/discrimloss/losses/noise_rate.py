@@ -12,8 +12,9 @@ from discrimloss.judging.calibration import calibrate
 from discrimloss.loss import DiscrimLoss
 
 FIRST_ESTIMATE, LAST_ESTIMATE = 0.15, 0.3
-"""Fractions of the run after the first and after the last estimate. Earlier, the losses do not
-separate. Later, a method that uses the rate would only see its own effect."""
+"""The fractions of the run at which the first and the last estimate are made. Earlier, the losses
+of correct and wrong labels are still alike. Later, a method that uses the rate would only see its
+own effect."""
 HIGHEST_ESTIMATE = 0.9
 
 
@@ -21,8 +22,8 @@ def rate_of_averages(history: DiscrimLoss) -> float | None:
     """Estimate the noise rate from the average losses alone, for methods that always need one.
 
     Verdicts also require that the latest loss contradicts a label. Early in a run with many wrong
-    labels this is rarely the case, so verdicts have no noise rate. The averages already form two
-    groups.
+    labels this is rarely the case, so verdicts have no noise rate. The average losses, however,
+    already form two groups.
 
     Returns:
         The rate, or None if no sample has a loss.
@@ -40,8 +41,8 @@ class NoiseRate(nn.Module):
     The estimate is 0 at first, so a method trusts every label. Then it is the noise rate of the
     calibrated verdicts (`docs/verdicts.md`) or, if they have none, that of `rate_of_averages`. For
     part of the run, it is updated at the beginning of each epoch. If the method already uses the
-    estimate, it can only fall. Otherwise it would rise without more noise until nothing is learned,
-    because left-out samples have larger losses.
+    estimate, it can only fall. The reason is that left-out samples have larger losses: an estimate
+    that may rise would grow with the number of left-out samples until nothing is learned.
 
     Args:
         given: the fraction of wrong labels, in [0, 1). None to estimate it.

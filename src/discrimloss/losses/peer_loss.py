@@ -41,7 +41,8 @@ class PeerLoss(LabelProbabilityLoss):
     """Peer loss: CE(f(x), y) - alpha CE(f(x), y of a random sample) (Liu & Guo 2020).
 
     The second term penalises a network that predicts labels which it cannot know from ``x``. For
-    the right ``alpha``, the minimum is that of clean labels, and the noise rate is not needed.
+    the right ``alpha``, the loss has the same minimum as with clean labels. The method does not
+    need the noise rate.
 
     The probabilities are ``p + 1e-5``, as in the authors' code for several classes
     (weijiaheng/Multi-class-Peer-Loss-functions). That code divides the learning rate by ``1 +
@@ -55,8 +56,9 @@ class PeerLoss(LabelProbabilityLoss):
         epochs: length of the run.
         peer_weight: ``alpha`` after its rise. 1, as in the first stage of the repository's schedule
             for CIFAR-10, which later increases it to 2 (epoch 50 of 300), 5, 10 and 20.
-        begin: fraction of the run without the second term. There, 20 of 300 epochs.
-        end: fraction of the run after which the rise is complete. There, 40 of 300 epochs.
+        begin: fraction of the run without the second term. 20 of 300 epochs, as in that schedule.
+        end: fraction of the run after which the rise is complete. 40 of 300 epochs, as in that
+            schedule.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 

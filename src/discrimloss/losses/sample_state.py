@@ -79,7 +79,7 @@ class GivenLabels(nn.Module):
 
     @property
     def known(self) -> Tensor:
-        """Return the known labels, int64."""
+        """The known labels, int64."""
         return self.label[self.label >= 0].long()
 
 

@@ -29,9 +29,10 @@ class SelfAdaptiveTraining(IndexedLoss):
         num_samples: size of the training set.
         num_classes: number of classes.
         epochs: length of the run.
-        target_momentum: ``alpha`` of the targets, in [0, 1). 0.9 in LayneH/self-adaptive-training.
-        start: fraction of the run with the labels as targets. 0.3: epoch 60 of 200 in the scripts
-            of the same repository, for CIFAR-10 and CIFAR-100.
+        target_momentum: ``alpha`` of the targets, in [0, 1). 0.9, as in the authors' code
+            (LayneH/self-adaptive-training).
+        start: fraction of the run with the labels as targets. 0.3: the scripts of the same
+            repository for CIFAR-10 and CIFAR-100 use epoch 60 of 200.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -58,11 +59,11 @@ class SelfAdaptiveTraining(IndexedLoss):
             raise ValueError(f"start must be a fraction of the run, from 0 to 1, not {start}")
         self.target_momentum = target_momentum
         self.plain_epochs = round(start * epochs)
-        self.register_buffer("targets", torch.zeros(num_samples, num_classes))  # 0: the label
+        self.register_buffer("targets", torch.zeros(num_samples, num_classes))  # 0 until changed
         self.labels = GivenLabels(num_samples)
 
     def sample_losses(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """Return the cross-entropy with the labels, or later with the targets, which move first."""
+        """Return the cross-entropy with the labels or, after `start`, with the updated targets."""
         self.labels.record(target, index)
         if self.epoch <= self.plain_epochs:
             return cross_entropy(logits, target)

@@ -23,9 +23,9 @@ class SelfPacedLearning(IndexedLoss):
 
     It works with any task loss. A sample whose loss is at least the threshold has the weight 0.
     This minimises the paper's objective: the sum of the weighted losses minus the threshold times
-    the sum of the weights. The mean therefore divides by the batch size. At the
-    first threshold, the fraction `first_fraction` of the samples counts. The threshold grows by a
-    factor in each epoch until all samples count.
+    the sum of the weights. The mean therefore divides by the batch size. The first threshold is set
+    so that the fraction `first_fraction` of the samples counts. The threshold grows by a factor in
+    each epoch until all samples count.
 
     We depart from the paper, which optimises the parameters to convergence between two thresholds.
     Here the threshold changes with each epoch. The first threshold depends on the losses at the

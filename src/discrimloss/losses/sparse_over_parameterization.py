@@ -56,11 +56,11 @@ class SparseOverParameterization(IndexedLoss):
     only if the network keeps contradicting the label, so that the network itself need not fit the
     label. ``u`` follows the gradients of the cross-entropy and of the squared error between the
     label and the one-hot prediction with both terms; ``v`` follows only the second. This is as in
-    the authors' code (shengliu66/SOP). The class is the paper's SOP. SOP+ adds a consistency term
-    and a balance term.
+    the authors' code (shengliu66/SOP). The class is the paper's SOP. SOP+, which adds a consistency
+    term and a balance term, is not included.
 
-    We depart in one point: ``u`` and ``v`` start at 1e-8, while the code draws them with this
-    standard deviation.
+    We depart from that code in one point: ``u`` and ``v`` start at 1e-8, while the code draws them
+    with this standard deviation.
 
     Args:
         num_samples: size of the training set.
@@ -68,7 +68,8 @@ class SparseOverParameterization(IndexedLoss):
         u_lr: learning rate of ``u``, without momentum. 1, as in the configuration of that
             repository (CIFAR-100). The gradient is that of the batch mean, so the step is
             proportional to 1 / batch size; the authors' batch size is 128.
-        v_lr: learning rate of ``v``. 10 there, and 100 for asymmetric noise.
+        v_lr: learning rate of ``v``. 10, as in the same configuration. The authors use 100 for
+            asymmetric noise.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``. The terms always follow the mean.
     """
 
@@ -125,7 +126,7 @@ class SparseOverParameterization(IndexedLoss):
         return self.u.square().clamp(max=1.0).masked_fill(~self.visited, torch.nan)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Both learning rates."""
+        """Return both learning rates."""
         return {"u_lr": self.u_lr, "v_lr": self.v_lr}
 
     def log_values(self) -> dict[str, float]:

@@ -21,10 +21,10 @@ from discrimloss.state.gathering import gather_rows
 Threshold = Literal["log_classes", "ema", "mean"] | float
 
 THRESHOLDS = ("log_classes", "ema", "mean")
-THRESHOLD_DECAY = 0.9  # alpha in their paper: decay of the moving average
+THRESHOLD_DECAY = 0.9  # alpha in the paper: decay of the moving average
 CLASSES_REGULARIZATION = 1.0
 RELATIVE_REGULARIZATION = 1.0 / math.log(10.0)
-SMALLEST_REGULARIZATION = 1e-15  # keeps it above 0 where all losses are 0
+SMALLEST_REGULARIZATION = 1e-15  # keeps lambda above 0 if tau is 0
 
 
 def log_confidences(
@@ -69,7 +69,8 @@ class SuperLoss(IndexedLoss):
     """SuperLoss: a confidence for every loss, in closed form by Lambert W (Castells et al. 2020).
 
     The confidence is above 1, and at most e, for losses below a threshold. It falls towards 0 for
-    losses far above the threshold. It works with any task loss. The state is ``tau``, if it moves.
+    losses far above the threshold. SuperLoss works with any task loss. If ``tau`` is an average of
+    losses, it is part of the state.
 
     Args:
         num_samples: size of the training set. Needed for `sample_scores`.
@@ -158,7 +159,7 @@ class SuperLoss(IndexedLoss):
         return self.distrust.values()
 
     def hyperparameters(self) -> dict[str, Any]:
-        """``tau`` and ``lambda``."""
+        """Return the option for ``tau``, and ``lambda``."""
         regularization = self.regularization
         if regularization is None:
             regularization = float(self.regularization_now)
@@ -168,7 +169,7 @@ class SuperLoss(IndexedLoss):
         }
 
     def log_values(self) -> dict[str, float]:
-        """``tau``."""
+        """Return ``tau``."""
         return {"confidence_threshold": float(self.tau)}
 
 

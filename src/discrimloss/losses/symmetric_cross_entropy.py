@@ -68,5 +68,5 @@ class SymmetricCrossEntropy(LabelProbabilityLoss):
         return self.alpha * losses + self.beta * reverse_cross_entropy(losses, self.log_zero)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The factors and ``A``."""
+        """Return both factors and ``A``."""
         return {"alpha": self.alpha, "beta": self.beta, "log_zero": self.log_zero}

@@ -78,8 +78,8 @@ def anchor_transition(probabilities: Tensor, label_counts: Tensor, percentile: f
 def log_label_probability(log_probabilities: Tensor, target: Tensor, transition: Tensor) -> Tensor:
     """Return ``log((T^T p)_y)`` for the label y and the class probabilities p, shape (batch,).
 
-    It is computed in logarithms. So a label with ``p_y = 0`` has a finite loss and a gradient
-    without clipping p as the authors do.
+    The computation uses logarithms. A label with ``p_y = 0`` therefore has a finite loss and a
+    gradient. The authors clip p instead.
     """
     log_columns = transition.log().T.to(log_probabilities.dtype)[target]
     return torch.logsumexp(log_probabilities + log_columns, dim=1)

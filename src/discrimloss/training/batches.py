@@ -1,4 +1,4 @@
-"""Batches: their samples, order and processes."""
+"""The batches of an epoch: their samples, their order, and their division among processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from discrimloss.data.base import DataError, Split
 from discrimloss.training.methods.base import Batch
 
 OrderOfPass = Callable[[int], Tensor]
-"""Returns the sample indices of a pass over the data, counted from 1, in order of visits."""
+"""A function of the number of a pass over the data, from 1. It returns the sample indices in the
+order of visits."""
 
 
 def epoch_batches(
@@ -70,7 +71,10 @@ class PassParts:
         return batches[start : start + self.steps_per_epoch]
 
     def passed(self, epoch: int, step: int) -> float:
-        """Return the number of passed epochs. All steps count equally."""
+        """Return the number of passed epochs after a step of an epoch. It may be fractional.
+
+        All steps of a pass count equally.
+        """
         number, part = divmod(epoch - 1, self.epochs_per_pass)
         steps = part * self.steps_per_epoch + step
         return (number + steps / self.steps_per_pass) * self.epochs_per_pass

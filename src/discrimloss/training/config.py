@@ -31,7 +31,7 @@ class NoiseConfig:
     labels: str | None = None
     """For ``human``: a name of the dataset's human labels, e.g. ``worse``, or a file of labels."""
     mapping: dict[str, Any] | None = None
-    """For ``asymmetric``: map from class to wrong class. By default, each to the next class."""
+    """For ``asymmetric``: the wrong class of each class. By default, it is the next class."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.rate <= 1.0:
@@ -154,8 +154,8 @@ class RunConfig:
     """Maximum time between two checkpoints. There is also one after every epoch."""
     tensorboard: bool = True
     traced_samples: int = 1_000_000
-    """Maximum number of training samples for recording loss, weight and prediction in every epoch,
-    at most six bytes each. 0 records none."""
+    """Record the loss, weight and prediction of every sample in every epoch if the training set has
+    at most this number of samples. A sample takes at most six bytes per epoch. 0 records none."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_batch_size", "train_size", "steps_per_epoch"):
@@ -178,7 +178,7 @@ class RunConfig:
             raise OptionError(f"seed must be a number from 0 to {HIGHEST_SEED}, not {self.seed}")
 
     def as_dict(self) -> Settings:
-        """Return the settings in the layout of TOML, with options of data and model by name."""
+        """Return the settings as in TOML. ``data`` and ``model`` hold their name and options."""
         settings = dataclasses.asdict(self)
         for name in ("data", "model"):
             component = getattr(self, name)

@@ -86,7 +86,7 @@ def verdict_metrics(verdicts: Verdicts, noise: NoisyLabels | None) -> dict[str, 
     flagged = (verdicts.verdict == "incorrect")[seen]
     hits = int((flagged & is_wrong).sum())
     if is_wrong.any() and not is_wrong.all():
-        # Probabilities of surely wrong labels round to 1. The loss also ranks these.
+        # The probabilities of clearly wrong labels all round to 1. The losses still rank these.
         losses = verdicts.score if verdicts.average_loss is None else verdicts.average_loss
         found |= _ranking(losses[seen], is_wrong)
     found["precision"] = hits / int(flagged.sum()) if flagged.any() else None

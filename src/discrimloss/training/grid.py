@@ -129,7 +129,12 @@ def train_runs(
 
 
 def process_context(imported_once: Sequence[str] = IMPORTED_ONCE) -> Any:
-    """Return a context that starts processes from a clean one with the libraries."""
+    """Return a multiprocessing context whose processes do not inherit the state of this one.
+
+    Args:
+        imported_once: modules that all processes need. If the system supports it, they are imported
+            once.
+    """
     methods = multiprocessing.get_all_start_methods()
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")
@@ -141,7 +146,7 @@ def process_context(imported_once: Sequence[str] = IMPORTED_ONCE) -> Any:
 def stop_with_parent() -> None:
     """Send SIGTERM to this process when its parent has ended, and kill it if it does not stop.
 
-    Without it, a process would outlive a parent that was killed and could not stop it.
+    Otherwise this process would continue after its parent was killed.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -168,7 +173,7 @@ class _RunningJob:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_run_job, args=(job, theirs), name=job.name)
         process.start()
-        theirs.close()  # so that ours ends when the process does
+        theirs.close()  # so that our end closes when the process ends
         return cls(job, process, ours)
 
     def result(self) -> JobResult:
@@ -232,7 +237,7 @@ def _run_job(job: Job, connection: Any) -> None:
 
 
 def _print_to(log: Path) -> None:
-    """Send standard output and standard error to a file, those of libraries in C too."""
+    """Send standard output and standard error to a file, also those of libraries in C."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         for stream in (sys.stdout, sys.stderr):

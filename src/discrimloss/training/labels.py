@@ -55,14 +55,14 @@ def make_labels(config: NoiseConfig, task: TaskData, generator: torch.Generator)
 
 
 def truth_is_known(config: NoiseConfig, task: TaskData) -> bool:
-    """Return whether the labels before the noise count as clean."""
+    """Return whether the labels of the dataset, before noise is added, count as clean."""
     return task.train_labels_are_clean or config.kind != "none"
 
 
 def _human_labels(config: NoiseConfig, task: TaskData) -> Tensor:
     name = config.labels
     assert name is not None
-    if Path(name).suffix and Path(name).is_file():  # a bare word is a name of the dataset's labels
+    if Path(name).suffix and Path(name).is_file():  # without a suffix: labels of the dataset
         return _chosen_labels(label_noise.read_label_file(Path(name)), task, name)
     if task.human_labels is None:
         raise DataError(
@@ -108,7 +108,7 @@ def hold_out(
 ) -> tuple[TaskData, NoisyLabels]:
     """Hold out training samples with their noisy labels, for validation without clean labels.
 
-    They replace the validation split of the dataset, whose labels may be clean.
+    The held-out samples replace the validation split of the dataset, whose labels may be clean.
 
     Returns:
         The task and the labels without the held-out samples.

@@ -35,7 +35,7 @@ from discrimloss.training.training_dynamics import TrainingDynamics
 
 
 class NonFiniteLossError(DiscrimLossError):
-    """A loss became NaN or infinite. The message has the samples and the step."""
+    """A loss became NaN or infinite. The message names the samples and the step."""
 
 
 class Observer(Protocol):
@@ -176,7 +176,10 @@ class TrainingLoop:
         return self.progress.history
 
     def finish(self) -> float:
-        """Pass the final outputs to the recorders, and return the training score. After `run`."""
+        """Pass the final outputs to the recorders, and return the training score.
+
+        Call this after `run`.
+        """
 
         def show_recorders(index: Tensor, output: Tensor) -> None:
             for recorder in self.recorders:
@@ -237,7 +240,7 @@ class TrainingLoop:
             batch = mixed(batch, config.mixup, generator)
 
         result: StepResult = self.wrapped(batch)
-        self._check_last_loss()  # of the previous step, which does not wait for this one
+        self._check_last_loss()  # of the previous step: does not wait for this one
         self._unchecked = (progress.step + 1, batch.index, result)
         self.accelerator.backward(result.loss)
         self.method.after_backward()
@@ -271,7 +274,7 @@ class TrainingLoop:
         )
 
     def _check_before_saving(self) -> None:
-        """Check the parameters too: a gradient may overflow although the loss is finite."""
+        """Check the last loss and the parameters. A gradient may overflow with a finite loss."""
         last = self._unchecked
         self._check_last_loss()
         if last is None or all(bool(p.isfinite().all()) for p in self.method.parameters()):

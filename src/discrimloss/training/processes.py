@@ -48,7 +48,7 @@ def joined_processes() -> Iterator[None]:
     _joined.append(Processes())
     try:
         yield
-        _exchange(None)  # none ends before all are done
+        _exchange(None)  # no process ends before all are done
     except SharedError:
         raise
     except Exception as error:
@@ -64,7 +64,7 @@ def joined_processes() -> Iterator[None]:
 
 @contextmanager
 def undivided() -> Iterator[None]:
-    """Do the work of the block only in this process, although others have joined it."""
+    """Do all work of the block in this process, even inside `joined_processes`."""
     joined = _joined[:]
     _joined.clear()
     try:
@@ -113,7 +113,7 @@ def of_first(make: Callable[[], Value]) -> Value:
     if not is_divided():
         return make()
     made = [make() if is_first_process() else None]
-    _exchange(None)  # an error of `make` ends here
+    _exchange(None)  # if `make` failed, the other processes end here
     dist.broadcast_object_list(made)
     value: Any = made[0]
     return value  # type: ignore[no-any-return]

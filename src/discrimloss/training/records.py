@@ -65,8 +65,8 @@ class History:
         if self._writer is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 
-            # Purge the log of an interrupted run after its last checkpoint, because it is logged
-            # again.
+            # Purge what an interrupted run logged after its last checkpoint. The resumed run logs
+            # these epochs again.
             self._writer = SummaryWriter(str(self.directory / TENSORBOARD), purge_step=row["epoch"])
         for name, value in row.items():
             if name != "epoch":

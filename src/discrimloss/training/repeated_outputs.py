@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def computed_once(networks: Iterable[nn.Module]) -> Iterator[None]:
-    """Within the block, let networks return the output of their first call for equal inputs."""
+    """Within the block, a network called again with the same object returns its last output."""
     changed = list(networks)
     for network in changed:
         network.forward = _remembering(network.forward)

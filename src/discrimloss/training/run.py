@@ -130,7 +130,7 @@ def train_run(
     with stop_on_signals() as stop:
         directory.check(request.resume, request.overwrite)
         if request.resume and directory.holds_run:
-            # Older runs do not have these.
+            # The configs of older versions do not have these settings.
             new = {"noisy_validation": 0.0, "epochs_end_with_passes": False, "mixup": 0.0}
             saved = {**new, **directory.config()}
             require_same_settings(saved, config.as_dict())
@@ -138,7 +138,7 @@ def train_run(
             if directory.is_finished and judge is None:
                 return TrainedRun(directory.summary())
         accelerator = build_accelerator(config)
-        accelerator.wait_for_everyone()  # until all have read the directory, before one writes
+        accelerator.wait_for_everyone()  # all read the directory before one writes
         if config.batch_size < accelerator.num_processes:
             raise OptionError(
                 f"batch_size = {config.batch_size} is less than one sample for each of the "
@@ -150,7 +150,7 @@ def train_run(
         if not is_main:
             return _train(request, prepared, accelerator, directory, *watched, judge)
         with directory.locked():
-            directory.check(request.resume, request.overwrite)  # again: another may have ended
+            directory.check(request.resume, request.overwrite)  # again: another run may have ended
             if not request.resume:
                 directory.clear()
             directory.write_config(config.as_dict())
@@ -201,7 +201,7 @@ def prepare_run(
     if config.noisy_validation > 0.0:
         task, labels = hold_out(task, labels, config.noisy_validation, config.seed)
     method = build_method(config, task, labels.target)
-    # Processes draw different dropout, from the same initial weights.
+    # All processes start from the same initial weights, but draw different dropout.
     torch.manual_seed(derived_seed(config.seed, "steps", process_index))
     train = replace(task.train, target=labels.target)
     tokenize = getattr(method.networks[0], "tokenize", None)
@@ -258,7 +258,7 @@ def _train(
     watched = (stop, observer, recorders)
     loop = TrainingLoop(config, prepared.method, splits, accelerator, directory, *watched)
     if request.resume and accelerator.is_main_process:
-        find_checkpoint(directory)  # completes an interrupted replacement before the others read it
+        find_checkpoint(directory)  # completes an interrupted replacement before others read
     accelerator.wait_for_everyone()
     checkpoint = find_checkpoint(directory) if request.resume else None
     if checkpoint is not None:

@@ -23,7 +23,7 @@ from discrimloss.files.checksums import Fingerprint, fingerprint, require_finger
 from discrimloss.state.processes import Processes
 from discrimloss.training.run_directory import TRACES
 
-if TYPE_CHECKING:  # training imports torch's compiler
+if TYPE_CHECKING:  # at run time, this import would load torch's compiler
     from discrimloss.training.methods.base import Method, StepResult
 
 FILE = re.compile(r"epoch-(\d+)\.safetensors")
@@ -59,7 +59,8 @@ class StepRecorder(Protocol):
 class SampleTraces:
     """Records every step of an epoch, and writes a file when the epoch ends.
 
-    A sample without a visit in an epoch is NaN. Of several visits, the last one counts.
+    The loss of a sample without a visit in the epoch is NaN. If a sample is visited several times,
+    the last visit counts.
 
     Args:
         num_samples: number of training samples.

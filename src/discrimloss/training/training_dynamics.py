@@ -3,12 +3,12 @@
 Both come from the predictions of all visits to a sample during training, with any method:
 
 - AUM, the area under the margin (Pleiss et al. 2020, asappresearch/aum): the mean of the label's
-  logit minus the greatest of the others. Wrong labels have a low one.
+  logit minus the greatest of the others. It is low for wrong labels.
 - Confidence, variability and correctness (dataset cartography, Swayamdipta et al. 2020,
   allenai/cartography): mean and standard deviation of the label's probability, and the fraction of
-  visits at which it was the predicted class. Wrong labels have a low confidence.
+  visits at which the label was the predicted class. The confidence is low for wrong labels.
 
-The papers take one prediction for each epoch; so do we, that of the visit in training.
+Like the papers, we take one prediction for each epoch. It is that of the training step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TrainingDynamics:
 
     Args:
         target: shape (num_samples,): the labels as given, classes from 0.
-        device: of the training, so that recording does not synchronise with the host.
+        device: device of the training, so that recording does not synchronise with the host.
     """
 
     def __init__(self, target: Tensor, device: torch.device | str = "cpu") -> None:
@@ -65,7 +65,7 @@ class TrainingDynamics:
         """Do nothing, because the sums are complete."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums of all processes."""
+        """Return the sums of all processes."""
         return {"sums": self._shared.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -14,14 +14,15 @@ from discrimloss.training.methods.base import Setting, methods
 from discrimloss.training.methods.plain import Plain
 
 RELEASED_BUCKETS = 5
-"""Buckets of the form "released"."""
+"""Number of buckets of the form "released"."""
 
 
 def into_buckets(difficulty: Tensor, most: int) -> Tensor:
-    """The bucket of each sample, from 0, the easiest; shape (num_samples,).
+    """Return the bucket of each sample, shape (num_samples,). Bucket 0 is the easiest.
 
-    Samples of one difficulty share a bucket. There is one for each difficulty, or `most` of about
-    the same size if there were more. NaN counts as the greatest difficulty.
+    Samples of equal difficulty share a bucket. There is one bucket for each difficulty. If there
+    are more than `most` difficulties, there are at most `most` buckets of about the same size. NaN
+    counts as the greatest difficulty.
 
     >>> into_buckets(torch.tensor([7.0, 3.0, 3.0, 9.0]), most=5)
     tensor([1, 0, 0, 2])
@@ -160,7 +161,7 @@ class BabySteps(Plain):
         self.register_buffer("stage", torch.tensor(1))
         self.register_buffer("epochs_without_gain", torch.tensor(0))
         self.register_buffer("best_validation", torch.tensor(math.inf, dtype=torch.float64))
-        if form == "cirik":  # one of the networks, so that all processes use the same buffers
+        if form == "cirik":  # in `networks`, so that all processes use the same buffers
             self.networks.append(copy.deepcopy(self.networks[0]).requires_grad_(False))
 
     def _buckets_of(self, difficulty: Tensor) -> Tensor:
@@ -194,7 +195,10 @@ class BabySteps(Plain):
                 self.networks[0].load_state_dict(self.networks[1].state_dict())
 
     def sample_order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """Return the shuffled open buckets, repeated until `num_samples` samples are visited.
+        """Return the samples of the open buckets in the order of visits.
+
+        With ``form="scheduled"``, they are shuffled and repeated until `num_samples` samples are
+        visited. In the other forms, each is visited once.
 
         The open buckets depend on the current epoch (`begin_epoch`), not on `epoch`, the number of
         a pass. The two differ in a run with ``steps_per_epoch``. Every pass has the same length.

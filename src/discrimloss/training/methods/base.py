@@ -42,7 +42,7 @@ class Batch:
     index: Tensor
     """Shape (batch,): the position of each row in the training set."""
     mixture: Mixture | None = None
-    """What the inputs are mixed with, by mixup."""
+    """The samples that mixup mixed into the inputs. None without mixup."""
 
 
 class StepResult(NamedTuple):
@@ -94,8 +94,8 @@ class Method(nn.Module, ABC):
     Args:
         setting: the task.
         num_networks: number of networks that are trained together.
-        keeps_history: whether to record the average loss of each sample. That costs little, and
-            separates wrong labels from correct ones as far as the losses can.
+        keeps_history: whether to record the average loss of each sample. This costs little, and
+            separates wrong labels from correct ones as well as losses allow.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -142,7 +142,7 @@ class Method(nn.Module, ABC):
     def begin_epoch(self, epoch: int) -> None:
         """Called before the first step of an epoch, and again when one is resumed in its middle.
 
-        A method that overrides it calls this one first.
+        A method that overrides `begin_epoch` calls that of the base class first.
         """
         self.epoch = epoch
         if self.history is not None:
@@ -157,7 +157,7 @@ class Method(nn.Module, ABC):
         return (p for p in self.networks.parameters() if p.requires_grad)
 
     def after_backward(self) -> None:
-        """Called between the gradients and the optimizer's step."""
+        """Called after the gradients are computed, before the optimizer's step."""
 
     def after_step(self) -> None:
         """Called after the optimizer's step."""

@@ -55,16 +55,17 @@ class CDR(Plain):
 
     - All weights of a network are ranked together, not layer by layer. Only tensors with two or
       more dimensions are ranked. Biases and normalisation follow their gradient as usual.
-    - Decay and momentum are the optimizer's: ``optimizer.weight_decay`` pulls in proportion to the
-      weight, where the paper's equations have its sign. With momentum, a weight that becomes
-      non-critical still moves by the momentum of earlier steps. AdamW cancels the factor
-      ``1 - tau``, as it cancels any factor, but not the choice.
+    - Decay and momentum are the optimizer's. The decay of ``optimizer.weight_decay`` is
+      proportional to the weight, while the paper's equations use the sign of the weight. With
+      momentum, a weight that becomes non-critical still moves by the momentum of earlier steps.
+      AdamW cancels the factor ``1 - tau``, as it cancels any constant factor of the gradient. It
+      does not cancel the choice of the critical weights.
 
-    The paper stops early, by the accuracy on noisy validation labels. At the last epoch of a long
-    run, the method gains less.
+    The paper stops training early, by the accuracy on noisy validation labels. Without early
+    stopping, the method gains less in a long run.
 
     Args:
-        setting: what is known of the task.
+        setting: the task.
         noise_rate: ``tau``, which the paper assumes to be known or estimated beforehand. By
             default it is estimated during the run, which is our addition. Until the first estimate,
             all weights are critical.
@@ -76,7 +77,7 @@ class CDR(Plain):
         rate = NoiseRate(noise_rate, setting.epochs)
         super().__init__(setting)
         self.noise_rate = rate
-        self._rate_now = float(rate)  # on the host: no step waits for the device
+        self._rate_now = float(rate)  # on the host, so that no step waits for the device
 
     def begin_epoch(self, epoch: int) -> None:
         """Update the noise rate, if it is estimated."""

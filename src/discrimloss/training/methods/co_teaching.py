@@ -27,7 +27,7 @@ class CoTeaching(SmallLossMethod):
     evaluated.
 
     Args:
-        setting: what is known of the task.
+        setting: the task.
         noise_rate: tau, the final fraction of labels to forget. The paper uses the true noise rate
             (tau = epsilon), or an estimate if it is unknown. By default it is estimated from the
             losses. Until the first estimate, nothing is forgotten.

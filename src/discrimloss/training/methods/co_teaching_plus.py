@@ -35,17 +35,18 @@ def rising_forget_rate(
 class CoTeachingPlus(SmallLossMethod):
     """Co-teaching+: co-teaching where the networks' predictions disagree (Yu et al. 2019).
 
-    After a warm-up of plain co-teaching, only the rows are used for which the two networks predict
-    different classes. Among these, each network learns from the rows with the smallest losses of
-    the other network. The paper does not say what to do if no row remains. Early in the run, the
-    authors' code then uses the mean over the whole batch; later, it makes no update. We do the
-    same, where "early" means that the forget rate still rises. The code has a fixed number of
-    steps, which on MNIST is about the same. The first network is evaluated.
+    After a warm-up of plain co-teaching, training uses only disputed rows. These are the rows for
+    which the two networks predict different classes. Among these, each network learns from the rows
+    with the smallest losses of the other network. The paper does not say what to do if no row
+    remains. Early in the run, the authors' code then uses the mean over the whole batch; later, it
+    makes no update. We do the same, where "early" means that the forget rate still rises. In the
+    authors' code, "early" is a fixed number of steps, which is about the same on MNIST. The first
+    network is evaluated.
 
-    We depart in one point: as long as nothing is forgotten, all rows are used. The purpose of
-    disagreement is that the networks do not confirm each other's selection. Without noise there is
-    no selection, and the paper has no such run. Steps from the few disputed rows would only reduce
-    the accuracy.
+    We depart from the paper in one point: while the forget rate is 0, all rows are used. The
+    purpose of disagreement is that the networks do not confirm each other's selection. Without
+    noise there is no selection, and the paper has no such run. Steps from the few disputed rows
+    would only reduce the accuracy.
 
     Args:
         setting: the task, which must be classification.
@@ -149,7 +150,7 @@ class CoTeachingPlus(SmallLossMethod):
             losses = (cross_entropy(first, batch.target), cross_entropy(second, batch.target))
         kept = self._kept(batch, losses, disagree)
         rows = kept[0].sum()  # the same number for both networks
-        if self.epoch > self.warmup_epochs:  # the whole batch is divided by its number once
+        if self.epoch > self.warmup_epochs:  # if no row is disputed, divide only once
             rows = torch.where(disagree.any(), rows, 1)
         return exchanged_loss(losses, kept) / rows.clamp(min=1)
 

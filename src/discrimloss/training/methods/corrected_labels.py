@@ -21,10 +21,10 @@ def label_weights(losses: Tensor) -> Tensor:
 
 
 class CorrectedLabels(nn.Module):
-    """Labels mixed with predictions, updated in each epoch from those of the previous epoch.
+    """Labels mixed with predictions. Each epoch uses the predictions of the previous epoch.
 
     Args:
-        target: shape (num_samples,): all labels, as given. The corrected ones start as these.
+        target: shape (num_samples,): all given labels. The corrected labels start equal to them.
         num_classes: number of classes whose probabilities are kept. None keeps predicted classes.
     """
 

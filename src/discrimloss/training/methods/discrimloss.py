@@ -23,7 +23,7 @@ class DiscrimLossMethod(LossMethod):
     targets and with predictions (`discrimloss.losses.DiscrimLossOn`).
 
     Args:
-        setting: what is known of the task.
+        setting: the task.
         held_out: fraction of the samples that are evaluated in every epoch but never learned from,
             so that their labels are not memorised.
         options: hyperparameters of DiscrimLoss.
@@ -67,7 +67,7 @@ class SuperLossDiscrimLossMethod(DiscrimLossMethod):
     method ``discrimloss``.
 
     Args:
-        setting: what is known of the task.
+        setting: the task.
         options: hyperparameters of SuperLoss and of DiscrimLoss, and those of the harness.
     """
 

@@ -20,8 +20,8 @@ from discrimloss.training.methods.base import Batch, Method, Setting, StepResult
 class LossMethod(Method):
     """One network, trained with a loss of `discrimloss.losses`.
 
-    The options are those of the loss. A subclass may add keyword-only arguments. A wrong option is
-    an error before the network is built.
+    The options are those of the loss. A subclass may add keyword-only arguments. A wrong option
+    raises an error before the network is built.
 
     Args:
         setting: the task.
@@ -44,7 +44,7 @@ class LossMethod(Method):
         reason = self.loss_class.needs_classes
         if reason is not None:
             setting.require_classes(self.name, reason)
-        with torch.random.fork_rng(devices=[]):  # the same network with any loss
+        with torch.random.fork_rng(devices=[]):  # the loss must not change the network
             loss = build_loss(self.loss_class, setting, options)
         loss.set_targets(setting.target)
         super().__init__(setting, keeps_history=False)

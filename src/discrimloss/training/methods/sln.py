@@ -100,7 +100,7 @@ class SlnMethod(LossMethod):
         super().__init__(setting, **options)
         self.momentum_decay = momentum_decay
         self.has_momentum_model = momentum_model
-        if momentum_model:  # one of the networks, so that all processes use the same buffers
+        if momentum_model:  # in `networks`, so that all processes use the same buffers
             self.networks.append(copy.deepcopy(self.networks[0]).requires_grad_(False))
             self.register_buffer("steps", torch.tensor(0))
         self.correction_epoch = correction_epoch or max(2, 1 + setting.epochs * 5 // 6)

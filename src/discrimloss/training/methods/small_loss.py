@@ -21,15 +21,15 @@ GRADUAL_EPOCHS = 10
 LARGEST_GRADUAL_FRACTION = 0.25
 Schedule = Literal["paper", "released"]
 """The schedule of the forget rate: `risen_forget_rate` or `released_forget_rate`."""
-_ROUNDING = 1e-9  # (1 - 0.9) * 10 is a little less than 1
+_ROUNDING = 1e-9  # in floats, (1 - 0.9) * 10 is a little less than 1
 
 
 def gradual_length(given: int | None, epochs: int) -> int:
     """Return T_k, the number of epochs until the forget rate reaches the noise rate.
 
     All three papers use 10 of 200 epochs. Networks learn the correct labels in a number of passes,
-    not in a fraction of the run, so we keep the 10. But a run of 12 epochs must have time to train
-    on its selection, so it is at most a quarter of the run.
+    not in a fraction of the run, so we keep the 10. But a short run, of 12 epochs for example, must
+    have time to train on the selected rows. T_k is therefore at most a quarter of the run.
     """
     if given is None:
         return max(1, min(GRADUAL_EPOCHS, int(LARGEST_GRADUAL_FRACTION * epochs)))
@@ -163,9 +163,9 @@ class SmallLossMethod(Method):
     ) -> tuple[Tensor, ...]:
         """Select the rows with small losses in the batch of all processes, for each of the losses.
 
-        The method's scores count how often a sample has one of the large losses among all rows, for
-        any candidates and in every epoch, even if the forget rate is 0. So all samples are counted
-        equally often.
+        The method's scores count how often a sample has one of the large losses among all rows.
+        They do not depend on the candidates, and count in every epoch, even if the forget rate is
+        0. All samples are therefore counted equally often.
 
         Args:
             batch: batch of this process.
