@@ -34,10 +34,10 @@ def minimize(
         objective: differentiable function of a vector.
         start: shape (parameters,), float64.
         iterations: maximum number of iterations.
-        tolerance: tolerance of the gradient. That of the change in value is a thousandth of it.
+        tolerance: tolerance of the gradient. The tolerance of a step is a thousandth of it.
 
     Returns:
-        The smallest value found, infinite where it is not a number, and its argument.
+        The smallest value found (infinity if it is not finite), and its argument.
     """
 
     def value_and_gradient(place: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ class _Step(NamedTuple):
 
 
 def _direction(gradient: Vector, past: deque[_Step]) -> Vector:
-    """Return the L-BFGS direction: the gradient, scaled by the curvature from past steps."""
+    """Return the L-BFGS direction: minus the gradient, scaled by the curvature of past steps."""
     direction = -gradient
     parts = []
     for step in reversed(past):

@@ -28,7 +28,7 @@ EASY, HARD, UNDECIDED, INCORRECT, UNSEEN = range(5)
 INCORRECT_ABOVE = 0.5
 """A label is called incorrect if its probability of being wrong is above this."""
 HARD_BELOW = 0.1
-"""Largest probability for a hard sample. Between this and the limit above, it is undecided."""
+"""Largest probability of a hard sample. From this to `INCORRECT_ABOVE`, it is undecided."""
 CANNOT_TELL = (
     "The predictions say too little about the labels to tell which of them are wrong, or how many."
 )
