@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Reduction = Literal["mean", "sum", "none"]
 
 THRESHOLD_DECAY = 0.9  # rho' of the paper: decay of the moving average behind threshold="ema"
-LARGEST_RATIO = 30.0  # for the loss scale, losses are clipped to this multiple of the usual
+LARGEST_RATIO = 30.0  # for the scale, losses are clipped to this multiple of the usual loss
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
@@ -182,7 +182,7 @@ def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
 
 
 def of_group(values: Tensor, group: Tensor | None) -> Tensor:
-    """Return the value of each row's group. A single group returns `values`, which broadcast."""
+    """Return the value of each row's group. Without groups, return `values`, which broadcast."""
     return values if group is None else values.index_select(0, group)
 
 

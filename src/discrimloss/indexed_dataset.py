@@ -106,7 +106,7 @@ class IndexedDataset(Dataset[Any]):
 
 
 def _given_ids(ids: Any) -> Sequence[SampleId] | None:
-    """Return the ids as a sequence by position. A pandas column becomes a list."""
+    """Return ids indexed by position. A pandas column, indexed by label, becomes a list."""
     if ids is None:
         return None
     names: Sequence[SampleId] = ids.tolist() if hasattr(ids, "tolist") else ids

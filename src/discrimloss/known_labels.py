@@ -250,7 +250,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         remembered: Remembered,
         visits: Visits,
     ) -> tuple[Batch, Given]:
-        """Return the batch, or raise an error in all processes if a target is wrong or changed."""
+        """Return the batch, or raise an error in all processes for an invalid or changed target."""
         earlier = remembered.target
         if not remembered.all_known:  # compare new samples with the rest of the batch
             earlier = torch.where(remembered.is_known, earlier, visits.of_first(given.target))

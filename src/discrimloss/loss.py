@@ -177,7 +177,7 @@ class DiscrimLoss(CriterionState):
     ) -> Tensor:
         """Compute the loss of a batch, and update the state of its samples.
 
-        The result may be negative, because losses are compared with a threshold. Log `task_loss`.
+        It may be negative, because losses are compared with a threshold. Log `task_loss` instead.
 
         Args:
             losses: Unreduced task loss of each sample, shape (batch,).

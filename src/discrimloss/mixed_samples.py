@@ -1,4 +1,4 @@
-"""Weights the samples that make up less than half of each mixed row, without a visit to them."""
+"""Weights the samples that make up less than half of each mixed row. Their state stays."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _with_known_target(criterion: CriterionState, rows: Tensor, given: Given) ->
 
 
 def weighted_others(criterion: CriterionState, losses: Tensor, rows: Tensor) -> Tensor:
-    """Return the losses of these samples, multiplied by the weights of the samples."""
+    """Return the weighted losses of these samples. Held-out samples have the loss 0."""
     table, labels = criterion.table, criterion.labels
     rows = rows.to(table.log_weight.device)
     if labels is None or labels.correction.phase == MIXING:

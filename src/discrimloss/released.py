@@ -57,7 +57,7 @@ class ReleasedForm:
         self.hyperparameters = hyperparameters
 
     def epoch_terms(self, epoch: int) -> F.EpochTerms:
-        """Return ``ES = e / 10`` up to ``e_s``, a switch one epoch later, a falling gradient."""
+        """Return ``ES = e / 10`` up to ``e_s``, a switch one epoch later and a falling gradient."""
         values = self.hyperparameters
         suppression = epoch / 10 if epoch <= values.suppressed_epochs else 1.0
         rise = F.threshold_rise(

@@ -97,7 +97,7 @@ class LossTracker(FixedDtypeModule):
         Args:
             averages: ``Avg(l)`` of this process's samples, in chunks.
             group_chunks: the group of each of them, in the same chunks; None for one group.
-            shards: how the samples are divided among processes. All of them must call this.
+            shards: how the samples are divided among processes. All processes must call this.
         """
         self.past_first_epoch |= self.visits_seen > 0
         if self.hyperparameters.threshold == "split":

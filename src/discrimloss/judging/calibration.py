@@ -48,7 +48,7 @@ RAREST = 1e-3
 LARGEST_SHAPE = 4.0
 MOST_ITERATIONS = 60
 PRIOR_PRECISION = torch.tensor(2 * [0.0, 1.0, 1.5**-2, 1.5**-2] + [0.0], dtype=torch.float64)
-"""Strength of the prior that draws each parameter to 0. Only shapes have such a prior."""
+"""Strength of the prior that draws each parameter to 0. Only the shapes have one."""
 EXTRA_PARAMETERS = 5
 """Number of additional parameters of two components instead of one."""
 

@@ -26,9 +26,9 @@ def combine_verdicts(several: Sequence[Verdicts]) -> Verdicts:
 
     Probabilities, scores, losses and weights are means over the runs in which a sample was seen.
     The noise interval is the mean over all runs. A label is incorrect if its mean probability is
-    above the limit. Otherwise, the sample is easy if more runs call it easy than hard or undecided.
+    above 0.5. Otherwise, the sample is easy if more runs call it easy than hard or undecided.
     It is hard if no run calls it undecided, or if at least as many runs call it hard and the mean
-    probability is small enough. The suggested class is the most frequent suggestion. If the label
+    probability is at most 0.1. The suggested class is the most frequent suggestion. If the label
     is called incorrect, runs that trust it adopt the suggestion of the run with the highest
     probability. The suggested regression target is the mean.
 

@@ -34,7 +34,7 @@ class SampleKinds:
     k1: Tensor
     """Shape (rows,): the base threshold of each sample's group."""
     difficulty: Tensor
-    """Shape (rows,): the median loss of the group over that of all samples, at least 1. A rare class
+    """Shape (rows,): median loss of the group over that of all samples, at least 1. A rare class
     is harder to learn than others, but its labels are not wrong because of that."""
     is_small: Tensor
     """Shape (rows,), bool: whether the group is too small for a sample to be called incorrect."""
@@ -125,7 +125,7 @@ class PredictedErrors:
 def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     """Estimate label errors of all samples from averaged predictions. None without predictions.
 
-    Samples count as held out as long as no averaged prediction follows training on them.
+    Samples count as held out if all averaged predictions are from before training on them.
     """
     table, labels = criterion.table, criterion.labels
     assert labels is not None

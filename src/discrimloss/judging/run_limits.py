@@ -23,7 +23,7 @@ from discrimloss.state.table import SampleTable
 from discrimloss.target_ranges import TargetRanges
 
 MOST_COMPARED = 1_000_000
-"""Number of samples from which the values for the limits are computed."""
+"""Maximum number of samples per process to compute the values for the limits from."""
 FEWEST_VISITS = 2
 """Minimum number of visits. With fewer, a loss depends on when a sample was seen."""
 LEARNED_BY_LOSSES, LEARNED_BY_PREDICTIONS = 0.5, 0.85
@@ -178,7 +178,7 @@ def against_label(average: Tensor, latest: Tensor) -> Tensor:
 
 
 def run_losses(criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None) -> RunLosses:
-    """Return up to `MOST_COMPARED` samples of all processes. All of them must call this.
+    """Return losses of up to `MOST_COMPARED` samples per process. All processes must call this.
 
     Args:
         criterion: the criterion with the average losses.

@@ -151,7 +151,7 @@ class _ScaledMixture(TargetMixture):
         target: shape (samples,).
         log_scale: shape (samples,): predicted log scale, up to a constant.
         log_density: shape (samples,): log density of all targets at each target.
-        middle_scale: is subtracted from the predicted log scale. By default its mean.
+        middle_scale: subtracted from the predicted log scale. By default its mean.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class TargetMixture(ABC):
         return float(((of_rate @ vectors).square() / values.clamp(min=1e-3)).sum())
 
     def _highest_plausible_rate(self, parameters: Tensor) -> float:
-        """Return the highest noise rate that fits nearly as well as 0. If the rate is not small: 0.
+        """Return the highest plausible noise rate if the fitted rate is near 0, and otherwise 0.
 
         At a noise rate near 0, its log-odds are unbounded, and `_rate_variance` has no meaning.
         """
