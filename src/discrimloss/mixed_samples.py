@@ -1,4 +1,6 @@
-"""Weights the samples that make up less than half of each mixed row. Their state stays."""
+"""Weights the samples that make up less than half of each mixed row.
+
+Their state does not change."""
 
 from __future__ import annotations
 

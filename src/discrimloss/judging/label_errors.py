@@ -1,4 +1,4 @@
-"""The estimates for every label: what all estimates from predictions return."""
+"""The estimates for every label, which every method with predictions returns."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Verdicts:
 
     @property
     def label(self) -> npt.NDArray[np.str_]:
-        """The name of `verdict` in 0.1."""
+        """Another name of `verdict`, from version 0.1."""
         return self.verdict
 
     @property
@@ -118,7 +118,7 @@ class Verdicts:
 
     @property
     def estimated_noise_rate(self) -> float:
-        """The name of `noise_rate` in 0.1. NaN instead of None."""
+        """The old name of `noise_rate`, from version 0.1. NaN instead of None."""
         warnings.warn(
             "estimated_noise_rate is now noise_rate; the old name will be removed in 0.3",
             DeprecationWarning,
