@@ -1,6 +1,7 @@
 """Weights the samples that make up less than half of each mixed row.
 
-Their state does not change."""
+Their state does not change.
+"""
 
 from __future__ import annotations
 
