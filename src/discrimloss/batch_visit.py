@@ -17,7 +17,7 @@ from discrimloss.visits import Visits, group_visits
 
 @torch.no_grad()
 def visit(criterion: CriterionState, batch: Batch) -> tuple[Tensor, ...]:
-    """Update the history, the thresholds and the weights with a batch of all processes.
+    """Update the history, the thresholds and the weights with a batch from all processes.
 
     Returns:
         The weighted loss and ``dL/dl`` of each row of this process.
@@ -76,7 +76,7 @@ def _visited(
     _remember_latest(criterion, batch, visits)
 
     # Update the thresholds and the loss scales. Eager steps skip updates that have no effect.
-    # A compiled step must not: it would be compiled again after the first epoch.
+    # A compiled step never skips them, or it would be compiled again after the first epoch.
     if torch.compiler.is_compiling() or tracker.is_moving:
         visits = criterion.form.tracked_visits(visits, average, batch, criterion)
         _track(criterion, visits, group)

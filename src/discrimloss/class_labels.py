@@ -83,7 +83,7 @@ class ClassLabels(KnownLabels[TopPredictions]):
             self.correction.record_units(*columns)
         elif self.correction.phase == CORRECTING:
             losses = self.correction.noisy_losses(new, target)
-        if self.correction.phase != MIXING:  # mixed targets are from before memorising
+        if self.correction.phase != MIXING:  # mixed targets use predictions from before memorising
             of_samples = (batch.local(visits.of_first(part)) for part in new)
             counts = batch.local(visits.counts)
             _average_classes(TopPredictions(*of_samples), batch, table, counts, self.groups)

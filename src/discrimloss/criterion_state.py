@@ -101,7 +101,7 @@ class CriterionState(nn.Module):
     def _known_labels(
         self, num_classes: int | None, task: Task, num_samples: int
     ) -> KnownLabels[Any] | None:
-        """Build the module that handles targets, or None in the form without targets."""
+        """Return the module that handles targets, or None in the form without targets."""
         if task not in ("classification", "regression"):
             raise ValueError(f"task must be 'classification' or 'regression', not {task!r}")
         if num_classes is None and task == "classification":
@@ -119,7 +119,7 @@ class CriterionState(nn.Module):
 
     @property
     def planned_epochs(self) -> float:
-        """The length of the run. If it was not given: `switch_epoch` / 0.75, as by default."""
+        """The number of epochs of the run. Without `epochs`, it is `switch_epoch` / 0.75."""
         return self.epochs or self.hyperparameters.switch_epoch / 0.75
 
     @property
@@ -235,7 +235,7 @@ class CriterionState(nn.Module):
         self.table.grow_with_ids()
 
     def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
-        """Resize the table to load a state of this many samples, or raise an error."""
+        """Prepare the table for a saved state of this many samples, or raise an error."""
         self.table.make_fit(saved_samples, has_ids=has_ids)
 
     # ------------------------------------------------------------------- saving

@@ -12,9 +12,9 @@ from discrimloss.state.table import NO, NOT_KNOWN, YES
 from discrimloss.target_ranges import TargetRanges
 
 SCALE_SETTLES = 0.25
-"""For this fraction of a run, the loss scale of a regression decreases with the losses."""
+"""Fraction of a run during which the loss scale of a regression may decrease with the losses."""
 MOST_OF_USUAL = 100.0
-"""In that scale, larger losses are clipped to this multiple of the median."""
+"""For that scale, losses are clipped to this multiple of their median."""
 
 
 def end_epoch(criterion: CriterionState, next_epoch: int) -> None:
@@ -49,7 +49,8 @@ def _is_scale_open(criterion: CriterionState) -> bool:
 def _lower_scales(criterion: CriterionState) -> None:
     """Compute the loss scale of a regression again, from the latest losses of all samples.
 
-    After an epoch, the network has learned at least the mean of the targets.
+    The first losses are large if the targets are far from zero. After an epoch, the network has
+    learned at least their mean.
     """
     latest = criterion.latest_losses().abs()
     seen = latest.isfinite()

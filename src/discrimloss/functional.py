@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Reduction = Literal["mean", "sum", "none"]
 
 THRESHOLD_DECAY = 0.9  # rho' of the paper: decay of the moving average behind threshold="ema"
-LARGEST_RATIO = 30.0  # losses are clipped to this multiple of the median for the loss scale
+LARGEST_RATIO = 30.0  # for the scale, losses are clipped to this multiple of the usual loss
 SMALLEST_SCALE = 1e-15  # keeps step sizes finite where all losses are zero
 
 
@@ -182,7 +182,7 @@ def reduce(losses: Tensor, reduction: Reduction) -> Tensor:
 
 
 def of_group(values: Tensor, group: Tensor | None) -> Tensor:
-    """Return the value of each row's group. With a single group, a vector that broadcasts."""
+    """Return the value of each row's group. Without groups, return `values`, which broadcast."""
     return values if group is None else values.index_select(0, group)
 
 
@@ -199,7 +199,7 @@ def sum_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
 
 
 def median_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor:
-    """Return the lower median of the rows of each group, shape (groups,). 0 without rows.
+    """Return the lower median of the rows of each group, shape (groups,). 0 for an empty group.
 
     Example:
         >>> group = torch.tensor([0, 0, 2, 0])
@@ -217,10 +217,10 @@ def median_by_group(values: Tensor, group: Tensor | None, groups: int) -> Tensor
 
 
 def loss_scale(mean_abs: Tensor, mean_square: Tensor) -> Tensor:
-    """Return the typical size of the losses: their mean, each weighted by its own size.
+    """Return the typical size of the losses: their mean, with each loss weighted by its own size.
 
-    A plain mean would be small for a model that learns within its first epoch, and too small for
-    its ordinary losses. The weighted mean stays near the loss of an untrained model.
+    If a model learns within its first epoch, a plain mean is too small. The weighted mean stays
+    near the loss of an untrained model.
     """
     scale = mean_square / mean_abs.clamp(min=SMALLEST_SCALE)
     return scale.clamp(min=SMALLEST_SCALE)
@@ -267,7 +267,7 @@ def track_losses(
     """Update ``k1`` and the loss scales with a batch.
 
     ``k1`` is the mean of all losses seen (``threshold="mean"``), constant (a number), or a moving
-    average of the batch means. The split thresholds are moving averages only in the first epoch.
+    average of the batch means. Batches change a split threshold only in the first epoch.
 
     Args:
         tracked: the statistics so far.
@@ -277,7 +277,7 @@ def track_losses(
         threshold: see `DiscrimLoss`.
 
     Returns:
-        The new statistics. A group without visits in the batch keeps its own.
+        The new statistics. A group without visits in the batch keeps its old ones.
     """
     groups = len(tracked.k1)
     group_of_mean = None if group is None else group.index_select(0, visits.order)

@@ -24,7 +24,7 @@ class GivenBatch(NamedTuple):
     outputs: Tensor | None
     """The network's output, with its gradient."""
     known: Given | None
-    """Targets and predictions; None in the form of the paper."""
+    """Targets and predictions; None if the criterion was built without targets."""
 
 
 def given_batch(
@@ -35,7 +35,7 @@ def given_batch(
     logits: Tensor | None,
     predictions: Tensor | None,
 ) -> GivenBatch:
-    """Check the inputs as far as one process can. An error stops the other processes as well.
+    """Check the inputs of this process. If a check fails, the other processes raise an error too.
 
     The arguments are those of `DiscrimLoss.forward`.
     """

@@ -22,7 +22,7 @@ LARGEST_FRACTION, SMALLEST_FRACTION = 0.1, 0.02
 NEVER_HELD_OUT = 8
 """Number of samples of each class that are never held out, so that no rare class is lost."""
 MOST_MATCHED = 50_000
-"""Approximate number of samples from which the class adjustment is computed."""
+"""Approximate maximum number of samples that `samples_of` returns."""
 
 
 def held_out_fraction(num_samples: int, epochs: float) -> float:
@@ -33,7 +33,7 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
     """
     if epochs < FEWEST_EPOCHS:
         return 0.0
-    if num_samples == 0:  # with ids, which arrive with the batches
+    if num_samples == 0:  # with ids, samples are not known before their batches
         return LARGEST_FRACTION
     wanted = HELD_OUT_SAMPLES / max(num_samples, 1)
     fraction = min(max(wanted, SMALLEST_FRACTION), LARGEST_FRACTION)
@@ -41,7 +41,7 @@ def held_out_fraction(num_samples: int, epochs: float) -> float:
 
 
 def is_drawn(index: Tensor, fraction: float, draw: int = 0) -> Tensor:
-    """Return whether each sample is drawn. This depends only on its index, so all runs agree.
+    """Return which samples are drawn. The result depends only on the arguments, so all runs agree.
 
     Args:
         index: indices of the samples, int64.
@@ -64,7 +64,7 @@ class Samples(NamedTuple):
     top: TopPredictions
 
     def at_most(self, number: int) -> Samples:
-        """Return an evenly spaced selection of about this many samples."""
+        """Return at most this many samples, evenly spaced."""
         rows = torch.arange(len(self.target))[:: max(1, -(-len(self.target) // number))]
         return Samples(self.target[rows], TopPredictions(*(part[rows] for part in self.top)))
 
@@ -77,8 +77,9 @@ class Samples(NamedTuple):
 def samples_of(table: SampleTable, is_held_out: bool | None) -> Samples:
     """Return samples that have predictions, from all processes and on the CPU.
 
-    If there are more than `MOST_MATCHED`, the result has about that many, drawn at random. The
-    samples and their order do not depend on how the table is divided among processes.
+    `is_held_out` selects the held-out samples (True), all others (False), or both (None). If there
+    are more than `MOST_MATCHED`, the result has about that many, drawn at random. The samples and
+    their order do not depend on how the table is divided among processes.
     """
     shards: Shards = table.shards
     chosen = table.predicted_visits > 0

@@ -1,7 +1,7 @@
 """Histograms of the average losses of all samples, and the thresholds that split them in two.
 
 A histogram of a few thousand bins is enough for statistics of the whole table. It costs one pass
-over the table. Integer counts do not depend on the order in which a device adds.
+over the table. The counts are integers, so the order in which a device adds them does not matter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from discrimloss.functional import of_group, sum_by_group
 from discrimloss.state.exchange import WHOLE_TABLE, Shards
 
 BINS = 4096
-MOST_BINS = 1 << 22  # in all groups together, as long as each has FEWEST_BINS
+MOST_BINS = 1 << 22  # in all groups together, but at least FEWEST_BINS in each
 FEWEST_BINS = 64
 
-# Up to this separability, the losses form a single cluster. A uniform distribution has 0.75.
+# Separability up to which losses form one cluster, and from which they form two. A uniform
+# distribution has 0.75.
 ONE_CLUSTER, TWO_CLUSTERS = 0.75, 0.85
-# The bounded split is at least this multiple of the loss scale.
+# Smallest bounded split for one and for two clusters, as a multiple of the loss scale.
 FLOOR_OF_ONE_CLUSTER, FLOOR_OF_TWO_CLUSTERS = 1.0, 0.5
 
 
@@ -73,7 +74,7 @@ def _extremes(
     shards: Shards,
     start: float = -math.inf,
 ) -> tuple[Tensor, Tensor]:
-    extremes = torch.full((2, groups), start, dtype=torch.float64)  # and of the negated values
+    extremes = torch.full((2, groups), start, dtype=torch.float64)  # of -loss and loss
     for losses, group in chunks:
         if not losses.numel():
             continue
@@ -220,7 +221,8 @@ def bounded_split_thresholds(
 
     A long tail cannot dominate such a split. As long as the losses form a single cluster, a split
     only cuts off samples that are not learned yet, so the result is at least the loss scale. If
-    they form two clusters, it is at least half of the loss scale.
+    they form two clusters, it is at least half of the loss scale. In between, the bound is
+    interpolated.
 
     Args:
         averages: average losses, in chunks.

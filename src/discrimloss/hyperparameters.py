@@ -40,7 +40,7 @@ class Hyperparameters:
     history_decay: float
     """``rho``: decay of the historical loss. 0 turns the history off."""
     weight_lr: float | None
-    """``tau``: step size of the weights. If None, `relative_weight_lr` over the loss scale."""
+    """``tau``: step size of the weights. If None, it is `relative_weight_lr` / loss scale."""
     relative_weight_lr: float
     """``tau`` times the loss scale of the first epoch. Used if `weight_lr` is None."""
     weight_range: tuple[float, float]

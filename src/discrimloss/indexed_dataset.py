@@ -16,7 +16,7 @@ Index = npt.NDArray[np.int64]
 
 
 class IndexedDataset(Dataset[Any]):
-    """Wrap a map-style dataset and add to each sample its index.
+    """Wrap a map-style dataset, and add its index to each sample.
 
     A tuple or list gets one more element, a mapping gets one more key, and anything else becomes a
     pair:
@@ -64,7 +64,7 @@ class IndexedDataset(Dataset[Any]):
         self._ids = _given_ids(ids)
         origin = _origin(dataset) if index is None else _given_origin(dataset, index)
         self._index, self.num_samples = origin
-        """The size of the original data: `num_samples` of `DiscrimLoss`."""
+        """The number of samples in the original data, for `num_samples` of `DiscrimLoss`."""
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -74,7 +74,7 @@ class IndexedDataset(Dataset[Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the wrapped dataset, such as `classes` or `targets`."""
-        # The index already contains the positions of a `Subset`.
+        # `indices` is hidden, because the index already contains the positions of a `Subset`.
         if name.startswith("__") or name == "indices" or "dataset" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.dataset, name)
@@ -106,7 +106,7 @@ class IndexedDataset(Dataset[Any]):
 
 
 def _given_ids(ids: Any) -> Sequence[SampleId] | None:
-    """Return the ids as a sequence indexed by position. A pandas column is indexed by label."""
+    """Return ids indexed by position. A pandas column, indexed by label, becomes a list."""
     if ids is None:
         return None
     names: Sequence[SampleId] = ids.tolist() if hasattr(ids, "tolist") else ids
@@ -152,7 +152,7 @@ def _origin(dataset: Any) -> tuple[Index | None, int]:
 
 
 def _trace(dataset: Any, sources: dict[int, tuple[int, Any]]) -> Index:
-    """Return each item's position in all `sources`, which are numbered in order of appearance."""
+    """Return each item's position in the concatenation of `sources`, and add new sources to it."""
     if isinstance(dataset, IndexedDataset):
         raise ValueError("the dataset is already wrapped in IndexedDataset")
     if isinstance(dataset, ConcatDataset):

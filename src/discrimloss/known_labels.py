@@ -1,9 +1,9 @@
 """How DiscrimLoss uses targets and predictions. This extends the paper.
 
 Targets divide the samples into groups. Each group has its own threshold and loss scale. A group is
-a class (`class_labels`) or a range of a regression target (`target_ranges`). So a sample is
-compared with samples like it, and a rare class is not mistaken for a wrong one. This module has the
-code that both share. `label_correction` corrects labels.
+a class (`class_labels`) or a range of a regression target (`target_ranges`). So each sample is
+compared with similar samples, and samples of a rare class do not look wrong. This module has the
+code that classes and ranges share. `label_correction` corrects labels.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Given(NamedTuple):
     target: Tensor
     """Shape (rows,): int64 classes or float32 regression targets."""
     predictions: Any
-    """`TopPredictions` of each row, shape (rows,) for a regression, or None without predictions."""
+    """`TopPredictions` for classes, shape (rows,) for regression, or None without predictions."""
 
     def to(self, device: torch.device) -> Given:
         """Return a copy on another device."""
@@ -59,9 +59,9 @@ class Remembered(NamedTuple):
     target: Tensor
     """The target at earlier visits, with the dtype of `Given.target`."""
     role: Tensor
-    """Int64: its role."""
+    """Int64: the role of the sample; see `state.table`."""
     all_known: bool
-    """Whether all samples were certainly visited before, so that targets and roles stay."""
+    """Whether all samples were certainly visited before. Then targets and roles do not change."""
 
 
 class Rows(NamedTuple):
@@ -104,7 +104,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         self.groups = groups
         self.correction = correction
         self.has_begun = False
-        """Whether there was a batch. After it, all batches have predictions or none has."""
+        """Whether there was a batch. After it, either all batches have predictions or none has."""
 
     @property
     def holds_out(self) -> bool:
@@ -132,11 +132,11 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
 
     @constant_while_compiled
     def _had_a_batch(self) -> bool:
-        """Return `has_begun`, outside of compiled code so that its change compiles nothing."""
+        """Return `has_begun`, as a constant in compiled code: no step is compiled again for it."""
         return self.has_begun
 
     def output_of(self, logits: Tensor | None, predictions: Tensor | None) -> Tensor | None:
-        """Return the network's output, or raise a ValueError if it is of another task."""
+        """Return the network's output, or raise a ValueError if it is for another task."""
         if self.prediction_name == "logits":
             if predictions is not None:
                 raise ValueError(
@@ -161,7 +161,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         """Return the targets and predictions of a batch of all processes."""
 
     def tie_break(self, given: Given) -> Tensor | None:
-        """Return a checksum of each row's data; None if it is equal for rows of one sample."""
+        """Return a checksum of each row's data; None if rows of one sample have equal data."""
         words = self.packed(given).long()
         if words.shape[1] == 1:  # only targets, which rows of one sample share
             return None
@@ -250,9 +250,9 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
         remembered: Remembered,
         visits: Visits,
     ) -> tuple[Batch, Given]:
-        """Return the batch; if a target is wrong, raise an error in all processes first."""
+        """Return the batch, or raise an error in all processes for an invalid or changed target."""
         earlier = remembered.target
-        if not remembered.all_known:  # compare with the rest of the batch
+        if not remembered.all_known:  # compare new samples with the rest of the batch
             earlier = torch.where(remembered.is_known, earlier, visits.of_first(given.target))
         table_rows, target = check_labels(
             batch.table_rows, given.target, earlier, batch.index, batch.own, self.num_classes
@@ -282,7 +282,7 @@ class KnownLabels(FixedDtypeModule, ABC, Generic[Predictions]):
             self.correction.record(*(column.index_select(0, visits.order) for column in columns))
 
     def without_held_out(self, rows: Tensor, role: Tensor) -> Tensor:
-        """Return the losses of rows, with 0 for samples that are held out of the gradient."""
+        """Return losses with 0 for held-out samples, and the others scaled up accordingly."""
         if not self.holds_out:
             return rows
         return rows * torch.where(role == HELD_OUT, 0.0, self.correction.scale()).to(rows)

@@ -5,12 +5,13 @@ rare classes and hard samples have large losses too. So a small fraction of the 
 of the gradient at first, and their loss is compared with that of the other samples:
 
 - While the loss of the held-out samples falls, the network learns the labels as they are.
-- If held-out labels show that some are wrong (`judging.held_out_noise`), labels are corrected: each
-  label shares its weight with the classes that the current predictions suggest, and is smoothed.
+- If the held-out labels show that some labels are wrong (`judging.held_out_noise`), labels are
+  corrected: the target is divided between the label and the classes that the current predictions
+  suggest, and is smoothed.
 - When the held-out loss stops falling and the loss of the training samples is far below it, the
-  network memorises. From then on, most of the target is the average of earlier predictions. These
-  are not used before their own held-out loss has stopped falling as well.
-- If none of this happens within the first half of the run, the loss is the plain task loss.
+  network memorises. From then on, most of the target is the average of earlier predictions. The
+  averages are not used until their own held-out loss has stopped falling as well.
+- If none of this happens while samples are held out, the loss is then the plain task loss.
 
 Averaged predictions favour frequent classes. Before they serve as targets they are adjusted, so
 that each class has the same weight as among the labels.
@@ -48,9 +49,9 @@ WATCHING, CORRECTING, CORRECTING_ALL, MIXING, PLAIN = range(5)
 MOST_CLASSES_WITH_MATRIX = 100
 """With more classes, wrong labels are assumed to be uniform: each pair has too few samples."""
 WATCHED_FRACTION = 0.5
-"""Many samples are held out for at most this fraction of the epochs."""
+"""Holding out ends after this fraction of the epochs, if `LARGEST_FRACTION` is held out."""
 MOST_WATCHED_FRACTION = 0.8
-"""Few samples are held out for at most this fraction, because that costs little."""
+"""The same if `SMALLEST_FRACTION` is held out. It is larger, because few samples cost little."""
 PATIENCE = 0.05
 """The held-out loss has stopped falling if it has not fallen for this fraction of the run."""
 SMALLEST_STEP = 0.02
@@ -68,11 +69,11 @@ LITTLE_EVIDENCE = 1.0
 CORRECTING_EVIDENCE = 10.0
 """Above this evidence for wrong labels, labels are corrected while the network still learns."""
 MOSTLY_WRONG = 0.5
-"""An estimate above this stays, even if the next one finds no evidence. A corrected network is
-overconfident, and then a less confident network would explain the labels equally well."""
+"""A noise rate above this is kept, even if the next estimate finds no evidence. Corrected labels
+make a network overconfident, and then lower confidence explains the labels as well as noise."""
 NOTHING_MEMORISED, ENOUGH_FITTED = 0.01, 6_000
-"""If most labels are wrong, each of them says little. While the gap is below the first value, the
-estimate also uses as many training samples as the second value."""
+"""If most labels are wrong, each carries little information. While the gap is below the first
+value, the estimate then also uses training samples, at most as many as the second value."""
 POSTERIOR_EVIDENCE = 2.5
 """Above this evidence, mixed targets contain corrected labels."""
 PREDICTED_WEIGHT = 0.8
@@ -85,8 +86,8 @@ shrinks as the noise grows: if most labels are wrong, they teach so little that 
 learn only the smoothing."""
 LITTLE_NOISE, MUCH_NOISE = 0.1, 0.3
 """Up to the first fraction of wrong labels, corrected labels have equal weights. From the second
-on, they have the learned weights. If few labels are wrong, most large losses are of hard
-samples."""
+on, they have the learned weights. If few labels are wrong, most large losses belong to
+hard samples."""
 LEAST_MASS = 1e-6
 """Probabilities below this are stored too coarsely to compute a cross-entropy from."""
 MOST_FITTED_ENTRIES = 2_000_000
@@ -168,13 +169,13 @@ class LabelCorrection(FixedDtypeModule):
         return self.phase in (WATCHING, CORRECTING)
 
     def scale(self) -> float:
-        """Factor of the losses of training samples that makes up for the held-out samples."""
+        """Return the factor of training losses that makes up for the held-out samples."""
         return 1.0 / (1.0 - self.fraction) if self.holds_out else 1.0
 
     def weight_exponent(self) -> Tensor:
-        """Scalar: exponent of the learned weights of corrected labels.
+        """Return the exponent of the learned weights of corrected labels, a scalar.
 
-        It is a tensor, so that a compiled step serves every noise rate.
+        It is a tensor, so that a step is not compiled again when the noise rate changes.
         """
         return ((self.noise_rate - LITTLE_NOISE) / (MUCH_NOISE - LITTLE_NOISE)).clamp(0.0, 1.0)
 
@@ -265,7 +266,7 @@ class LabelCorrection(FixedDtypeModule):
         return float((held_out - trained) / max(abs(held_out), 1e-12))
 
     def _memorises(self) -> bool:
-        """Return whether the held-out loss has stopped falling, far above the training loss."""
+        """Return whether the held-out loss no longer falls, and is far above the training loss."""
         number, total, squares = self.sums.unbind(1)
         if float(number.min()) < FEWEST_HELD_OUT:
             return False
@@ -348,7 +349,7 @@ class LabelCorrection(FixedDtypeModule):
         classes = torch.arange(logits.shape[1], device=logits.device).expand(len(target), -1)
         predicted = at_least_float32(logits.detach()).log_softmax(1)
         weights = (predicted + self._log_given(classes, target)).softmax(1)
-        evenly_wrong = 1.0 - 1.0 / self.num_classes  # the labels then carry no information
+        evenly_wrong = 1.0 - 1.0 / self.num_classes  # then labels carry no information
         smoothing = SMOOTHING * (1.0 - self.noise_rate / evenly_wrong).clamp(min=0.0).to(weights)
         return Targets(classes, (1.0 - smoothing) * weights + smoothing / self.num_classes)
 
@@ -373,7 +374,7 @@ class LabelCorrection(FixedDtypeModule):
             labels = (scores.log_softmax(1) + self._log_given(classes, target)).softmax(1)
         weights = PREDICTED_WEIGHT * predicted + (1.0 - PREDICTED_WEIGHT) * labels
         is_predicted = top.mass.sum(1, keepdim=True) > 0
-        only_label = is_label / is_label.sum(1, keepdim=True)  # class 0 may repeat
+        only_label = is_label / is_label.sum(1, keepdim=True)  # initial columns are all class 0
         return Targets(classes, torch.where(is_predicted, weights, only_label))
 
     def _log_given(self, classes: Tensor, target: Tensor) -> Tensor:

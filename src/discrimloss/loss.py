@@ -58,8 +58,8 @@ class DiscrimLoss(CriterionState):
     A step with targets under `torch.compile` is compiled again when a run enters another phase
     (`label_correction`), at most three times.
 
-    With `torch.distributed` initialised, each process passes its own rows of the batch. The state
-    is then the same in all processes as in a single process that sees the whole batch
+    With `torch.distributed` initialised, each process passes its own rows of the batch. All
+    processes then have the same state as a single process that sees the whole batch
     (`docs/distributed.md`).
 
     Args:
@@ -177,7 +177,7 @@ class DiscrimLoss(CriterionState):
     ) -> Tensor:
         """Compute the loss of a batch, and update the state of its samples.
 
-        It may be negative, because losses are compared with a threshold. `task_loss` is for logs.
+        It may be negative, because losses are compared with a threshold. Log `task_loss` instead.
 
         Args:
             losses: Unreduced task loss of each sample, shape (batch,).
@@ -292,7 +292,7 @@ class DiscrimLoss(CriterionState):
         return mix
 
     def _agreement(self) -> tuple[int, int]:
-        """Return the epoch, and a hash of the options, which must be equal in all processes."""
+        """Return the epoch and a hash of options and state. Processes must agree on both."""
         names = 0 if self.ids is None else self.ids.checksum
         seen = int(self.tracker.visits_seen.sum())
         phase = 0 if self.labels is None else self.labels.correction.phase
@@ -317,7 +317,7 @@ class DiscrimLoss(CriterionState):
         """Begin the next epoch if steps are counted and the current epoch is complete.
 
         Args:
-            rows: number of rows of the batch, of all processes.
+            rows: number of rows of the batch in all processes.
         """
         if torch.compiler.is_compiling():
             return

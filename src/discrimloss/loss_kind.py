@@ -15,13 +15,13 @@ OF_CLASSES = ("Softmax", "NllLoss", "BinaryCrossEntropy", "Sigmoid", "Softplus",
 WEIGHTS = ("_saved_weight", "_saved_pos_weight")
 """Attributes of operations that hold class weights."""
 MOST_OPERATIONS = 24
-"""Number of operations to inspect, from the loss backwards. Later ones are the network's."""
+"""Maximum number of operations to inspect, from the loss backwards. The rest is the network."""
 
 
 def kind_of_losses(losses: Tensor) -> LossKind:
     """Return whether losses are distances of regression targets, or weighted by class.
 
-    Distances are squared and absolute errors, for example. Focal loss and the Brier score contain
+    Distances are, for example, squared and absolute errors. Focal loss and the Brier score contain
     powers too, but of probabilities. Losses without a gradient do not show how they were computed,
     and are of the kind ``"other"``, as plain cross-entropy is.
 

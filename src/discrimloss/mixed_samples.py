@@ -1,4 +1,7 @@
-"""The samples with less than half of a mixed row: they are weighted, but not visited."""
+"""Weights the samples that make up less than half of each mixed row.
+
+Their state does not change.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ def other_rows(
     other_index: Any,
     other_target: Tensor | None,
 ) -> Tensor:
-    """Return the table rows of these samples, or raise an error in all processes first."""
+    """Return the table rows of these samples, or raise an error in all processes."""
     table, processes = criterion.table, criterion.processes
-    rounds_of_names = 0 if table.ids is None else 2  # of these samples, then of the batch
+    rounds_of_names = 0 if table.ids is None else 2  # for these samples, and for the batch
     try:
         given = _checked(criterion, losses, other_losses, other_target)
         if table.ids is not None:
@@ -77,7 +80,7 @@ def _with_known_target(criterion: CriterionState, rows: Tensor, given: Given) ->
 
 
 def weighted_others(criterion: CriterionState, losses: Tensor, rows: Tensor) -> Tensor:
-    """Return the losses of these samples, each with the weight of its sample."""
+    """Return the weighted losses of these samples. Held-out samples have the loss 0."""
     table, labels = criterion.table, criterion.labels
     rows = rows.to(table.log_weight.device)
     if labels is None or labels.correction.phase == MIXING:

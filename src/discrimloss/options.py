@@ -95,7 +95,7 @@ def checked_value(value: Any, expected: Any, key: str) -> Any:
     if value == NOT_SET and type(None) in typing.get_args(expected):
         return None
     try:
-        # As JSON, because pydantic distinguishes Python's lists and tuples.
+        # Strict validation distinguishes Python's lists and tuples. JSON has only lists.
         return TypeAdapter(expected).validate_json(json.dumps(value), strict=True)
     except (ValidationError, TypeError) as error:
         raise OptionError(f"{key} must be {describe_type(expected)}, not {value!r}") from error

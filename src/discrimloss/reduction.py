@@ -12,7 +12,7 @@ from discrimloss.state.exchange import Batch
 def with_gradient(
     reduction: F.Reduction, losses: Tensor, value: Tensor, slope: Tensor, batch: Batch
 ) -> Tensor:
-    """Return losses with the value of the averaged losses and the gradient of the new ones."""
+    """Return the reduced value of the averaged losses, with the gradient of the new ones."""
     # Zero, or NaN where the loss is not finite, so that a gradient scaler notices.
     change = losses - losses.detach()
     if reduction == "none" or len(batch.sizes) > 1:

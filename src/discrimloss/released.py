@@ -44,7 +44,7 @@ def released_defaults(epochs: int | None) -> dict[str, Any]:
 class ReleasedForm:
     """The equations of the released code.
 
-    They differ from the paper's form: momentum, the gradient of the batch mean, a summed
+    They differ from the paper's form by momentum, the gradient of the batch mean, a summed
     regulariser, and a correction by epochs instead of visits.
 
     Args:
@@ -57,7 +57,7 @@ class ReleasedForm:
         self.hyperparameters = hyperparameters
 
     def epoch_terms(self, epoch: int) -> F.EpochTerms:
-        """Return ``ES = e / 10`` up to ``e_s``, a later switch, and a decaying gradient."""
+        """Return ``ES = e / 10`` up to ``e_s``, a switch one epoch later and a falling gradient."""
         values = self.hyperparameters
         suppression = epoch / 10 if epoch <= values.suppressed_epochs else 1.0
         rise = F.threshold_rise(

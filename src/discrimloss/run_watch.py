@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from discrimloss.state.table import SampleTable
 
 FEW_SAMPLES, FEW_SAMPLES_EARLY = 4, 16
-"""Rows per seen sample from which an index is suspicious, at the end of the first epoch and before,
-if most samples have no row."""
+"""If few samples were seen, an index is suspicious from this many rows per seen sample on: at the
+end of the first epoch, and before it."""
 MOST_SEEN = 0.25
-"""The largest fraction of seen samples for which an index is suspicious."""
+"""Largest fraction of the samples that counts as few."""
 MOST_OF_BATCH, AGAIN = 0.75, 2.0
-"""The same if exactly the first samples were seen, such as positions in large batches."""
+"""Largest fraction and fewest rows if only the first samples were seen, as with batch positions."""
 EARLY_ROWS = 50_000
 """Number of rows after which the index is checked before the end of the first epoch."""
 SECOND_PASS = 1.1
@@ -30,7 +30,7 @@ FEWEST_SAMPLES = 100
 
 
 class RunWatch:
-    """Counts rows and epochs on the host. It reads the table a few times in a run, not in steps.
+    """Counts rows and epochs on the host. It reads the table only a few times in a run.
 
     Args:
         epochs: planned length of the run.
@@ -41,7 +41,7 @@ class RunWatch:
         self.epochs = epochs
         self.passes_are_epochs = passes_are_epochs
         self.loss_kind: LossKind | None = None
-        """The kind of losses that come alone, once it is known."""
+        """The kind of the losses, once it is known. None with targets."""
         self._rows = 0  # since the current epoch began
         self._new_epochs = 0  # calls of `set_epoch` that began another epoch
         self._sets_epoch = False
@@ -110,13 +110,13 @@ class RunWatch:
             )
 
     def _is_first_look(self, name: str) -> bool:
-        """Whether nobody has looked so far. The table is on a device, which a look waits for."""
+        """Return whether this check is new. Each runs once, because it waits for the device."""
         is_first = name not in self._looks
         self._looks.add(name)
         return is_first
 
     def _look_at_index(self, table: SampleTable, few: int) -> None:
-        """Check the samples of this process. Wrong indices are equally few among them."""
+        """Warn if too few of this process's samples were seen, which shows a wrong index."""
         seen = (table.visits > 0).nonzero()[:, 0]
         number = len(seen)
         if number == 0:

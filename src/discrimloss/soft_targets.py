@@ -11,7 +11,7 @@ from discrimloss.functional import at_least_float32
 from discrimloss.state.predictions import TopPredictions
 
 LEARNED = 1e-3
-"""Cross-entropy of a learned label, whose task loss may round to 0."""
+"""Below this cross-entropy, a label is learned, and its task loss may round to 0."""
 
 
 class Targets(NamedTuple):
@@ -23,14 +23,16 @@ class Targets(NamedTuple):
     """Shape (rows, classes): the weight of each class. The sum of a row is 1."""
 
     def loss(self, losses: Tensor, logits: Tensor, target: Tensor, unit: Tensor) -> Tensor:
-        """Return the user's loss times the label's weight plus the others' cross-entropy, (rows,).
+        """Return the task loss of the label plus the cross-entropy of the other classes, (rows,).
+
+        Each term is multiplied by the weight of its class.
 
         Args:
             losses: shape (rows,): the task loss of the given label.
             logits: shape (rows, classes).
             target: shape (rows,).
-            unit: shape (classes,): the task loss of each class over its cross-entropy, so that
-                class weights hold for other classes too.
+            unit: shape (classes,): the ratio of task loss to cross-entropy of each class, by which
+                class weights apply to the cross-entropies too.
         """
         label = target.unsqueeze(1)
         is_label = self.classes == label
@@ -49,12 +51,12 @@ class Targets(NamedTuple):
 def class_bias(
     top: TopPredictions, frequency: Tensor, exponent: float, iterations: int = 30
 ) -> Tensor:
-    """Return the bias of each class by which mean predictions have these class frequencies.
+    """Return the bias of each class that gives the mean predictions these class frequencies.
 
     Args:
         top: predictions of some samples.
         frequency: shape (classes,).
-        exponent: of the probabilities.
+        exponent: exponent of the probabilities.
         iterations: number of fixed-point steps.
     """
     scores = exponent * top.mass.clamp(min=1e-6).log()

@@ -40,7 +40,7 @@ LEAST_TRUST = 0.1
 
 
 class TargetRanges(KnownLabels[Tensor]):
-    """Regression targets in ranges, and predictions where they are given.
+    """Ranges of regression targets, and averaged predictions if batches have predictions.
 
     The ranges are set at the end of the first epoch. Until then, there is a single range.
 
@@ -110,7 +110,8 @@ class TargetRanges(KnownLabels[Tensor]):
                 return rows.value + rows.slope * (losses - losses.detach())
             return self.without_held_out(losses, rows.role)
         trust, mean_trust = rows.more[0], self.mean_trust.to(rows.more[0].device)
-        # Fewer samples give a noisier mean, so the step is smaller.
+        # Division by the mean trust itself would restore the full step. The step is smaller here,
+        # because fewer samples give a noisier mean.
         weights = torch.where(trust < LEAST_TRUST, 0.0, trust) / mean_trust.sqrt()
         return self.without_held_out(weights.to(losses) * losses, rows.role)
 
@@ -137,7 +138,7 @@ class TargetRanges(KnownLabels[Tensor]):
         return 1.0 - table.trust.float()
 
     def end_epoch(self, epoch: int, table: SampleTable) -> None:
-        """Set the ranges after the first epoch, and the trust in targets by predictions."""
+        """Set the ranges after the first epoch, and later the trust in targets from predictions."""
         super().end_epoch(epoch, table)
         if bool(self.edges.isinf().all()):
             self._set_ranges(table)

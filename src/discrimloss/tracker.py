@@ -33,7 +33,7 @@ class LossTracker(FixedDtypeModule):
     k1: Tensor
     """Shape (groups,). The base threshold."""
     visits_seen: Tensor
-    """Shape (groups,), int64. Number of tracked visits. At 0, `k1` and loss scale are unset."""
+    """Shape (groups,), int64. Number of tracked visits. While 0, `k1` and loss scale are unset."""
     first_mean_abs: Tensor
     """Shape (groups,). Mean of ``|l|`` over the first epoch of a group."""
     first_mean_square: Tensor
@@ -73,7 +73,7 @@ class LossTracker(FixedDtypeModule):
             term = torch.zeros(groups, dtype=torch.float32)
             self.register_buffer(name, term, persistent=False)
         self.is_moving = True
-        """Whether a batch can still change the state. A plain bool, so that no step waits."""
+        """Whether a batch can still change the state. A plain bool, so no step waits for it."""
         self._refresh(epoch=1)
 
     @property
@@ -97,7 +97,7 @@ class LossTracker(FixedDtypeModule):
         Args:
             averages: ``Avg(l)`` of this process's samples, in chunks.
             group_chunks: the group of each of them, in the same chunks; None for one group.
-            shards: how the samples are divided among processes. All of them must call this.
+            shards: how the samples are divided among processes. All processes must call this.
         """
         self.past_first_epoch |= self.visits_seen > 0
         if self.hyperparameters.threshold == "split":

@@ -33,7 +33,7 @@ class Visits:
     """
 
     all_count = False
-    """Whether each row is certainly a different sample with a finite loss, so nothing is masked."""
+    """Whether all rows are certainly different samples with finite losses: nothing is masked."""
 
     mean_loss: Tensor
     """Shape (rows,). Mean of the finite losses of the row's sample in this batch. 0 if none."""
@@ -46,8 +46,8 @@ class Visits:
     order: Tensor
     """Shape (rows,), int64. The row of the batch that each place of `means` belongs to."""
     first: Tensor
-    """Shape (rows,), int64. One row of the row's sample, with a finite loss if possible. It is the
-    same for all rows of a sample, in any order of the rows."""
+    """Shape (rows,), int64. One row of the row's sample, with a finite loss if possible. All rows
+    of a sample have the same one, in any order of the rows."""
 
     @property
     def number(self) -> Tensor:
@@ -59,7 +59,7 @@ class Visits:
         return new if self.all_count else torch.where(batch.local(self.counts), new, old)
 
     def of_first(self, values: Tensor) -> Tensor:
-        """Return the value of one row of each row's sample. See `first`."""
+        """Return, for each row, the value of the row `first` of its sample."""
         return values if self.all_count else values.index_select(0, self.first)
 
 
@@ -97,8 +97,8 @@ def group_visits(
     Args:
         losses: shape (rows,).
         index: shape (rows,), int64.
-        tie_break: returns shape (rows,), int64, which orders the rows of one sample with equal
-            losses, where rows differ in more than their loss.
+        tie_break: returns values of shape (rows,), int64, that order rows of one sample with equal
+            losses. Needed if such rows differ in other data.
     """
     if can_look_at(losses) and losses.shape[0] > 0:
         lowest, highest = losses.aminmax()  # NaN if one of them is
@@ -110,7 +110,7 @@ def group_visits(
 
 
 def _merged_visits(losses: Tensor, index: Tensor, tie_break: Tensor | None) -> Visits:
-    """See `group_visits`: the visits of any batch.
+    """Merge the rows of any batch. See `group_visits`.
 
     Rows are first sorted by sample and loss, so that sums are bit-identical for any order of the
     rows.

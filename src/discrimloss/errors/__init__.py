@@ -47,16 +47,16 @@ def is_first_process() -> bool:
 def needs_extra(extra: str, what: str = "this integration") -> Iterator[None]:
     """Turn a failed import into an error that names the extra to install.
 
-    A context manager, and a decorator for functions that import a library on first use.
+    Use it as a context manager, or as a decorator of functions that import a library on first use.
 
     Args:
         extra: name of the extra in `pyproject.toml`.
-        what: what needs the extra: the subject of the message.
+        what: what needs the extra, as the subject of the message.
 
     Raises:
-        MissingExtraError: a library is not installed. Not changed are errors about missing modules
-            of this package, about imports that fail inside an installed library, and nested
-            instances of `MissingExtraError`.
+        MissingExtraError: a library is not installed. Other errors are not changed: about missing
+            modules of this package, about imports that fail inside an installed library, and
+            nested instances of `MissingExtraError`.
     """
     try:
         yield

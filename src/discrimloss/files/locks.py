@@ -17,7 +17,7 @@ class LockedError(DiscrimLossError):
 def exclusive_lock(file: Path, refusal: str) -> Iterator[None]:
     """Hold a lock until the block ends. The system releases it if the process is killed.
 
-    The lock file is not removed, because then two processes could hold the lock.
+    The lock file is never removed. Otherwise, two processes could hold the lock at once.
 
     Args:
         file: the lock file. It is created, with its directory, if it does not exist.

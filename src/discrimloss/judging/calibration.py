@@ -37,18 +37,18 @@ BINS = 256
 LEARNED_RATIO = 0.03
 """Samples with losses below this fraction of the scale are learned."""
 LEFT_GRID = torch.arange(0.05, 12.0, 0.1, dtype=torch.float64)
-"""Distances below a point at which the density is summed to a probability mass."""
+"""Distances below the first bin at which the density is summed to the mass below the bin."""
 LOG_OF_STEPS = torch.full((len(LEFT_GRID) + 1,), math.log(0.1), dtype=torch.float64)
 """Log of the distance between these points; 0 for the tail below them."""
 LOG_OF_STEPS[-1] = 0.0
 ANCHOR = 0.5
 """The mode of the incorrect part is above this fraction of the scale."""
 RAREST = 1e-3
-"""Noise rates below this do not differ from zero."""
+"""Noise rates below this count as zero."""
 LARGEST_SHAPE = 4.0
 MOST_ITERATIONS = 60
 PRIOR_PRECISION = torch.tensor(2 * [0.0, 1.0, 1.5**-2, 1.5**-2] + [0.0], dtype=torch.float64)
-"""Strength of the prior that draws each parameter to 0: the shapes of both components."""
+"""Strength of the prior that draws each parameter to 0. Only the shapes have one."""
 EXTRA_PARAMETERS = 5
 """Number of additional parameters of two components instead of one."""
 
@@ -125,7 +125,7 @@ class _LogF(NamedTuple):
 
 
 def _log_f_density(at: Tensor, mode: Tensor, shape: Tensor, smallest_scale: float) -> _LogF:
-    """Log density of a log-F distribution with the given mode; `shape` holds log (s, a, b).
+    """Return the log density of a log-F distribution. `shape` holds log (s, a, b).
 
     It falls like ``exp(a z)`` to the left and ``exp(-b z)`` to the right, with ``z`` in units of
     ``s``. No component may be narrower than a bin, because its likelihood would be unbounded.
@@ -179,7 +179,7 @@ class _Mixture:
     width: float
 
     def log_components(self, parameters: Tensor) -> tuple[_LogF, _LogF]:
-        """Return the log density of both components at the centres; last, the mass below."""
+        """Return the log density of both components at the centres, then the mass below."""
         correct = self._log_component(parameters[0], parameters[1:4])
         return correct, self._log_component(self.incorrect_mode(parameters), parameters[5:8])
 
@@ -192,7 +192,7 @@ class _Mixture:
         return math.log(ANCHOR) + softplus(parameters[4])
 
     def objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Negative log posterior per sample, and its gradient, shape (9,).
+        """Return the negative log posterior per sample, and its gradient, shape (9,).
 
         The priors have the weight of a few samples.
         """
@@ -214,7 +214,7 @@ class _Mixture:
         return (prior - likelihood) / self.number, (pull - gradient) / self.number
 
     def one_component_objective(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Like `__call__`, for a model with only correct labels, which has four parameters."""
+        """Like `objective`, for a model with only correct labels, which has four parameters."""
         correct = self._log_component(parameters[0], parameters[1:4])
         pull = parameters * PRIOR_PRECISION[:4]
         value = 0.5 * (parameters * pull).sum() - (self.weights * correct.value).sum()

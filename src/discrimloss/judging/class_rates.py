@@ -16,7 +16,7 @@ from discrimloss.judging.noise_interval import (
 )
 
 UNSEEN_ERRORS = 0.5
-"""Variance of the number of wrong labels beyond the probabilities: small classes are uncertain."""
+"""Variance added to a class's number of wrong labels, because small classes are uncertain."""
 
 Interval = tuple[float, float]
 
@@ -58,7 +58,7 @@ def class_rate(
         return ClassRate(name, len(p), rate, None)
     by_chance = (float((p * (1.0 - p)).sum()) + UNSEEN_ERRORS) / len(p) ** 2
     misfit = (RELATIVE_MISFIT * rate) ** 2 + ABSOLUTE_MISFIT**2
-    # The arcsine of the root has the same variance near 0 as elsewhere.
+    # The arcsine of the rate's square root has the same variance near 0 as elsewhere.
     plain_margin = INTERVAL_DEVIATIONS * math.sqrt(by_chance + misfit)
     own = plain_margin / (2.0 * math.sqrt(max(rate * (1.0 - rate), plain_margin / 4.0)))
     low, high = (abs(_angle(end) - _angle(noise_rate)) for end in noise_interval)

@@ -24,12 +24,13 @@ from discrimloss.judging.verdicts import (
 def combine_verdicts(several: Sequence[Verdicts]) -> Verdicts:
     """Average the verdicts of several runs on the same samples.
 
-    Probabilities, scores, losses, weights and the noise interval are means over the runs in which
-    a sample was seen. A label is incorrect if the mean probability is above the limit. Otherwise,
-    the sample is easy if "easy" is its most frequent verdict. It is hard if more runs call it hard
-    than undecided and the mean probability is small enough. The suggested class is the most
-    frequent suggestion; if the label is called incorrect, runs that suggest the label itself are
-    ignored. The suggested regression target is the mean.
+    Probabilities, scores, losses and weights are means over the runs in which a sample was seen.
+    The noise interval is the mean over all runs. A label is incorrect if its mean probability is
+    above 0.5. Otherwise, the sample is easy if more runs call it easy than hard or undecided.
+    It is hard if no run calls it undecided, or if at least as many runs call it hard and the mean
+    probability is at most 0.1. The suggested class is the most frequent suggestion. If the label
+    is called incorrect, runs that trust it adopt the suggestion of the run with the highest
+    probability. The suggested regression target is the mean.
 
     Args:
         several: at least one verdicts object. All have the same samples in the same order.
@@ -103,7 +104,7 @@ def _most_frequent(
     several: Sequence[Verdicts],
     p_incorrect: npt.NDArray[np.float32],
 ) -> npt.NDArray[Any]:
-    """Return the class that most runs suggest. Runs that trust an incorrect label do not count.
+    """Return the class that most runs suggest. See `combine_verdicts` for incorrect labels.
 
     Args:
         suggested: shape (runs, samples).
@@ -116,6 +117,6 @@ def _most_frequent(
     votes = np.where(trusts & (p_incorrect > INCORRECT_ABOVE), surest, suggested)
     names = {name: code for code, name in enumerate(dict.fromkeys(votes.ravel().tolist()))}
     codes = np.array([[names[name] for name in row] for row in votes.tolist()], dtype=np.int64)
-    support = (codes[:, None, :] == codes[None, :, :]).sum(1)  # runs with equal suggestion
+    support = (codes[:, None, :] == codes[None, :, :]).sum(1)  # runs with the same suggestion
     chosen = np.take_along_axis(votes, support.argmax(0)[None], axis=0)
     return np.asarray(chosen[0])

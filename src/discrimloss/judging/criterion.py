@@ -160,7 +160,7 @@ def _notes(limit: str | None, noise_rate: float) -> tuple[str, ...]:
 def _strengths(
     averages: Iterable[Tensor], latest: Tensor, kinds: SampleKinds | None
 ) -> Iterable[Tensor]:
-    """Yield how strongly losses contradict the labels, in units of a typical group, in chunks."""
+    """Yield the evidence of losses against the labels, divided by their group's difficulty."""
     start = 0
     for chunk in averages:
         rows = slice(start, start + len(chunk))
@@ -189,7 +189,7 @@ def judge_samples(
     One of `p_incorrect`, `calibration` and `score` is given.
 
     Args:
-        averages: yields ``Avg(l)`` of all samples in chunks. NaN if never visited.
+        averages: returns ``Avg(l)`` of all samples in chunks. NaN if never visited.
         learned_early: shape (num_samples,), as in `SampleTable`.
         weights: shape (num_samples,), ``delta``.
         thresholds: ``k1`` and ``k2``.
@@ -199,8 +199,8 @@ def judge_samples(
         kinds: the group of each sample, if targets are known.
         calibration: maps losses to probabilities.
         score: shape (num_samples,): log-odds by predictions.
-        agrees: shape (num_samples,), bool: whether predictions agree with each label. All others
-            are undecided instead of hard, because some of them are wrong labels that look correct.
+        agrees: shape (num_samples,), bool: whether predictions agree with each label. If not, the
+            sample is undecided instead of hard, because some such labels are wrong.
         can_tell: whether the run can tell wrong labels. If not, none is incorrect, and all that are
             not easy are undecided.
         has_hard: whether samples may be called hard instead of undecided.
@@ -256,7 +256,7 @@ def _of_all_processes(verdicts: Verdicts, whole: Callable[[Tensor], Tensor]) -> 
 
     Args:
         verdicts: verdicts on the samples of this process.
-        whole: returns the whole column for a process's part of it.
+        whole: joins the parts of a column from all processes.
     """
     names = ("code", "p_incorrect", "score", "average_loss", "weight")
     columns: dict[str, Any] = {

@@ -48,9 +48,9 @@ FEWEST_SAMPLES = 30
 FEWEST_OF_CLASS = 5
 """A class with fewer labels gets a note that it is too small."""
 SMALLEST_PROBABILITY = 1e-6
-"""Smallest probability. Predicted probabilities of 0 are raised to this."""
+"""Smaller predicted probabilities are raised to this."""
 CLEAR_DEVIATIONS = 3.0
-"""Predictions are informative about the labels if their gain is this many standard errors."""
+"""Predictions are informative if their gain is this many standard errors. See `know_labels`."""
 EASY_ERRORS = 2.0
 """A regression target is easy if its error is at most this many median absolute errors."""
 MOST_HARD = 0.1

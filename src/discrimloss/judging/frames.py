@@ -187,7 +187,7 @@ def _codes(verdicts: pandas.Series, name: str) -> npt.NDArray[np.int8]:
 def _floats(
     frame: pandas.DataFrame, name: str, unknown: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32]:
-    """Return a column that is missing exactly for unseen samples."""
+    """Return a column. Its values must be missing for unseen samples, and only for them."""
     try:
         values: npt.NDArray[np.float32] = frame[name].to_numpy(dtype=np.float32, na_value=np.nan)
     except (TypeError, ValueError) as error:

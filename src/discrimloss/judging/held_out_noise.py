@@ -54,7 +54,7 @@ class HeldOutNoise:
 def fit_held_out_noise(
     log_probabilities: Tensor, given: Tensor, predicted: Tensor, trained: Tensor
 ) -> HeldOutNoise:
-    """Fit both models to held-out labels.
+    """Fit models with and without wrong labels to held-out labels, and compare them.
 
     Args:
         log_probabilities: shape (held_out, classes): averaged predictions of held-out samples.
@@ -89,7 +89,7 @@ def fit_held_out_noise(
 
 
 def _confusion(predicted: Tensor, given: Tensor, classes: int) -> Tensor:
-    """Return how often each other label is given if a class is predicted, (classes, classes)."""
+    """Return the distribution of other labels for each predicted class, (classes, classes)."""
     even = torch.ones(classes, classes, dtype=torch.float64).fill_diagonal_(0.0) / (classes - 1)
     counts = torch.zeros_like(even)
     ones = torch.ones(len(given), dtype=counts.dtype)

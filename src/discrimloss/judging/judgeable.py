@@ -16,7 +16,7 @@ classes are small."""
 FEWEST_OF_SMALL_CLASSES = 3
 """Minimum number of labels of a class if all classes are small."""
 LARGEST_KEPT = -1e-6
-"""The highest score of a label in such a class: just below the verdict incorrect."""
+"""Highest score of a label that must not be called incorrect: just below 0."""
 LEAST_RECOGNISED = 0.15
 """If predictions agree with a smaller fraction of a class's labels, they hardly recognise the
 class."""
@@ -35,7 +35,7 @@ def fewest_to_judge(counts: Tensor) -> int:
     """Return the number of labels that a class needs: half the average class, at most 10.
 
     Models learn little about a class that is much smaller than the others, and contradict its
-    labels because it is rare. Where all classes are small, this is no reason to judge none.
+    labels because it is rare. If all classes are small, this does not apply.
 
     >>> fewest_to_judge(torch.tensor([500, 40, 8])), fewest_to_judge(torch.tensor([7, 12, 5]))
     (10, 4)
@@ -48,7 +48,7 @@ def fewest_to_judge(counts: Tensor) -> int:
 
 
 def limited_score(score: Tensor, judged: Tensor) -> Tensor:
-    """Return scores by which no label that cannot be judged is called incorrect.
+    """Lower the scores of labels that cannot be judged, so that none is called incorrect.
 
     Args:
         score: log-odds of being wrong, shape (samples,).
@@ -116,14 +116,14 @@ def with_mean_probability(score: Tensor, rate: float) -> Tensor:
 
 
 def score_without_evidence(score: Tensor) -> Tensor:
-    """Return scores for an unknown fraction of wrong labels: at most the typical one is assumed."""
+    """Lower scores if their mean probability is above `TYPICAL_NOISE`, as the rate is unknown."""
     if float(score.double().sigmoid().mean()) <= TYPICAL_NOISE:
         return score
     return with_mean_probability(score, TYPICAL_NOISE)
 
 
 def notes_on_small_classes(target: Tensor, class_names: Sequence[str]) -> list[str]:
-    """Name the classes that are too small to be judged, in one sentence at most."""
+    """Return a note that names the classes that are too small to be judged, if there are any."""
     counts = torch.bincount(target, minlength=len(class_names))
     fewest = fewest_to_judge(counts)
     small = [
@@ -143,7 +143,7 @@ def notes_on_small_classes(target: Tensor, class_names: Sequence[str]) -> list[s
 
 
 def notes_on_unrecognised(classes: Sequence[int], class_names: Sequence[str]) -> list[str]:
-    """Name the classes that `limit_unrecognised` has limited, in one sentence at most."""
+    """Return a note that names the classes of `limit_unrecognised`, if there are any."""
     if not classes:
         return []
     names = first_names([repr(class_names[place]) for place in classes])
@@ -157,6 +157,6 @@ def notes_on_unrecognised(classes: Sequence[int], class_names: Sequence[str]) ->
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first names on a line, and the number of others."""
+    """Return the first names, separated by commas, and the number of the others."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -22,7 +22,7 @@ from discrimloss.state.predictions import TopPredictions
 from discrimloss.state.table import HELD_OUT
 
 MOST_COMPARED = 4_000_000
-"""Number of samples from which the difficulty of groups is computed."""
+"""Maximum number of samples per process to compute the difficulty of groups from."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class SampleKinds:
     k1: Tensor
     """Shape (rows,): the base threshold of each sample's group."""
     difficulty: Tensor
-    """Shape (rows,): the usual loss of the group over that of all samples, at least 1. A rare class
-    is harder to learn than others, which does not make its labels wrong."""
+    """Shape (rows,): median loss of the group over that of all samples, at least 1. A rare class
+    is harder to learn than others, but its labels are not wrong because of that."""
     is_small: Tensor
     """Shape (rows,), bool: whether the group is too small for a sample to be called incorrect."""
     notes: tuple[str, ...]
@@ -125,7 +125,7 @@ class PredictedErrors:
 def errors_by_predictions(criterion: DiscrimLoss) -> PredictedErrors | None:
     """Estimate label errors of all samples from averaged predictions. None without predictions.
 
-    Samples count as held out if their averages were frozen before they were learned from.
+    Samples count as held out if all averaged predictions are from before training on them.
     """
     table, labels = criterion.table, criterion.labels
     assert labels is not None

@@ -1,4 +1,4 @@
-"""The estimates for every label, the common result of all estimates from predictions."""
+"""The estimates for every label, which every method with predictions returns."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 INTERVAL_DEVIATIONS = 1.645
 """Standard deviations to each side that contain 90 % of a normal distribution."""
 RELATIVE_MISFIT, ABSOLUTE_MISFIT = 0.2, 0.005
-"""Standard deviation of the noise rate because real predictions differ from the model: a fraction
-of the rate, and a constant. Chosen from trials with cross-validated logistic regressions, forests
-and nearest neighbours on small tables."""
+"""Standard deviation of the noise rate because real predictions differ from the model. It has two
+terms: a fraction of the rate, and a constant. Both were chosen from trials with cross-validated
+logistic regressions, forests and nearest neighbours on small tables."""
 WIDEST_INTERVAL = 0.5
 """Widest interval. A wider one carries no information about the labels."""
 
@@ -42,8 +42,8 @@ def noise_interval(
     by_chance = float((p_incorrect * (1.0 - p_incorrect)).sum()) / len(p_incorrect) ** 2
     misfit = (RELATIVE_MISFIT * rate) ** 2 + ABSOLUTE_MISFIT**2
     deviation = math.sqrt(max(variance, 0.0) + by_chance + misfit)
-    # The arcsine of the root has the same variance near 0 as elsewhere. At a rate of 0 its slope is
-    # infinite: the smallest spread makes the interval end at the plain margin there.
+    # The arcsine of the rate's square root has the same variance near 0 as elsewhere. Its slope is
+    # infinite at 0. The bound of the divisor makes the interval end at the plain margin there.
     plain_margin = INTERVAL_DEVIATIONS * deviation
     margin = plain_margin / (2.0 * math.sqrt(max(rate * (1.0 - rate), plain_margin / 4.0)))
     angle = math.asin(math.sqrt(rate))

@@ -28,7 +28,7 @@ that the inputs do not distinguish would look like classes with many wrong label
 STARTS = ((0.0, -2.0), (1.0, -1.0))
 """Starting points: log of the sharpness, log-odds of the noise rate."""
 UNEVEN_START = (1.0, -1.4)
-"""Starting point with errors distributed as the predictions are."""
+"""Starting point for wrong labels that are distributed as in `mistaken_classes`."""
 ITERATIONS, TOLERANCE = 60, 1e-6
 PROFILE_ITERATIONS, PROFILE_TOLERANCE = 25, 1e-5
 INTERVAL_SAMPLES = 5000
@@ -171,7 +171,7 @@ class LabelLikelihood:
         transition = self.model(parameters).log_transition.exp()
         of_label = (transition.T @ mass).gather(0, self.given[None])[0]
         log_likelihood = (of_label / total).log().sum()
-        # For each label, sums over its samples of the fraction that each true class explains.
+        # `pairs` has the expected number of samples of each true class (row) and label (column).
         per_label = torch.zeros(len(self.given), self.classes, dtype=mass.dtype)
         per_label.scatter_(1, self.given[:, None], (1.0 / of_label)[:, None])
         weighted = mass * self._by_class

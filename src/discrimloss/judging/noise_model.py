@@ -19,8 +19,8 @@ is the rate of the best fit. Otherwise, its errors in both directions are balanc
 A model memorises its training labels, so both maps are fitted to held-out samples. The memorised
 part is removed from the predictions of training samples: the logit of each given label is lowered
 by the same amount, so that training and held-out samples have the same noise rate. If almost no
-wrong label was memorised, a separate fit to the training samples shows at least the noise of the
-held-out ones. Then this fit is used.
+wrong label was memorised, a separate fit to the training samples finds at least as much noise as
+there is among the held-out samples. In this case, the separate fit is used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PLAUSIBLE_QUANTILE = 0.8
 with known wrong labels. Higher ones call too many clean labels incorrect, and lower ones find too
 few wrong labels if classes overlap."""
 IMPLAUSIBLE = 8.0
-"""Rates with a log likelihood further below the best are not tried."""
+"""Higher and lower rates are tried until the log likelihood is this far below the best."""
 LARGE_PROBLEM = 150_000
 """From this number of samples times classes on, a fit starts from the solution of a small one."""
 LARGEST_LEAK = 3.0
@@ -136,7 +136,7 @@ def _fit(logits: Tensor, given: Tensor) -> tuple[LabelLikelihood, Tensor]:
 
 
 def _likeliest_prior(logits: Tensor, given: Tensor) -> tuple[float, Tensor]:
-    """Choose the prior by which a model of one half of the samples predicts the other half best.
+    """Choose the prior with which a model of one half of the samples best predicts the other.
 
     Returns:
         The prior, and the parameters fitted with it to one half.
@@ -211,7 +211,7 @@ def _plausible(problem: LabelLikelihood, best: Tensor) -> tuple[Tensor, tuple[fl
     rates = torch.tensor([NOISE_RATES[place] for place in sorted(tried)], dtype=torch.float64)
     loss = torch.tensor([tried[place][0] - lowest for place in sorted(tried)], dtype=torch.float64)
     fine = torch.linspace(0.0, float(rates[-1]), 2001, dtype=torch.float64)[1:]
-    # High rates are rarer in practice than the likelihood alone suggests.
+    # A prior on the rate: in practice, high rates are rarer than the likelihood alone suggests.
     density = (2.0 * torch.log1p(-fine) - _interpolated(fine, rates, loss)).exp()
     below = density.cumsum(0) / density.sum()
 
@@ -237,7 +237,7 @@ def _interpolated(at: Tensor, places: Tensor, values: Tensor) -> Tensor:
 
 
 def _with_leak(model: NoiseModel, rate: float, logits: Tensor, given: Tensor) -> NoiseModel:
-    """Return the model with the leak by which it finds this noise rate."""
+    """Return the model with the leak at which it finds this noise rate."""
 
     def rate_with(leak: float) -> float:
         return float(replace(model, leak=leak).p_incorrect(logits, given).mean())

@@ -34,10 +34,10 @@ def minimize(
         objective: differentiable function of a vector.
         start: shape (parameters,), float64.
         iterations: maximum number of iterations.
-        tolerance: tolerance of the gradient. That of the change in value is a thousandth of it.
+        tolerance: tolerance of the gradient. The tolerance of a step is a thousandth of it.
 
     Returns:
-        The smallest value found, infinite where it is not a number, and its argument.
+        The smallest value found (infinity if it is not finite), and its argument.
     """
 
     def value_and_gradient(place: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ class _Step(NamedTuple):
 
 
 def _direction(gradient: Vector, past: deque[_Step]) -> Vector:
-    """Return the L-BFGS direction: the gradient, scaled by the curvature from past steps."""
+    """Return the L-BFGS direction: minus the gradient, scaled by the curvature of past steps."""
     direction = -gradient
     parts = []
     for step in reversed(past):
@@ -145,7 +145,7 @@ def _line_search(
             best is not None and new_value >= value_of_low
         ):
             high = size
-            # The minimum of the parabola through the lower end and this point.
+            # Continue at the minimum of the parabola through the lower end and this point.
             rise = new_value - value_of_low - slope_of_low * (size - low)
             width = high - low
             step = -slope_of_low * width**2 / (2.0 * rise) if math.isfinite(rise) else 0.0
@@ -155,11 +155,11 @@ def _line_search(
         if abs(new_slope) <= FLAT_ENOUGH * abs(slope):
             break
         if new_slope > 0.0:
-            # Between the two ends: the zero of the linearly interpolated slope.
+            # Continue where the linearly interpolated slope is 0, between the two ends.
             width, share = size - low, slope_of_low / (slope_of_low - new_slope)
             high, size = size, low + min(max(share, 0.1), 0.9) * width
             continue
-        # The slope still falls: continue.
+        # The value still falls in this direction: continue with a larger step.
         share = slope_of_low / (slope_of_low - new_slope) if new_slope > slope_of_low else math.inf
         ahead = low + min(max(share, 2.0), 10.0) * (size - low)
         low, value_of_low, slope_of_low = size, new_value, new_slope

@@ -4,8 +4,8 @@ A correct target scatters around its prediction. The scatter depends on the pred
 the ages of children are predicted more precisely than those of old people), and has heavier tails
 than a normal distribution. A wrong target is independent of its prediction: it is drawn from the
 distribution of all targets. Both distributions and the fraction of wrong targets are fitted by
-maximum likelihood. Targets are replaced by normal scores of their ranks. So their unit and their
-distribution do not matter, and an extreme value is only the largest one.
+maximum likelihood. Targets are replaced by normal scores of their ranks. So only their order
+matters, not their unit, their distribution or the size of extreme values.
 
 Wrong targets affect the predictions too. If a fraction ``r`` of the targets is drawn from all
 targets, a model learns ``1 - r`` times the deviation from the mean. So predictions are stretched by
@@ -69,7 +69,7 @@ def estimate_target_errors(predicted: Tensor, given: Tensor, is_held_out: Tensor
     correct, incorrect = everything.log_components(parameters)
     score = incorrect - correct
     suggested = scores.inverse(everything.centre(parameters)).to(given.dtype)
-    # At the end of the range of targets, no closer target can be suggested.
+    # At an end of the range of targets, no closer target can be suggested.
     score = torch.where(suggested == given, score.clamp(max=0.0), score)
     interval = None
     if _correlation(problem.prediction, problem.target) < LEAST_CORRELATION:
@@ -131,7 +131,7 @@ class _Likelihood(TargetMixture):
         return [torch.tensor([-1.0, 0, 0, 1.0, 0, odds], dtype=torch.float64) for odds in STARTS]
 
     def pulled_back(self, pull: float) -> _Likelihood:
-        """Return the likelihood with errors of predictions that are larger by this fraction."""
+        """Return the likelihood with the errors of predictions enlarged by this fraction."""
         farther = self.target + (self.prediction - self.target) * (1.0 + pull)
         return _Likelihood(farther, self.target)
 
@@ -158,7 +158,7 @@ class _Likelihood(TargetMixture):
         return correct, -0.5 * (self.target.square() + math.log(2 * math.pi))
 
     def log_prior(self, parameters: Tensor) -> Tensor:
-        """Prior: errors are a third of the standard deviation everywhere, with light tails."""
+        """Return the log prior: errors of a third of the standard deviation, with light tails."""
         prior = 0.5 * ((parameters[0] + 1.0).square() + parameters[1].square())
         prior = prior + 2.0 * parameters[2].square()
         return -prior - 0.25 * (parameters[3] - 2.0).square()

@@ -1,4 +1,4 @@
-"""Detects if the losses and predictions of a run say too little about its labels.
+"""Detects whether the losses and predictions of a run say too little about its labels.
 
 Average losses include the first epochs. In a short run, a sample that is still being learned looks
 like one that cannot be learned. So a label counts as wrong only if its latest loss is high as well.
@@ -23,11 +23,12 @@ from discrimloss.state.table import SampleTable
 from discrimloss.target_ranges import TargetRanges
 
 MOST_COMPARED = 1_000_000
-"""Number of samples from which the values for the limits are computed."""
+"""Maximum number of samples per process to compute the values for the limits from."""
 FEWEST_VISITS = 2
 """Minimum number of visits. With fewer, a loss depends on when a sample was seen."""
 LEARNED_BY_LOSSES, LEARNED_BY_PREDICTIONS = 0.5, 0.85
-"""Maximum median latest loss of a run that has learned its task, in units of the loss scale."""
+"""Maximum median latest loss of a run that has learned its task, in units of the loss scale:
+for verdicts by losses, and for verdicts by predictions."""
 LEAST_CONFIDENCE = 1.0 / 3.0
 """Minimum ratio of the mean confidence of predictions to their agreement with the labels. The
 confidence of an untrained network is far lower than its agreement."""
@@ -64,8 +65,9 @@ WHOLE_CLASS = 0.95
 class."""
 
 OTHER_LOSS, LEAST_ENTROPY = 0.05, 20.0
-"""Losses are not plain cross-entropy if their sum differs by this fraction, in total or in a class
-with a sum of cross-entropies of at least the second value."""
+"""Losses are not plain cross-entropy if their sum differs from that of the cross-entropies by the
+first fraction, in total or in a class. Cross-entropies that sum to less than the second value are
+ignored."""
 
 NOT_CROSS_ENTROPY = (
     "The losses are not the cross-entropy of logits= and target= (class weights, smoothing, mixed "
@@ -130,7 +132,7 @@ LEARNED_AS_THEY_ARE = (
 
 
 class RunLosses(NamedTuple):
-    """Losses of some samples of all processes, in units of the loss scale and of their group."""
+    """Losses of some samples of all processes, over the loss scale and their group's difficulty."""
 
     average: Tensor
     """Shape (samples,): ``Avg(l)``."""
@@ -168,7 +170,7 @@ class LossNoise(NamedTuple):
 def against_label(average: Tensor, latest: Tensor) -> Tensor:
     """Return the evidence of losses against a label: the geometric mean of latest and average loss.
 
-    Robust losses may be negative. Then it is the smaller of the two.
+    Robust losses may be negative. Unless both are positive, the result is the smaller of the two.
     """
     is_positive = (average > 0) & (latest > 0)
     product = torch.where(is_positive, average * latest, 1.0)
@@ -176,7 +178,7 @@ def against_label(average: Tensor, latest: Tensor) -> Tensor:
 
 
 def run_losses(criterion: DiscrimLoss, latest: Tensor, kinds: SampleKinds | None) -> RunLosses:
-    """Return up to `MOST_COMPARED` samples of all processes. All of them must call this.
+    """Return losses of up to `MOST_COMPARED` samples per process. All processes must call this.
 
     Args:
         criterion: the criterion with the average losses.

@@ -151,7 +151,7 @@ class _ScaledMixture(TargetMixture):
         target: shape (samples,).
         log_scale: shape (samples,): predicted log scale, up to a constant.
         log_density: shape (samples,): log density of all targets at each target.
-        middle_scale: the log scale that is treated as 0. By default its mean.
+        middle_scale: subtracted from the predicted log scale. By default its mean.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class _ScaledMixture(TargetMixture):
         return log_student(error, self.log_scales(parameters), parameters[2]), self.log_density
 
     def log_prior(self, parameters: Tensor) -> Tensor:
-        """Prior: errors have their observed size, the predicted scale, and light tails."""
+        """Return the log prior: errors of observed size and predicted scale, with light tails."""
         prior = 0.5 * (parameters[0] - self.usual_log_scale).square()
         prior = prior + 2.0 * (parameters[1] - 1.0).square()
         return -prior - 0.25 * (parameters[2] - 2.0).square()

@@ -22,11 +22,11 @@ SMALLEST_RATE = 1e-6
 NEAR_ZERO_RATE = 0.01
 """Up to this rate, the uncertainty of the noise rate does not follow from that of its log-odds."""
 CORRECT_BEFOREHAND = 20.0
-"""Weight of the prior on the noise rate, in correct targets."""
+"""Weight of the prior on the noise rate: it counts as this many correct targets."""
 
 
 class TargetMixture(ABC):
-    """The likelihood of targets as a function of parameters. The last one is the noise rate's."""
+    """The likelihood of targets as a function of parameters. The last one sets the noise rate."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class TargetMixture(ABC):
         return float(((of_rate @ vectors).square() / values.clamp(min=1e-3)).sum())
 
     def _highest_plausible_rate(self, parameters: Tensor) -> float:
-        """Return the highest noise rate that fits almost as well. 0 if it is not needed.
+        """Return the highest plausible noise rate if the fitted rate is near 0, and otherwise 0.
 
         At a noise rate near 0, its log-odds are unbounded, and `_rate_variance` has no meaning.
         """
@@ -139,7 +139,7 @@ def log_student(error: Tensor, log_scale: Tensor, tails: Tensor) -> Tensor:
     Args:
         error: the points.
         log_scale: log of the scale, at least `SMALLEST_LOG_SCALE`.
-        tails: any number. Larger ones have lighter tails. There are at least 1.5 degrees of
+        tails: any number. Larger ones give lighter tails. There are at least 1.5 degrees of
             freedom.
     """
     log_scale = torch.logaddexp(log_scale, log_scale.new_tensor(SMALLEST_LOG_SCALE))

@@ -28,7 +28,7 @@ EASY, HARD, UNDECIDED, INCORRECT, UNSEEN = range(5)
 INCORRECT_ABOVE = 0.5
 """A label is called incorrect if its probability of being wrong is above this."""
 HARD_BELOW = 0.1
-"""Largest probability for a hard sample. Between this and the limit above, it is undecided."""
+"""Largest probability of a hard sample. From this to `INCORRECT_ABOVE`, it is undecided."""
 CANNOT_TELL = (
     "The predictions say too little about the labels to tell which of them are wrong, or how many."
 )
@@ -97,7 +97,7 @@ class Verdicts:
 
     @property
     def label(self) -> npt.NDArray[np.str_]:
-        """The name of `verdict` in 0.1."""
+        """Another name of `verdict`, from version 0.1."""
         return self.verdict
 
     @property
@@ -118,7 +118,7 @@ class Verdicts:
 
     @property
     def estimated_noise_rate(self) -> float:
-        """The name of `noise_rate` in 0.1. NaN instead of None."""
+        """The old name of `noise_rate`, from version 0.1. NaN instead of None."""
         warnings.warn(
             "estimated_noise_rate is now noise_rate; the old name will be removed in 0.3",
             DeprecationWarning,

@@ -96,7 +96,7 @@ def _raise_if_outside(index: Tensor, num_samples: int) -> None:
 def first_outside(values: Tensor, size: int, name: str) -> int | None:
     """Return the first row with an integer outside 0 to ``size - 1``, or None.
 
-    On a GPU, the device stops at a bad value, named by `name`, and the host never waits.
+    On a GPU, the device raises the error, which contains `name`, and the result is None.
     """
     lowest, highest = values.aminmax()
     if values.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""Compiled training steps: functions with a constant result."""
+"""Marks functions whose result is constant in compiled training steps."""
 
 from __future__ import annotations
 

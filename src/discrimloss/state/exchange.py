@@ -30,7 +30,7 @@ class Batch:
     table_rows: Tensor
     """Rows of this process's table that belong to samples of the batch."""
     positions: Tensor | None
-    """The row of the batch for each of `table_rows`. None if these are all rows, in order."""
+    """The row of the batch for each of `table_rows`. None if they are all rows, in order."""
     extra: Tensor | None = None
     """Shape (rows, words), int32: further data of each row."""
 
@@ -119,7 +119,7 @@ class Shards:
         if batch.positions is None:
             return values
         everyones = values.new_zeros(len(batch.losses)).index_copy_(0, batch.positions, values)
-        return self.processes.total(everyones)  # exact: only one process has a nonzero row
+        return self.processes.total(everyones)  # exact: each row is 0 in all processes but one
 
     def send_back(self, batch: Batch, *values: Tensor) -> tuple[Tensor, ...]:
         """Send each process the values of its own rows from the process that computed them.
@@ -164,4 +164,4 @@ class Shards:
 
 
 WHOLE_TABLE = Shards(Processes(), sharded=False)
-"""No division: every process has the whole table."""
+"""An undivided table: every process has all rows."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STATE_FILE = "discrimloss.safetensors"
 SHARD_FILE = "discrimloss-{number:05d}-of-{count:05d}.safetensors"
 SHARD = re.compile(r"discrimloss-(\d{5})-of-(\d{5})\.safetensors")
-TABLE, IDS = "table.", ("ids.", "table.ids.")  # of 0.1, and since
+TABLE, IDS = "table.", ("ids.", "table.ids.")  # ids of 0.1, and of later versions
 
 
 class StateFileError(DiscrimLossError):

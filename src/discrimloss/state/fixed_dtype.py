@@ -12,11 +12,11 @@ from torch import Tensor, nn
 class FixedDtypeModule(nn.Module):
     """A module whose state follows `.to(device)` but keeps its precision under `.half()`.
 
-    A criterion inside a model is converted with it, but running averages in half precision would
-    stop changing.
+    A criterion inside a model is converted with the model. Its running averages would stop changing
+    in half precision.
 
     Its buffers are saved, moved and copied like other buffers, but are not listed among the model's
-    buffers: `AveragedModel(use_buffers=True)` would average epochs and booleans.
+    buffers. Otherwise, `AveragedModel(use_buffers=True)` would average epochs and booleans.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class FixedDtypeModule(nn.Module):
 
 
 def keeping_dtype(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the conversion without its change of dtype."""
+    """Return a function that moves tensors like `fn` does, but keeps their dtype."""
 
     def moved(tensor: Tensor) -> Tensor:
         after = fn(tensor)

@@ -1,4 +1,4 @@
-"""Rows of a batch that is distributed over the processes of a training run."""
+"""Gathers the rows of a batch that is distributed over the processes of a training run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def share_buffers(module: nn.Module) -> None:
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Concatenate the rows of all processes in order of rank. All must have as many rows."""
+    """Concatenate the rows of all processes in order of rank. All must have equally many rows."""
     return rows if process_count() == 1 else Processes().all_gather(rows).flatten(0, 1)
 
 

@@ -83,9 +83,9 @@ def check_labels(
     Args:
         table_rows: rows of the table that the batch will change.
         target: shape (rows,): targets of all processes.
-        stored: shape (rows,): the same targets at earlier visits.
+        stored: shape (rows,): the targets of the same samples at earlier visits.
         index: shape (rows,): the samples.
-        own: the rows of this process, which error messages prefer.
+        own: the rows of this process. They are checked first, so that errors name them.
         num_classes: number of classes; None for regression.
 
     Returns:
@@ -185,7 +185,7 @@ def pack_classes(target: Tensor, top: TopPredictions | None) -> Tensor:
 
 
 def unpack_classes(words: Tensor) -> tuple[Tensor, TopPredictions | None]:
-    """Return the inverse of `pack_classes`."""
+    """Return the target and the predictions that `pack_classes` packed."""
     target = words[:, 0].long()
     if words.shape[1] == 1:
         return target, None
@@ -201,7 +201,7 @@ def pack_values(target: Tensor, predictions: Tensor | None) -> Tensor:
 
 
 def unpack_values(words: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the inverse of `pack_values`."""
+    """Return the target and the predictions that `pack_values` packed."""
     # Contiguous, because `torch.bucketize` otherwise warns.
     columns = [column.contiguous() for column in words.contiguous().view(torch.float32).unbind(1)]
     return columns[0], columns[1] if len(columns) > 1 else None

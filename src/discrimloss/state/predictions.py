@@ -61,7 +61,7 @@ def top_predictions(logits: Tensor) -> TopPredictions:
 
 
 def past_fraction(visits: Tensor) -> Tensor:
-    """Return the weight of the past in a moving average with correction for its start at zero.
+    """Return the weight of the past in a moving average that is corrected for its start at zero.
 
     Args:
         visits: shape (rows,), float: number of visits, including this one.

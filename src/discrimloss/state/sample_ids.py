@@ -1,4 +1,4 @@
-"""Ids of samples, and the row of the table for each."""
+"""Maps ids of samples to rows of the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEWEST_RECENT = 1024  # new ids are in a dict until there are this many
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The number and the checksum of the ids at some time."""
+    """The number and the checksum of the ids when `SampleIds.mark` was called."""
 
     number: int
     checksum: int

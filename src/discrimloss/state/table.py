@@ -46,7 +46,7 @@ class Column:
 
 
 CLASS_COLUMNS = {"target": Column(torch.int16, NO_CLASS), "role": Column(torch.int8, UNDECIDED)}
-"""Additional columns of the class-aware form."""
+"""Additional columns of the form with class labels."""
 RANGE_COLUMNS = {"target": Column(torch.float32, float("nan"))}
 """Additional columns of the form with regression targets."""
 
@@ -208,7 +208,7 @@ class SampleTable(nn.Module):
         return len(seen) > 0 and int(seen.min()) > 1
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        self._allocated = {}  # is on the old device
+        self._allocated = {}  # they are on the old device
         for name, column in self.columns():
             setattr(self, name, keeping_dtype(fn)(column))
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -220,8 +220,8 @@ class SampleTable(nn.Module):
 
         Args:
             num_samples: New number of samples.
-            with_room: Whether to allocate half as many rows again, so that a table that grows
-                sample by sample is not copied every time.
+            with_room: Whether to reserve memory for half as many rows again, so that a table that
+                grows sample by sample is not copied every time.
         """
         if num_samples < self.num_samples:
             raise ValueError(
@@ -293,7 +293,7 @@ class SampleTable(nn.Module):
             self.is_partial = False
 
     def make_fit(self, saved_samples: int, *, has_ids: bool) -> None:
-        """Resize to load a state with this number of samples, or raise an error."""
+        """Prepare the table for a saved state of this many samples, or raise an error."""
         if has_ids != (self.ids is not None):
             raise ValueError(
                 "the saved state has samples with ids: build DiscrimLoss with ids=SampleIds()"
