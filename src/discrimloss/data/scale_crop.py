@@ -35,7 +35,7 @@ class ScaleCropPreparation:
     For evaluation, the image is not cropped. The released code crops its test images too.
 
     Args:
-        mean: of each channel, where white is 1.
+        mean: mean of each channel, where white is 1.
         std: standard deviation of each channel, where white is 1.
     """
 
@@ -43,7 +43,7 @@ class ScaleCropPreparation:
     std: tuple[float, ...]
 
     def __call__(self, inputs: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Shape (batch, channels, height, width), float32; `inputs` likewise, uint8."""
+        """Prepare uint8 images of shape (batch, channels, height, width). Return float32."""
         if generator is not None:
             width, height, left, top, mirrored = random_windows(len(inputs), generator)
             place = torch.zeros(len(inputs), 2, 3)
