@@ -34,7 +34,8 @@ class ResumingDownloader:
     """Downloads into a partial file, and continues it after an interruption.
 
     The partial file is kept if the connection breaks or the program stops. The next call requests
-    only the missing bytes. The complete partial file is renamed to the output file. Call it as pooch does: ``downloader(url, output_file, pooch)``.
+    only the missing bytes. The complete partial file becomes the output file. Call it as pooch
+    does: ``downloader(url, output_file, pooch)``.
 
     Args:
         partial: the partial file, on the file system of the output file.

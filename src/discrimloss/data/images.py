@@ -31,7 +31,7 @@ from discrimloss.data.base import DataError
 
 CACHE_VARIABLE = "DISCRIMLOSS_CACHE"
 FORMATS = ("JPEG", "PNG", "BMP", "GIF")
-"""Formats that are tried for every file. Importing all decoders of Pillow would take seconds."""
+"""Formats that are tried for every file. Trying all of Pillow's formats would take seconds."""
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -106,7 +106,7 @@ class ImagePreparation:
     augment: bool = True
 
     def __call__(self, inputs: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Prepare uint8 images, (batch, channels, height, width). Return float32, same order."""
+        """Prepare uint8 images of shape (batch, channels, height, width). Return float32."""
         height, width = inputs.shape[2:] if self.size is None else (self.size, self.size)
         if generator is None or not self.augment:
             images = _middle(inputs, height, width)
@@ -263,8 +263,8 @@ class DecodedImages:
 def decode_all(paths: Sequence[Path], size: int) -> DecodedImages:
     """Decode all images into memory, with one thread per processor.
 
-    If the environment variable ``DISCRIMLOSS_CACHE`` is a directory, the result is cached there. The
-    next call maps it into memory if the names and sizes of the files are the same. Nothing is
+    If the environment variable ``DISCRIMLOSS_CACHE`` is a directory, the result is cached there.
+    The next call maps it into memory if the names and sizes of the files are the same. Nothing is
     cached if a file cannot be read.
     """
     cache = _cache_file(paths, size)

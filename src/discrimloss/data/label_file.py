@@ -20,7 +20,7 @@ WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
     """Return the labels in a file, in the order of the file: shape (samples,), int64.
 
-    Reading never executes code from the file: pickled objects other than arrays are refused.
+    Reading a file never executes code from it. Unknown pickled objects are refused.
 
     Args:
         path: a ``.npy`` file; a ``.npz`` file, from which one array is read; a ``.txt`` or ``.csv``
