@@ -18,8 +18,8 @@ class TaskShape:
     A registered model is a `torch.nn.Module` class, or a function that returns a module. It takes a
     `TaskShape`, and its keyword-only arguments are the keys of ``[model]`` in a recipe. The output
     of the module has shape (batch, outputs) for classification, (batch, choices) for multiple
-    choice and (batch,) for regression. A text model has a method ``tokenize(texts)``, which turns the result of
-    ``Inputs.rows`` into a dict of tensors.
+    choice and (batch,) for regression. A text model has a method ``tokenize(texts)``, which turns
+    the result of ``Inputs.rows`` into a dict of tensors.
     """
 
     input_shape: tuple[int, ...]

@@ -13,8 +13,8 @@ class CompactResNet(nn.Module):
     """A ResNet of 8 convolutions for small images, made for CPUs.
 
     Three 3x3 convolutions increase the number of channels, each followed by pooling. So most of the
-    computation is on few pixels and many channels, where a CPU is fast. A residual block follows the
-    second and the third convolution. Global max pooling precedes the linear head.
+    computation is on few pixels and many channels, where a CPU is fast. A residual block follows
+    the second and the third convolution. Global max pooling precedes the linear head.
 
     Args:
         shape: shape of the task, with images of at least 8x8 pixels.

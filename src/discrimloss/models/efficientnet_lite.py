@@ -128,7 +128,7 @@ class _Layer(nn.Module):
         out, within, self.size, _ = kernel.shape
         self.stride, self.activation = stride, activation
         groups = out if depthwise else 1
-        # With an odd kernel and stride 1, TensorFlow pads both sides equally, as the convolution can.
+        # With an odd kernel and stride 1, TensorFlow pads both sides equally, as `Conv2d` does.
         self.is_symmetric = stride == 1 and self.size % 2 == 1
         padding = self.size // 2 if self.is_symmetric else 0
         self.convolution = nn.Conv2d(

@@ -121,7 +121,7 @@ def check_config(config: Any, shape: TaskShape) -> None:
 
 
 def check_report(report: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` if weights other than the head's are missing.
+    """Raise a `ValueError` if weights other than the head's are missing or do not fit.
 
     Transformers would initialise them at random, without a warning.
     """

@@ -32,10 +32,10 @@ class TextChoice(nn.Module):
     linear layer scores them, as in the multiple-choice models of transformers. For architectures
     without such a model (GPT-2), the linear layer gets the state of the last token.
 
-    The head ``"bi"`` encodes each text separately, and applies a learned linear map, initially the
-    identity, to the mean token vectors. The score of a choice is the scaled cosine between its
-    vector and that of the context. With a sentence encoder, this head predicts well before any
-    training, and needs far fewer questions.
+    The head ``"bi"`` encodes each text separately, as the mean of its token vectors. A learned
+    linear map, which starts as the identity, is applied to the vector of the context. The score of
+    a choice is the scaled cosine between the result and the vector of the choice. With a sentence
+    encoder, this head predicts well before any training, and needs far fewer questions.
 
     Args:
         shape: shape of the task, for the number of choices.

@@ -52,7 +52,7 @@ def load_tokenizer(pretrained: str | None, model_type: str) -> Any:
         tokenizer = load_pretrained(
             transformers_library().AutoTokenizer.from_pretrained, pretrained
         )
-    if tokenizer.pad_token is None:  # GPT-2: the attention mask hides the padding, so any token will do
+    if tokenizer.pad_token is None:  # GPT-2: any will do, the attention mask hides it
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.sep_token is None:  # context and choice are one text: truncate only the context
         tokenizer.truncation_side = "left"

@@ -68,7 +68,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
             read_config(settings, recipe=path.stem)  # rows match by typed values
             rows = rows + _rows_of(full_sized, settings)
             settings = apply_paper_rows(settings, rows, changes)
-        settings = _with_changes(settings, changes)  # the user's changes take precedence over cases and rows
+        settings = _with_changes(settings, changes)  # again: changes override cases and rows
         return read_config(settings, recipe=path.stem)
     except OptionError as error:
         where = "" if path.parent.is_relative_to(FOLDER) else f"{path}: "
@@ -114,13 +114,13 @@ def _rows_of(full_sized: Any, settings: Settings) -> list[Settings]:
         return []
     full = _read_toml(find_recipe(str(full_sized)))
     rows = _pop_rows(full, "paper")
-    theirs = merged(full, *(row for row in rows if "when" not in row))  # the paper's epochs
+    theirs = merged(full, *(row for row in rows if "when" not in row))  # with its epochs
     rows = [row for row in rows if "when" in row]
     return stretched(rows, settings["epochs"], theirs["epochs"])
 
 
 def _require_paper_still_fits(settings: Settings, changes: Settings) -> None:
-    """Refuse changes of keys that select a row of the paper: the config of a run has one row only."""
+    """Refuse changes of keys that select a row of the paper: a run's config has only one row."""
     changed = _with_changes(settings, changes)
     if changed.get("method") != settings.get("method"):
         return  # the row's options do not apply to another method
@@ -138,7 +138,8 @@ def _with_changes(settings: Mapping[str, Any], changes: Settings) -> Settings:
     if changes.get("method", settings.get("method")) != settings.get("method"):
         result["options"] = dict(changes.get("options", {}))
     noise = changes.get("noise", {})
-    if "rate" not in noise and noise.get("kind") in ("none", "human"):  # another kind's rate
+    # The recipe's rate is for another kind of noise.
+    if "rate" not in noise and noise.get("kind") in ("none", "human"):
         result["noise"] = {**noise, "rate": 0.0} if noise["kind"] == "none" else dict(noise)
     for section in ("data", "model"):
         name = changes.get(section, {}).get("name")

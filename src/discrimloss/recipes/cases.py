@@ -33,7 +33,7 @@ def apply_cases(settings: Mapping[str, Any], cases: Sequence[Mapping[str, Any]])
 def stretched(
     rows: Sequence[Mapping[str, Any]], epochs: int, full_epochs: int
 ) -> list[dict[str, Any]]:
-    """Return the rows for a run of another length, with epochs scaled in proportion."""
+    """Return the rows for a run of another length, with the switch at the same fraction of it."""
     result: list[dict[str, Any]] = []
     for row in rows:
         copy = merged(row)
