@@ -16,7 +16,7 @@ from benchmarks.robustness_design import Row
 from benchmarks.robustness_losses import BASELINE, METHODS, SINGLE_NETWORK
 
 HARM = -1.0
-"""A method harms a row if its score minus that of cross-entropy is at most this."""
+"""A method harms a row if its score minus that of cross-entropy is below this."""
 NEAR = 0.5
 """A method is near the best if its score is at most this far below the best score."""
 

@@ -162,7 +162,10 @@ def read_table(path: Path) -> Samples:
 
 
 def columns(features: pd.DataFrame) -> Array:
-    """Return standardised columns. Missing numbers become the median, missing categories 0."""
+    """Return standardised columns.
+
+    A missing number becomes the median. A missing category is 0 in all of its columns.
+    """
     filled = features.fillna(features.median(numeric_only=True))
     values = pd.get_dummies(filled, dtype=float).fillna(0.0).to_numpy(np.float32)
     standardised = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-6)
@@ -171,7 +174,7 @@ def columns(features: pd.DataFrame) -> Array:
 
 
 def _some_rows(frame: pd.DataFrame, truth: str) -> pd.DataFrame:
-    """At most `MOST_ROWS` rows, the same in every run, without those whose truth is missing."""
+    """Return at most `MOST_ROWS` rows whose truth is known, the same ones in every run."""
     if truth in frame:
         frame = frame[frame[truth].notna() & (frame[truth].astype(str) != "")]
     return frame.iloc[_chosen(len(frame), MOST_ROWS).numpy()]
