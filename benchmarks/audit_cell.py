@@ -23,27 +23,27 @@ AQUA_TRAINING = Training(epochs=30, batch_size=32, dropout=0.2)
 """Epochs, batch size and dropout of AQuA's MLP."""
 TEST_FRACTION = 0.2
 NOTHING = "nothing"
-"""AQuA's protocol with no label flagged."""
+"""Name of the method that flags no label in AQuA's protocol."""
 PACKAGES = ("cleanlab", "scikit-learn", "torch", "numpy")
 
 
 def cell_methods(row: Row) -> list[str]:
-    """The methods that a row is run with, ours first."""
+    """Return the methods that are run on a row, ours first."""
     return [*methods_of(row.data_set.kind), *([NOTHING] if row.part == "aqua" else [])]
 
 
 def run_cells(
     row: Row, seed: int, methods: tuple[str, ...], data: Path, cifar: Path | None, cache: Path
 ) -> list[dict[str, Any]]:
-    """Run each of the methods; the lines to store.
+    """Run the methods and return the lines to store.
 
     Args:
-        row: of the design.
-        seed: of everything that is drawn.
-        methods: of `cell_methods`.
+        row: the row of the design.
+        seed: seed of everything that is drawn at random.
+        methods: names from `cell_methods`.
         data: the directory of texts, tables, regression tables and images.
         cifar: the directory of CIFAR-10.
-        cache: a directory that keeps encoder features.
+        cache: the directory in which encoder features are kept.
     """
     torch.set_num_threads(1)
     samples = load(row, seed, data, cifar, cache)
@@ -62,20 +62,20 @@ def run_cells(
 
 
 def method_figures(shared: Shared, name: str) -> Figures:
-    """The figures of a method, with its CPU seconds."""
+    """Return the metrics of a method, and its CPU seconds."""
     finding, seconds = run_method(methods_of(shared.samples.kind)[name], shared)
     return {**judge(finding, shared.samples.is_wrong), "seconds": seconds}
 
 
 def rounded(figures: Figures) -> Figures:
-    """Figures with as many digits as are worth storing."""
+    """Return the metrics, rounded to the digits that are worth storing."""
     return {
         key: None if value is None else round(float(value), 5) for key, value in figures.items()
     }
 
 
 def versions() -> dict[str, str]:
-    """What a cell is made with."""
+    """Return the versions that a cell is made with."""
     return {
         "discrimloss": discrimloss.__version__,
         **{package: version(package) for package in PACKAGES},
@@ -87,10 +87,10 @@ def versions() -> dict[str, str]:
 
 
 def aqua_figures(samples: Samples, seed: int, methods: tuple[str, ...]) -> dict[str, Figures]:
-    """Drop what a method flags, train again, test on clean labels (Goswami et al., 2023).
+    """Drop the flagged samples, train again, and test on clean labels (Goswami et al., 2023).
 
-    Both F1 are weighted by class size: that of the flags, and that of the predictions for samples
-    that no method saw.
+    The result has two F1 scores, both weighted by class size: of the flags, and of the predictions
+    for test samples, which no method saw.
     """
     from sklearn.metrics import f1_score
 
@@ -117,7 +117,7 @@ def aqua_figures(samples: Samples, seed: int, methods: tuple[str, ...]) -> dict[
 def retrained(
     samples: Samples, flagged: npt.NDArray[np.bool_], test: Samples, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Predicted classes of the test samples, by a network trained on what is not flagged."""
+    """Return predicted classes of the test samples, from a network trained without flagged ones."""
     kept = samples.select(np.flatnonzero(~flagged if not flagged.all() else flagged))
     network = train(kept.features, kept.target, samples.num_classes, seed, AQUA_TRAINING)
     predicted: npt.NDArray[np.int64] = network.predict(test.features).argmax(1)

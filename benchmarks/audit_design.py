@@ -35,9 +35,9 @@ class DataSet:
 
     name: str
     kind: str
-    """Of `KINDS`."""
+    """Kind of data, one of `KINDS`."""
     is_chosen_on: bool
-    """Whether a change that this benchmark led to was chosen on the set; the others only report."""
+    """Whether the set was used to choose changes of the audit. Other sets only report."""
 
     @property
     def is_cifar(self) -> bool:
@@ -75,38 +75,38 @@ class Row:
     """A set with some wrong labels: a row of the results."""
 
     part: str
-    """Of `PARTS`."""
+    """Part of the page, one of `PARTS`."""
     set: str
     rows: int
-    """Rows that are drawn at most."""
+    """Maximum number of samples that are drawn."""
     noise: str
-    """``none``, ``symmetric``, ``pair``, ``instance``, ``class`` or ``real``: as given."""
+    """``none``, ``symmetric``, ``pair``, ``instance``, ``class`` or ``real`` (labels as given)."""
     rate: float = 0.0
-    """The fraction of wrong labels; 0 for real noise, whose rate is what it is."""
+    """The fraction of labels that are made wrong; 0 for real noise."""
 
     @property
     def data_set(self) -> DataSet:
-        """The set."""
+        """Return the set."""
         return SETS[self.set]
 
     @property
     def labels(self) -> str:
-        """The labels in words."""
+        """Return a description of the labels."""
         words = {"none": "clean", "real": "as given"}.get(self.noise)
         return words or f"{self.noise} {round(100 * self.rate)} %"
 
     @property
     def title(self) -> str:
-        """The row in words, for messages and for ``--only``."""
+        """Return the title of the row, for messages and for ``--only``."""
         return f"{self.part}/{self.set}, {self.rows} rows, {self.labels}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All factors, as they are stored."""
+        """Return all factors of the row, as they are stored."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, line: dict[str, Any]) -> Row:
-        """The row that a stored line belongs to."""
+        """Return the row that a stored line belongs to."""
         return cls(**{name: line[name] for name in cls.__dataclass_fields__})
 
 
@@ -153,22 +153,22 @@ CIFAR_NOISE: tuple[Noise, ...] = (
     *(("symmetric", 0.1), ("pair", 0.2), ("instance", 0.2), ("symmetric", 0.4), ("none", 0.0)),
 )
 AQUA_NOISE = ("symmetric", "pair", "class", "instance")
-"""AQuA names the first two uniform and asymmetric."""
+"""AQuA calls the first two uniform and asymmetric."""
 MOST, MOST_IMAGES, MOST_REGRESSION = 1_000, 500, 500
 
 
 def deal(part: str, noises: Iterable[Noise], sets: Sequence[str], rows: int) -> list[Row]:
-    """Each noise once, the sets in turn."""
+    """Return a row for each noise, with the sets in turn."""
     return [Row(part, sets[n % len(sets)], rows, *noise) for n, noise in enumerate(noises)]
 
 
 def of_all(part: str, noises: Iterable[Noise], sets: Iterable[str], rows: int) -> list[Row]:
-    """Each noise with each set."""
+    """Return a row for each noise and each set."""
     return [Row(part, name, rows, *noise) for noise in noises for name in sets]
 
 
 def design() -> list[Row]:
-    """All rows, part by part. Those with wrong labels come first, as they tell more."""
+    """Return all rows, part by part. Rows with wrong labels come first: they show more."""
     rates = [("symmetric", rate) for rate in REGRESSION_RATES]
     real_cifar = [Row("features", name, MOST, "real") for name in CIFAR[1:]]
     return [
@@ -196,10 +196,10 @@ def design() -> list[Row]:
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
-    """The rows with the parts in turn: a stopped program has something of each part.
+    """Return the rows with the parts in turn, so that a stopped program has results of each part.
 
-    A turn has several small rows, which are short. Rows with clean labels are spread among the
-    others of their part, so that it has some of them, too.
+    A turn has several small rows, because they take little time. Rows with clean labels are spread
+    evenly among the other rows of their part.
     """
     by_part: dict[str, list[Row]] = {}
     for row in rows:
@@ -213,7 +213,7 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
 
 
 def spread(rows: Sequence[Row]) -> list[Row]:
-    """The rows with those of clean labels evenly among the others; both keep their order."""
+    """Return the rows, with clean ones spread evenly. Clean and other rows keep their order."""
     clean = [row for row in rows if row.noise == "none"]
     noisy = [row for row in rows if row.noise != "none"]
     placed = [((place + 0.5) / len(noisy), row) for place, row in enumerate(noisy)]

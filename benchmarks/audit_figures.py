@@ -19,19 +19,19 @@ class Finding:
     """A method's verdict on each label."""
 
     flagged: Flags
-    """Shape (samples,): called wrong, at the method's own cut."""
+    """Shape (samples,): whether a label is flagged, at the method's own threshold."""
     noise_estimate: float | None
-    """The fraction of wrong labels; None where the method says that it cannot tell."""
+    """The estimated fraction of wrong labels; None if the method makes no estimate."""
     suspicion: Floats | None = None
     """Shape (samples,): higher is more suspicious; None for a method that does not rank."""
     p_incorrect: Floats | None = None
-    """Shape (samples,); None for a method that gives no probability."""
+    """Shape (samples,): label-error probabilities; None for a method that gives none."""
     noise_interval: tuple[float, float] | None = None
-    """Where the fraction of wrong labels probably lies; None where a method gives none."""
+    """Interval of the fraction of wrong labels; None for a method that gives none."""
 
 
 def judge(finding: Finding, is_wrong: Flags) -> Figures:
-    """The figures of a method; None where one is not defined: no wrong label, nothing flagged."""
+    """Return the metrics of a method. A metric is None if undefined, e.g. if nothing is flagged."""
     flagged, interval = finding.flagged, finding.noise_interval
     hits = int((flagged & is_wrong).sum())
     has_both = is_wrong.any() and not is_wrong.all()
@@ -58,7 +58,7 @@ def judge(finding: Finding, is_wrong: Flags) -> Figures:
 
 
 def calibration_error(p_incorrect: Floats, is_wrong: Flags, bins: int = BINS) -> float:
-    """Mean distance between what was said and what is, over bins of equal width, by their counts.
+    """Return the expected calibration error, over bins of equal width weighted by their counts.
 
     >>> p = np.array([0.0, 0.0, 0.9, 0.9])
     >>> round(calibration_error(p, np.array([False, True, True, True])), 3)

@@ -1,4 +1,4 @@
-"""A small network of the audit benchmark, and what its training shows of the labels."""
+"""A small network of the audit benchmark, and its margins and losses during training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained."""
+    """The settings of a training run."""
 
     epochs: int = 20
     batch_size: int = 64
@@ -30,17 +30,17 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A network, and what was seen while it was trained."""
+    """A trained network, with margins and losses of its samples."""
 
     network: nn.Module
     margins: Array
-    """Shape (samples,): logit of the label less the largest other one, mean over the visits."""
+    """Shape (samples,): logit of the label minus the largest other logit, averaged over epochs."""
     losses: Array
-    """Shape (samples,): of the trained network in evaluation mode."""
+    """Shape (samples,): losses of the trained network in evaluation mode."""
 
     @torch.no_grad()
     def predict(self, features: Array) -> Array:
-        """Class probabilities, shape (samples, classes)."""
+        """Return class probabilities, shape (samples, classes)."""
         logits = self.network(torch.from_numpy(features))
         probabilities: Array = logits.double().softmax(1).numpy()
         return probabilities
@@ -54,9 +54,9 @@ def train(
     Args:
         features: shape (samples, features), float32.
         target: shape (samples,), positions of classes.
-        classes: how many there are.
-        seed: of the network and of the order.
-        training: how it is trained.
+        classes: number of classes.
+        seed: seed of the initial weights and of the order of the samples.
+        training: settings of the training.
     """
     training = training or Training()
     torch.manual_seed(derived_seed(seed, "network"))
@@ -87,7 +87,7 @@ def train(
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """The logit of the label, less the largest other one."""
+    """Return the logit of the label minus the largest other logit."""
     own = logits.gather(1, target[:, None])[:, 0]
     others = logits.scatter(1, target[:, None], -torch.inf)
     return own - others.max(1).values
@@ -96,10 +96,10 @@ def margins(logits: Tensor, target: Tensor) -> Tensor:
 def with_threshold_samples(
     target: Array, classes: int, seed: int
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Labels with one class more, and one in as many samples as there are classes in it.
+    """Return labels with an additional class, to which a random part of the samples is moved.
 
-    These labels can only be memorised, so their margins show those of wrong labels (Pleiss et al.,
-    2020).
+    The part is one sample in (number of classes + 1). These labels can only be memorised, so their
+    margins are like those of wrong labels (Pleiss et al., 2020).
 
     Returns:
         The labels, and which samples are in the new class.

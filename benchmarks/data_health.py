@@ -37,7 +37,7 @@ RESULTS = Path(__file__).parent / "results"
 TEXTS = ("agnews_7600", "trec50")
 SETS = (*TEXTS, "covertype", "usps")
 INJECTED = 40
-"""Exact copies and near copies of each set."""
+"""Number of exact copies, and of near copies, in each set."""
 OUTLIERS = 10
 LETTERS = np.array(list("bcdfghjklmnpqrstvwxz"))
 STRANGE = (
@@ -50,7 +50,7 @@ STRANGE = (
 
 
 def read_rows(data: Path, name: str, rows: int) -> tuple[Any, pd.Series]:
-    """Inputs and labels of some rows, drawn at random."""
+    """Return inputs and labels of some rows, drawn at random."""
     if name == "usps":
         kept = np.load(data / "images" / "usps.npz")
         chosen = np.random.default_rng(0).permutation(len(kept["labels"]))[:rows]
@@ -63,7 +63,7 @@ def read_rows(data: Path, name: str, rows: int) -> tuple[Any, pd.Series]:
 
 
 def near_copy(inputs: Any, row: int, random: np.random.Generator) -> Any:
-    """A sample with a small change: a word left out, numbers that are rounded, brighter pixels."""
+    """Return a sample with a small change: a dropped word, rounded numbers, brighter pixels."""
     if isinstance(inputs, np.ndarray):
         changed = inputs[row].astype(np.float64) * 1.02 + random.normal(0, 1.5, inputs[row].shape)
         return np.clip(changed, 0, 255).round().astype(np.uint8)
@@ -79,7 +79,7 @@ def near_copy(inputs: Any, row: int, random: np.random.Generator) -> Any:
 
 
 def outlier(inputs: Any, row: int, number: int, random: np.random.Generator) -> Any:
-    """A sample that does not belong here: other languages and code, values out of range, noise."""
+    """Return an outlier: a text in another language or code, values out of range, noise."""
     if isinstance(inputs, np.ndarray):
         noise = random.integers(0, 256, inputs[row].shape, dtype=np.uint8)
         stripes = np.where(np.arange(inputs.shape[1]) % (number + 2) < 2, 255, 0).astype(np.uint8)
@@ -99,7 +99,7 @@ def outlier(inputs: Any, row: int, number: int, random: np.random.Generator) -> 
 
 
 def injected(inputs: Any, labels: pd.Series) -> tuple[Any, pd.Series, dict[str, set[int]]]:
-    """The samples with copies and outliers among them, in random order; and where these are."""
+    """Return the samples with copies and outliers, in random order, and where these are."""
     random = np.random.default_rng(1)
     number = len(labels)
     rows = random.permutation(number)
@@ -151,7 +151,7 @@ def of_ours(source: AuditSource, inputs: ComparedInputs) -> tuple[DataHealth, An
 
 
 def of_datalab(source: AuditSource, points: Any) -> tuple[dict[str, set[int]], bool, float]:
-    """The samples of each kind of issue, whether the order is an issue, and the CPU seconds."""
+    """Return the samples with each issue, whether the order is an issue, and CPU seconds."""
     from cleanlab import Datalab
 
     started = time.process_time()
@@ -168,7 +168,7 @@ def of_datalab(source: AuditSource, points: Any) -> tuple[dict[str, set[int]], b
 
 
 def compared_on(data: Path, name: str, rows: int) -> dict[str, Any]:
-    """What both tools find in one set."""
+    """Return what both tools find in one set."""
     inputs, labels, where = injected(*read_rows(data, name, rows))
     source = opened(inputs, labels)
     made = _inputs(source)
@@ -222,7 +222,7 @@ def _counts(copies: set[int], outliers: set[int], where: dict[str, set[int]]) ->
 
 
 def audit_cost(data: Path, name: str, rows: int) -> dict[str, float]:
-    """CPU seconds of an audit, and of what it does for health and evidence."""
+    """Return CPU seconds of an audit, and of its parts for health and evidence."""
     inputs, labels, _ = injected(*read_rows(data, name, rows))
     plain = audit_run.inspect_samples
     spent = 0.0
@@ -246,7 +246,7 @@ def audit_cost(data: Path, name: str, rows: int) -> dict[str, float]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     explained = (
         f"`{results['command']}`; {results['versions']}. Among the rows of each set are {INJECTED} "
         f"exact copies (half of them with another label), {INJECTED} near copies and {OUTLIERS} "

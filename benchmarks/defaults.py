@@ -95,7 +95,7 @@ def load_digits(data: Path) -> tuple[Tensor, ...]:
 
 
 def load_ages(data: Path) -> tuple[Tensor, ...]:
-    """UTKFace at 32 x 32; the age is the first part of a file name. Decoded once, then cached."""
+    """Return UTKFace at 32 x 32, with ages from the file names. Decode once, then use a cache."""
     cache = data / "utkface-32.npz"
     if not cache.exists():
         from PIL import Image
@@ -122,7 +122,7 @@ LOADERS = {"mnist": load_mnist, "digits": load_digits, "ages": load_ages}
 
 
 def permute_labels(target: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Shuffle the labels of a share of the samples; some of them stay right by chance."""
+    """Permute the labels of a fraction of the samples. Some stay correct by chance."""
     chosen = torch.randperm(len(target), generator=generator)[: round(rate * len(target))]
     noisy = target.clone()
     noisy[chosen] = target[chosen[torch.randperm(len(chosen), generator=generator)]]
@@ -133,7 +133,7 @@ def permute_labels(target: Tensor, rate: float, generator: torch.Generator) -> T
 
 
 class Standardized(nn.Module):
-    """Predicts in the unit of the target, from a network whose output has mean 0 and spread 1."""
+    """Scales the output of a network, with mean 0 and spread 1, to the unit of the target."""
 
     def __init__(self, network: nn.Module, target: Tensor) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Cell:
     seed: int
     split: str
     settings: tuple[tuple[str, Any], ...] = ()
-    """What differs from the defaults of DiscrimLoss."""
+    """Settings that differ from the defaults of DiscrimLoss."""
 
     @property
     def key(self) -> str:

@@ -32,7 +32,7 @@ RATE, SEED = 0.1, 1
 
 
 def all_samples(data: Path, cifar: Path | None, most: int) -> Iterator[tuple[str, Samples]]:
-    """The sets, with wrong labels."""
+    """Return the sets, with wrong labels."""
     for name in (*TEXTS, *IMAGES):
         kind = SETS[name].kind
         number = most if kind == "texts" else most // 2
@@ -42,7 +42,7 @@ def all_samples(data: Path, cifar: Path | None, most: int) -> Iterator[tuple[str
 
 
 def photos(cifar: Path, most: int) -> Samples:
-    """Images of CIFAR-10 as pixels."""
+    """Return images of CIFAR-10 as pixels."""
     train = load_cifar10(cifar).train
     rows = torch.from_numpy(drawn(len(train), most, SEED))
     pixels = train.inputs.rows(rows).permute(0, 2, 3, 1).numpy()
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def figures(samples: Samples, encoder: str) -> tuple[float, float, float]:
-    """Average precision, F1 and CPU seconds of an audit."""
+    """Return average precision, F1 and CPU seconds of an audit."""
     inputs = samples.inputs["text"].tolist() if samples.kind == "texts" else samples.inputs
     labels = [f"class {number}" for number in samples.target]
     started = time.process_time()

@@ -31,19 +31,19 @@ RESULTS = Path(__file__).parent / "results"
 NAME = "many_classes"
 CLASSES, GROUPS, FEATURES = 1_000, 100, 64
 TRAINED, TESTED = 10, 10
-"""Samples of each class."""
+"""Numbers of training and test samples of each class."""
 GROUP_SPREAD, CLASS_SPREAD = 1.0, 0.7
-"""Of the centres of groups and of the classes in a group; samples spread by 1."""
+"""Standard deviations of group centres, and of class centres in a group. Samples have 1."""
 NOISE = {"symmetric 40 %": (0.4, CLASSES), "20 % within groups": (0.2, CLASSES // GROUPS)}
-"""Fraction of wrong labels, and how many classes around the true one they are drawn from."""
+"""Fraction of wrong labels, and number of classes around the true one to draw them from."""
 KEPT = (predictions.KEPT_CLASSES, 100)
-"""All of them would take too long: what 100 leave out is next to nothing."""
+"""Keeping all classes would take too long. 100 classes leave out almost no probability."""
 EPOCHS, BATCH, LEARNING_RATE = 20, 128, 2e-3
 SEEDS = (1, 2, 3)
 
 
 class Task(NamedTuple):
-    """Samples to learn from, with given labels, and samples to test on."""
+    """Training samples with given labels, and test samples."""
 
     inputs: Tensor
     given: Tensor
@@ -76,7 +76,7 @@ def make_task(noise: str, seed: int) -> Task:
 
 @contextmanager
 def keeping(classes: int) -> Iterator[None]:
-    """Let samples keep so many classes."""
+    """Set the number of classes that are kept for each sample."""
     usual = predictions.KEPT_CLASSES
     predictions.KEPT_CLASSES = classes
     try:
@@ -86,7 +86,7 @@ def keeping(classes: int) -> Iterator[None]:
 
 
 def accuracy(task: Task, seed: int, criterion: DiscrimLoss | None) -> float:
-    """Train a network, with cross-entropy if there is no criterion; its test accuracy in %."""
+    """Train a network, without a criterion with cross-entropy. Return test accuracy in %."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(FEATURES, 512), nn.ReLU(), nn.Linear(512, CLASSES))
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE)
@@ -112,7 +112,7 @@ def accuracy(task: Task, seed: int, criterion: DiscrimLoss | None) -> float:
 
 
 def measure(noise: str) -> dict[str, list[float]]:
-    """The accuracies of all methods, one for each seed."""
+    """Return the accuracies of all methods, one for each seed."""
     found: dict[str, list[float]] = {}
     for seed in SEEDS:
         task = make_task(noise, seed)
@@ -129,7 +129,7 @@ def measure(noise: str) -> dict[str, list[float]]:
 
 
 def page(results: dict[str, dict[str, list[float]]], versions: str) -> str:
-    """The results as a page."""
+    """Return the page of the results."""
     names = list(next(iter(results.values())))
     lines = [
         "# What keeping 14 classes costs with 1,000",

@@ -3,8 +3,8 @@
     python -m benchmarks.messy_tables
 
 The data is the breast cancer table of scikit-learn with a tenth of its labels exchanged. Each case
-adds one column to seven plain ones, or writes all of them as people in Germany do. Found are labels
-that are called incorrect. Writes benchmarks/results/messy_tables.md.
+adds one column to seven plain ones, or writes all columns in the German number format. A label
+counts as found if it is called incorrect. Writes benchmarks/results/messy_tables.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def german(number: float, decimals: int = 2) -> str:
 
 
 def data() -> tuple[pd.DataFrame, np.ndarray]:
-    """Seven plain columns with a column of labels, and which labels are wrong."""
+    """Return seven plain columns with a column of labels, and which labels are wrong."""
     rng = np.random.default_rng(0)
     frame = load_breast_cancer(as_frame=True).frame
     table = frame.iloc[:, COLUMNS].copy()

@@ -43,8 +43,8 @@ UNSTABLE = (
     "peer_loss",
     "self_paced",
 )
-"""Their gradients are long, do not vanish, or have no bound: at a learning rate of 0.1 they diverge
-on MNIST or digits."""
+"""Methods that diverge on MNIST or digits at a learning rate of 0.1: their gradients are large, do
+not vanish, or have no bound."""
 LOWER_LEARNING_RATE = 0.01
 CHANGED = {
     "active_passive": {
@@ -52,7 +52,7 @@ CHANGED = {
         "mae": ("NCE + MAE", "options.passive=mae"),
     }
 }
-"""Further rows of a method: the title and the setting of each, by a name for its directory."""
+"""Further rows of a method: title and setting of each row, by the name of its directory."""
 FIRST = ["plain", "discrimloss"]
 ABOUT = """\
 `python -m benchmarks.methods --data DIR --runs DIR`. Test accuracy in %, mean ± standard deviation
@@ -70,7 +70,7 @@ class Experiment:
     recipe: str
     seeds: int
     settings: tuple[str, ...] = ()
-    """Departures from the recipe."""
+    """Settings that differ from the recipe."""
 
 
 EXPERIMENTS = [
@@ -90,7 +90,7 @@ class Variant:
     is_slow: bool = False
     """Whether the learning rate is a tenth of the recipe's."""
     change: str = ""
-    """A name in `CHANGED`, or none."""
+    """A name in `CHANGED`, or empty."""
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def variants() -> list[Variant]:
 
 
 def noise(summaries: list[Summary]) -> str:
-    """What the method took the noise rate to be."""
+    """Return the noise rate that the method used."""
     used = [summary["method_hyperparameters"] for summary in summaries]
     if "noise_rate" not in used[0]:
         return ""
@@ -166,7 +166,7 @@ def render(results: dict[str, list[Summary]]) -> str:
 
 
 def design() -> list[tuple[Experiment, Variant, Run]]:
-    """All runs, each with what it belongs to."""
+    """Return all runs, each with its row."""
     return [
         (
             experiment,

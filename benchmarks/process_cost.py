@@ -7,11 +7,11 @@ Shows, measured in one run on the CPU, with gloo:
 
 1. bytes of sample state in each process, replicated and sharded;
 2. bytes that a process sends in a step;
-3. the time of a step, against one process that has the whole batch to itself;
-4. the time of `set_epoch`, which looks at the whole table.
+3. the time of a step, compared with one process that computes the whole batch;
+4. the time of `set_epoch`, which reads the whole sample state.
 
-How: the alternatives take turns in a random order that all processes share, as in `step_cost.py`.
-The first process reports.
+Method: the alternatives take turns in a random order that is the same in all processes, as in
+`step_cost.py`. The first process reports.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ DEFAULT_OUT = Path(__file__).parent / "results" / "process_cost"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one way to hold the table of so many samples."""
+    """The costs of one way to hold the sample state, for one number of samples."""
 
     way: str
     num_samples: int
     state_bytes: int
-    """Of the table, in the first process."""
+    """Bytes of the sample state in the first process."""
     sent_bytes: float
-    """By the first process, in a step."""
+    """Bytes that the first process sends in a step."""
     set_epoch_seconds: float
 
 
 class Traffic:
-    """Bytes that this process hands to the collectives of a step."""
+    """Return the bytes that this process sends in the collectives of a step."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -86,7 +86,7 @@ class Traffic:
 
 
 def second_epoch(criterion: DiscrimLoss) -> DiscrimLoss:
-    """Past the epoch in which the loss scale is measured, with every sample visited once."""
+    """Return a criterion after the epoch that measures the loss scale, as in most steps."""
     criterion(torch.rand(64), torch.arange(64))
     criterion.table.history.exponential_(generator=torch.Generator().manual_seed(1))
     criterion.table.visits.fill_(1)
@@ -171,7 +171,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def launch(processes: int) -> int:
-    """Start this program again, in several processes that know each other."""
+    """Start this program again in several processes of one group."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "benchmarks.process_cost", *sys.argv[1:]]
     return subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}).returncode

@@ -78,7 +78,7 @@ def _block(name: str, options: dict[str, str], link: str) -> Iterator[str]:
 
 @cache
 def _stored(name: str) -> list[Results]:
-    """Read once, though a table may be on several pages."""
+    """Read the store once: a table may be on several pages."""
     return both_sizes(load_table(name), ResultsStore(RESULTS))
 
 
@@ -113,7 +113,7 @@ MEASURES = {
 
 
 def comparison(name: str, link: str) -> Iterator[str]:
-    """Means over all stored rows that every compared method has, and what clean data costs."""
+    """Return means over rows that all compared methods have, and the cost on clean data."""
     lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text().splitlines()]
     rows = [row for row in row_results(lines, design()) if set(COMPARED) <= set(row.lines)]
     noisy = [row for row in rows if all(row.values(method, "auroc") for method in COMPARED)]
@@ -168,7 +168,7 @@ def _wanted(is_small: bool, only: str | None) -> bool:
 
 
 def behind_of_table(name: str) -> list[str]:
-    """The files of a table that are not what the store gives, or are not there."""
+    """Return the files of a table that are missing or do not match the store."""
     sizes = _stored(name)
     behind = [
         file
@@ -187,7 +187,7 @@ def main() -> None:
     behind = []
     for name in TABLES:
         behind += behind_of_table(name)
-        if not check:  # all of them: of a figure it is not known whether it is behind
+        if not check:  # write all files, because the check cannot compare figures
             write(_stored(name), RESULTS)
     for path in PAGES:
         old = path.read_text(encoding="utf-8")

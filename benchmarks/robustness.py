@@ -39,16 +39,16 @@ from discrimloss.training.grid import Job
 NAME = "robustness"
 IMPORTED_ONCE = ("benchmarks.robustness_cell", "torch._dynamo")
 SECONDS_PER_EPOCH = {"texts": 0.03, "tables": 0.02, "images": 0.09, "cifar10": 1.45}
-"""Of one network on one core, measured: for the estimate that is printed."""
+"""Measured seconds of one network on one core, for the estimate that is printed."""
 SECONDS_TO_START = {"texts": 0.6, "tables": 0.3, "images": 0.3, "cifar10": 1.0}
-"""Of a job, measured likewise."""
+"""Measured seconds to start a job."""
 TAIL_FRACTION = 0.4
-"""About what a long tail leaves of a set, for the same estimate."""
+"""Approximate fraction of a set that a long tail leaves, for the same estimate."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of one row and seed that one job runs."""
+    """A job: some cells of one row and one seed."""
 
     row: Row
     seed: int
@@ -56,12 +56,12 @@ class Cells:
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """Return the title of the job, for messages."""
         return f"{self.row.title}, {' '.join(self.methods)}, seed {self.seed}"
 
     @property
     def seconds(self) -> float:
-        """About how long they take on one core."""
+        """Return about how long the job takes on one core."""
         kind = "cifar10" if self.row.data_set.is_cifar else self.row.data_set.kind
         setting = self.row.setting
         networks = sum(1 + METHODS[name].retrains for name in self.methods)
@@ -72,9 +72,9 @@ class Cells:
 def waiting_cells(
     rows: Iterable[Row], seeds: Iterable[int], methods: Iterable[str], stored: list[dict[str, Any]]
 ) -> list[Cells]:
-    """What is not stored yet.
+    """Return jobs for the cells that are not stored yet.
 
-    Methods share a job, except where training takes far longer than reading the set.
+    Methods share a job, unless training takes far longer than reading the set.
     """
     is_stored = {(Row.from_dict(line), line["seed"], line["method"]) for line in stored}
     waiting = []
@@ -89,12 +89,12 @@ def waiting_cells(
 
 
 def in_words(line: Line) -> str:
-    """Overall and balanced accuracy of a cell."""
+    """Return overall and balanced accuracy of a cell, as text."""
     return f"{line['method']} {line['overall']:.1f}/{line['balanced']:.1f}"
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train what is not stored yet, then write the page."""
+    """Train the cells that are not stored yet, then write the page."""
     path = options.out / f"{NAME}.jsonl"
     rows = chosen_rows(design(), options)
     seeds = SEEDS[: options.seeds]

@@ -1,7 +1,8 @@
 """A cell of the robustness benchmark: one network, trained once, and its test accuracy.
 
-Split, labels, initial network and order of the batches follow from the seed and the row alone: all
-methods have the same. Only the control has another initial network and another order.
+The split, the labels, the initial network and the order of the batches depend only on the seed and
+the row, so they are the same for all methods. Only the control has another initial network and
+another order.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from discrimloss.training.seeds import derived_generator, derived_seed
 
 TEST_FRACTION = 0.3
 LEAST_OF_CLASS = 4
-"""Samples that a long tail leaves to every class that has as many."""
+"""Minimum class size in a long tail. Classes that are smaller from the start are not cut."""
 BATCH = 64
 HIDDEN = 256
 CHANNELS = (16, 32)
 CIFAR_WIDTH = 16
 SHIFT = 2
-"""Pixels by which an augmented image is moved at most."""
+"""Maximum number of pixels by which an augmented image is moved."""
 OPTIMIZERS = {
     "adamw": partial(torch.optim.AdamW, lr=2e-3, weight_decay=1e-4),
     "sgd": partial(torch.optim.SGD, lr=2e-2, momentum=0.9, weight_decay=5e-4),
@@ -46,33 +47,33 @@ OPTIMIZERS = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a network is trained and tested on."""
+    """The training and test samples of a network."""
 
     inputs: Tensor
     target: Tensor
-    """Shape (training samples,): the labels as given, for training."""
+    """Shape (training samples,): the given labels, for training."""
     test_inputs: Tensor
     test_target: Tensor
-    """Shape (test samples,): the truth."""
+    """Shape (test samples,): the true labels."""
     num_classes: int
     wrong: float
     """The fraction of training labels that are wrong."""
     is_augmented: bool
 
     def only(self, rows: Tensor) -> Task:
-        """The task with these training samples only."""
+        """Return the task with only these training samples."""
         return Task(**{**vars(self), "inputs": self.inputs[rows], "target": self.target[rows]})
 
 
 def run_cells(
     row: Row, seed: int, methods: tuple[str, ...], data: Path, cifar: Path | None
 ) -> list[dict[str, Any]]:
-    """Train with each of the methods; the lines to store.
+    """Train with each of the methods, and return the lines to store.
 
     Args:
-        row: of the design.
-        seed: of everything that is drawn.
-        methods: of `METHODS`.
+        row: the row of the design.
+        seed: seed of everything that is drawn at random.
+        methods: names from `METHODS`.
         data: the directory of texts, tables and images.
         cifar: the directory of CIFAR-10.
     """
@@ -85,7 +86,7 @@ def run_cells(
 
 
 def run_method(task: Task, row: Row, seed: int, method: str) -> dict[str, Any]:
-    """Accuracy of the last epoch in %, time, and what belongs to it."""
+    """Return the line of a method: accuracy of the last epoch in %, time and details."""
     started = time.perf_counter()
     network, criterion = train(task, row.setting, seed, method)
     trained_on = len(task.target)
@@ -137,7 +138,7 @@ def make_task(samples: Samples, setting: Setting, seed: int) -> Task:
 
 
 def split(samples: Samples, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Positions of the samples for testing, and of the others."""
+    """Return the positions of the test samples, and of the others."""
     if samples.test_rows is not None:
         is_test = torch.zeros(len(samples.target), dtype=torch.bool)
         is_test[samples.test_rows] = True
@@ -148,7 +149,7 @@ def split(samples: Samples, generator: torch.Generator) -> tuple[Tensor, Tensor]
 
 
 def long_tail(clean_target: Tensor, imbalance: int, generator: torch.Generator) -> Tensor:
-    """Positions of samples whose classes shrink evenly on a log scale.
+    """Return positions of samples such that class sizes decrease evenly on a log scale.
 
     The largest class stays, the smallest gets its size over `imbalance`, or `LEAST_OF_CLASS`. No
     class grows: one that has fewer samples keeps them.
@@ -170,7 +171,7 @@ def long_tail(clean_target: Tensor, imbalance: int, generator: torch.Generator) 
 def with_noise(
     inputs: Tensor, clean_target: Tensor, num_classes: int, setting: Setting, seed: int
 ) -> Tensor:
-    """Labels of which some are wrong."""
+    """Return labels, some of which are wrong."""
     generator, rate = derived_generator(seed, "noise"), setting.rate
     if setting.noise == "symmetric":
         return label_noise.symmetric(clean_target, rate, generator, num_classes).target
@@ -190,7 +191,7 @@ def with_noise(
 
 
 def train(task: Task, setting: Setting, seed: int, method: str) -> tuple[nn.Module, Criterion]:
-    """The network after the last epoch, and the criterion."""
+    """Return the network after the last epoch, and the criterion."""
     other = "another " if METHODS[method].is_control else ""
     torch.manual_seed(derived_seed(seed, f"{other}network"))
     network = build_network(task)
@@ -220,7 +221,7 @@ def train(task: Task, setting: Setting, seed: int, method: str) -> tuple[nn.Modu
 
 
 def build_network(task: Task) -> nn.Module:
-    """One hidden layer for features, two convolutions for small images, more for CIFAR-10."""
+    """Return a network: one hidden layer for features, two convolutions or more for images."""
     if task.inputs.dim() == 2:
         hidden = nn.Linear(task.inputs.shape[1], HIDDEN)
         return nn.Sequential(hidden, nn.ReLU(), nn.Linear(HIDDEN, task.num_classes))
@@ -243,7 +244,7 @@ def build_network(task: Task) -> nn.Module:
 
 
 def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Images moved by up to `SHIFT` pixels, half of them mirrored."""
+    """Return images that are moved by up to `SHIFT` pixels, and mirrored with probability 0.5."""
     number, (height, width) = (len(images),), images.shape[2:]
     top, left = torch.randint(2 * SHIFT + 1, (2, *number), generator=generator)
     mirrored = torch.randint(2, number, generator=generator).bool()
@@ -254,7 +255,7 @@ def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def accuracies(network: nn.Module, task: Task) -> tuple[float, float]:
-    """Overall and balanced test accuracy in %: over the samples, and the mean over the classes."""
+    """Return test accuracy in %: overall, and balanced (the mean over the classes)."""
     network.eval()
     predicted = torch.cat([network(inputs).argmax(1) for inputs in task.test_inputs.split(500)])
     is_right = (predicted == task.test_target).double()

@@ -19,34 +19,34 @@ SEEDS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Setting:
-    """Labels and training. The defaults are the base setting."""
+    """A setting of labels and training. The defaults are the base setting."""
 
     noise: str = "none"
     """``none``, ``symmetric``, ``pair``, ``one-sided``, ``instance``, or ``real``: as given."""
     rate: float = 0.0
-    """The fraction of wrong labels; for one-sided noise, that of the largest class alone. 0 for
-    real noise, whose rate is what it is."""
+    """The fraction of labels that are made wrong; for one-sided noise, the fraction in the largest
+    class. 0 for real noise."""
     imbalance: int = 1
-    """How many times larger the largest class is made than the smallest; 1 leaves them."""
+    """Ratio of the largest class size to the smallest, after a cut. 1 for no cut."""
     epochs: int = 20
     optimizer: str = "adamw"
     schedule: str = "cosine"
 
     @property
     def is_noisy(self) -> bool:
-        """Whether some labels are wrong, as far as is known."""
+        """Whether some labels are known to be wrong."""
         return self.noise != "none"
 
     @property
     def labels(self) -> str:
-        """The labels in words."""
+        """Return a description of the labels."""
         kind = {"none": "clean", "real": "real noise"}.get(self.noise)
         noise = kind or f"{self.noise} {round(100 * self.rate)} %"
         return noise if self.imbalance == 1 else f"{noise}, {self.imbalance} : 1"
 
     @property
     def training(self) -> str:
-        """The training in words."""
+        """Return a description of the training."""
         optimizer = {"adamw": "AdamW", "sgd": "SGD"}[self.optimizer]
         return f"{self.epochs} epochs, {optimizer}, {self.schedule}"
 
@@ -60,22 +60,22 @@ class Row:
 
     @property
     def data_set(self) -> DataSet:
-        """The set."""
+        """Return the set."""
         return SETS[self.set]
 
     @property
     def title(self) -> str:
-        """The row in words, for messages and for ``--only``."""
+        """Return the title of the row, for messages and for ``--only``."""
         setting = f"{self.setting.labels}, {self.setting.training}"
         return f"{self.data_set.kind}/{self.set}: {setting}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All factors, as they are stored."""
+        """Return all factors of the row, as they are stored."""
         return {"set": self.set, **asdict(self.setting)}
 
     @classmethod
     def from_dict(cls, line: dict[str, Any]) -> Row:
-        """The row that a stored line belongs to."""
+        """Return the row that a stored line belongs to."""
         factors = {name: line[name] for name in Setting.__dataclass_fields__}
         return cls(line["set"], Setting(**factors))
 
@@ -147,7 +147,7 @@ CIFAR_GRID = tuple(
     for imbalance in (10, 50)
     for rate in (0.0, 0.2, 0.4)
 )
-"""As papers on noisy long tails publish CIFAR-10."""
+"""The settings of papers on CIFAR-10 with noisy labels and a long tail."""
 CURBENCH = tuple(
     Setting("symmetric" if rate else "none", rate, imbalance, CIFAR_EPOCHS, schedule="constant")
     for rate, imbalance in ((0.0, 1), (0.4, 1), (0.0, 50))
@@ -158,12 +158,12 @@ CIFAR_REAL = Setting("real", epochs=CIFAR_EPOCHS, optimizer="sgd")
 
 
 def deal(settings: Iterable[Setting], sets: Sequence[str]) -> list[Row]:
-    """Each setting once, the sets in turn."""
+    """Return a row for each setting, with the sets in turn."""
     return [Row(sets[n % len(sets)], setting) for n, setting in enumerate(settings)]
 
 
 def design() -> list[Row]:
-    """All rows, in the order of the results table."""
+    """Return all rows, in the order of the results table."""
     rows = []
     for sets in (TEXTS, TABLES, IMAGES):
         rows += [Row(name, setting) for name in sets for setting in COMMON]

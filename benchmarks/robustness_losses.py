@@ -24,13 +24,13 @@ SCE_LOG_ZERO = -4.0
 
 
 class Criterion(Protocol):
-    """What a training loop calls."""
+    """The interface of a criterion for the training loop."""
 
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch, counted from 1."""
 
     def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The loss of a batch, a scalar."""
+        """Return the loss of a batch, a scalar."""
 
 
 class DiscrimLossForm:
@@ -54,7 +54,7 @@ class DiscrimLossForm:
         self.criterion.set_epoch(epoch)
 
     def __call__(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """The loss of a batch."""
+        """Return the loss of a batch."""
         more = {"paper": {}, "class": {"target": target}}.get(
             self.form, {"target": target, "logits": logits}
         )
@@ -63,19 +63,19 @@ class DiscrimLossForm:
         return loss
 
     def trusted(self) -> Tensor:
-        """Positions of the samples whose labels are not called incorrect, after the last epoch."""
+        """Return the positions of samples that are not called incorrect after the last epoch."""
         return torch.from_numpy(self.criterion.verdicts().verdict != "incorrect").nonzero()[:, 0]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the summary."""
+    """A method, which is a row of the summary."""
 
     title: str
     build: Callable[[int, int, int], Criterion]
-    """From the number of samples, the number of classes and the epochs."""
+    """Builds the criterion from the numbers of samples, classes and epochs."""
     retrains: bool = False
-    """Whether a second network is trained with cross-entropy on the labels that are trusted."""
+    """Whether a second network is trained with cross-entropy on the trusted labels only."""
     is_control: bool = False
     """Whether it is the baseline with another initial network and another order of the batches."""
 

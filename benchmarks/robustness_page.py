@@ -57,11 +57,11 @@ test set is balanced, so balanced accuracy is almost the same."""
 
 @dataclass(frozen=True)
 class Summary:
-    """A method over some rows."""
+    """The results of a method over some rows."""
 
     rows: int
     mean: float | None
-    """Mean difference to cross-entropy."""
+    """Mean difference between the method and cross-entropy."""
     mean_spread: float | None
     """Standard deviation of that mean over seeds."""
     mean_noisy: float | None
@@ -69,14 +69,14 @@ class Summary:
     worst: float
     worst_row: Row
     below: int
-    """Rows that are harmed."""
+    """Number of rows that the method harms."""
     near_best: int
-    """Noisy rows that are near the best."""
+    """Number of noisy rows in which the method is near the best."""
     noisy: int
 
 
 def summarise(results: list[RowResult], method: str) -> Summary | None:
-    """A method over the rows that it was run on; None if there is none."""
+    """Return the results of a method over the rows that it was run on; None if there are none."""
     own = [result for result in results if method in result.scores]
     if not own:
         return None
@@ -102,7 +102,7 @@ def _mean_difference(results: list[RowResult], method: str) -> float | None:
 
 
 def _spread_over_seeds(results: list[RowResult], method: str) -> float | None:
-    """How much the mean difference over the rows moves from seed to seed."""
+    """Return the standard deviation over seeds of the mean difference over rows."""
     differences: dict[int, list[float]] = {}
     for result in results:
         baseline = result.seed_scores(BASELINE)
@@ -114,7 +114,7 @@ def _spread_over_seeds(results: list[RowResult], method: str) -> float | None:
 
 
 def summary_table(results: list[RowResult]) -> list[str]:
-    """A line for each method."""
+    """Return a table with a line for each method."""
     titles = ["method", "rows", "difference", "noisy rows", "clean rows", "worst row"]
     titles += ["below CE", "near the best"]
     rows = []
@@ -206,14 +206,14 @@ def harm_by_chance(results: list[RowResult]) -> str | None:
 
 
 def _seed_scores(result: RowResult) -> dict[str, dict[int, float]]:
-    """Scores by seed of the methods with one network that were run with all seeds of the row."""
+    """Return scores by seed, of methods with one network that have all seeds of the row."""
     seeds = set(result.lines[BASELINE])
     of_methods = {name: result.seed_scores(name) for name in result.lines if name in SINGLE_NETWORK}
     return {name: scores for name, scores in of_methods.items() if set(scores) == seeds}
 
 
 def losses_of_ours(results: list[RowResult]) -> list[str]:
-    """Where DiscrimLoss is below cross-entropy, and where its best form is not the best."""
+    """Return the rows where DiscrimLoss is below cross-entropy or its best form is not best."""
     lines = []
     for name in (*OURS, "drop"):
         harmed = [r for r in results if name in r.scores and r.difference(name) < HARM]
@@ -241,7 +241,7 @@ def _listed(words: list[str]) -> str:
 
 
 def field_table(results: list[RowResult]) -> list[str]:
-    """CIFAR-10 in the settings of papers: a column for each setting, a line for each method."""
+    """Return a table of CIFAR-10 in the settings of papers, with a line for each method."""
     by_setting = {r.row.setting: r for r in results if r.row.set == "cifar10"}
     chosen = [by_setting[s] for s in CIFAR_GRID + CURBENCH if s in by_setting]
     chosen += [r for r in results if r.row.set.startswith("cifar10n")]
@@ -264,7 +264,7 @@ def _field_title(row: Row) -> str:
 
 
 def full_table(results: list[RowResult]) -> list[str]:
-    """A line for each row: overall / balanced accuracy of each method, the best score in bold."""
+    """Return a table of overall / balanced accuracy by row and method, the best score in bold."""
     present = [
         name
         for name, method in METHODS.items()
@@ -297,11 +297,11 @@ def _full_row(result: RowResult, present: list[str]) -> list[str]:
 
 
 def render(lines: list[Line], rows: list[Row]) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        lines: what is stored.
-        rows: of the design, in the order of the page.
+        lines: the stored lines.
+        rows: the rows of the design, in the order of the page.
     """
     results = row_results(lines, rows)
     names = sorted({row.set for row in rows if row.data_set.is_held_out})
@@ -342,7 +342,7 @@ def _of_kind(results: list[RowResult], kind: str) -> list[RowResult]:
 
 
 def _counts(results: list[RowResult], rows: list[Row]) -> str:
-    """How much of the design is there."""
+    """Return a sentence on how much of the design is stored."""
     cells = _cells(results)
     sets = {"cifar10" if r.row.data_set.is_cifar else r.row.set for r in results}
     held_out = sum(SETS[name].is_held_out for name in sets)

@@ -27,14 +27,14 @@ from discrimloss.training.seeds import derived_generator
 
 KINDS = ("texts", "tables", "images")
 MOST_ROWS = 2_500
-"""Rows that are read from a set of texts, tables or small images."""
+"""Maximum number of rows that are read from a set of texts, tables or small images."""
 CIFAR_TRAIN, CIFAR_TEST = 10_000, 3_000
-"""Images that are taken of CIFAR-10, before a long tail is cut."""
+"""Numbers of images of CIFAR-10 that are used, before a long tail is cut."""
 CIFAR_SIDE = 16
 TEXT_LENGTH = 16.0
-"""The norm of a text's vector: about that of 256 standardised features."""
+"""The norm to which a text's vector is scaled: about that of 256 standardised features."""
 LARGEST_FEATURE = 5.0
-"""Standardised features are cut off here: single values far out would rule the training."""
+"""Limit of standardised features. Without it, a few outliers would dominate training."""
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +45,7 @@ class DataSet:
 
     name: str
     kind: str
-    """Of `KINDS`."""
+    """Kind of data, one of `KINDS`."""
     is_held_out: bool
     """Whether no default and no form of DiscrimLoss was chosen on this set."""
 
@@ -83,12 +83,12 @@ class Samples:
     inputs: Tensor
     """Shape (samples, features) or (samples, channels, height, width), float32."""
     target: Tensor
-    """Shape (samples,), int64: the labels as given."""
+    """Shape (samples,), int64: the given labels."""
     clean_target: Tensor
-    """Shape (samples,), int64: the truth where it is known, otherwise the labels as given."""
+    """Shape (samples,), int64: the true labels if they are known, else the given labels."""
     num_classes: int
     test_rows: Tensor | None = None
-    """The published test split, as positions; None where a random one is drawn."""
+    """Positions of the published test split; None if a random one is drawn."""
     is_augmented: bool = False
     """Whether training images are shifted and mirrored at random."""
 
@@ -97,7 +97,7 @@ def load(name: str, data: Path, cifar: Path | None) -> Samples:
     """Read a set.
 
     Args:
-        name: of `SETS`.
+        name: a name in `SETS`.
         data: the directory of texts, tables and images.
         cifar: the directory of CIFAR-10.
     """
@@ -116,16 +116,16 @@ def load(name: str, data: Path, cifar: Path | None) -> Samples:
 
 
 def read_texts(path: Path) -> Samples:
-    """Texts as the mean of their tokens' embeddings."""
+    """Read texts, each as the mean of its tokens' embeddings."""
     frame = _some_rows(pd.read_csv(path, keep_default_na=False), "clean_label")
     vectors = text_vectors(frame["text"].tolist())
     return _labelled(torch.from_numpy(vectors), frame, "label", "clean_label")
 
 
 def text_vectors(texts: list[str]) -> Array:
-    """The mean of the embeddings that wordllama has for the tokens, shape (texts, 256).
+    """Return the mean of wordllama's embeddings of the tokens, shape (texts, 256).
 
-    Its two files are read directly: nothing else of the package is needed, not even its import.
+    Its two files are read directly, so the package need not be imported.
     """
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
@@ -155,14 +155,17 @@ def _package_folder(name: str) -> Path:
 
 
 def read_table(path: Path) -> Samples:
-    """Features as standardised columns: numbers as they are, categories one-hot."""
+    """Read a table as standardised columns. Categories are one-hot."""
     frame = _some_rows(pd.read_csv(path), "clean_target")
     features = frame.drop(columns=["target", "clean_target"], errors="ignore")
     return _labelled(torch.from_numpy(columns(features)), frame, "target", "clean_target")
 
 
 def columns(features: pd.DataFrame) -> Array:
-    """Standardised columns; a missing number is the median, a missing category no category."""
+    """Return standardised columns.
+
+    A missing number becomes the median. A missing category is 0 in all of its columns.
+    """
     filled = features.fillna(features.median(numeric_only=True))
     values = pd.get_dummies(filled, dtype=float).fillna(0.0).to_numpy(np.float32)
     standardised = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-6)
@@ -171,7 +174,7 @@ def columns(features: pd.DataFrame) -> Array:
 
 
 def _some_rows(frame: pd.DataFrame, truth: str) -> pd.DataFrame:
-    """At most `MOST_ROWS` rows, the same in every run, without those whose truth is missing."""
+    """Return at most `MOST_ROWS` rows whose truth is known, the same ones in every run."""
     if truth in frame:
         frame = frame[frame[truth].notna() & (frame[truth].astype(str) != "")]
     return frame.iloc[_chosen(len(frame), MOST_ROWS).numpy()]

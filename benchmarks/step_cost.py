@@ -16,10 +16,10 @@ Shows, as ratios measured in one run:
    batches of 1,024; and what `verdicts()` of 10^5 samples costs. `--before FILE` shows the values
    of an earlier run beside them.
 
-How: alternatives take turns in a random order, so that whatever else the machine does meets all of
-them alike. A figure is the ratio of the medians over all rounds, and its spread the quartiles of
-the ratios within each round. Indices are fresh in every step and drawn beforehand, so that the
-rows of a large table are as cold as in training. One thread, on the CPU.
+Method: alternatives take turns in a random order, so that other load on the machine affects all of
+them alike. A result is the ratio of the medians over all rounds. Its spread is given by the
+quartiles of the ratios within each round. Indices are drawn beforehand and differ in every step, so
+the rows of a large table are as rarely in the CPU's cache as in training. One thread, on the CPU.
 """
 
 from __future__ import annotations
@@ -84,17 +84,17 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Row:
-    """One alternative beside the baseline of its group, which is the group's first row."""
+    """One alternative, compared with the baseline, which is the first row of its group."""
 
     name: str
     milliseconds: float
     """Median over the rounds."""
     least: float
-    """Least of the rounds, in milliseconds: what a busy machine disturbs least."""
+    """Minimum over the rounds in milliseconds: a busy machine affects it least."""
     ratio: float
-    """Median over the baseline's median."""
+    """Ratio of the median to the median of the baseline."""
     ratio_quartiles: tuple[float, float]
-    """Of the ratios within each round."""
+    """Quartiles of the ratios within each round."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Group:
 
 
 def take_turns(title: str, alternatives: list[Alternative], rounds: int) -> Group:
-    """Time all alternatives once in every round; the first one is what the others are held to."""
+    """Time all alternatives once in every round. The first one is the baseline."""
     for alternative in alternatives:
         alternative.seconds_per_step()  # pages of the table, caches of the allocator
     order = list(range(len(alternatives)))
@@ -144,14 +144,14 @@ def take_turns(title: str, alternatives: list[Alternative], rounds: int) -> Grou
 
 
 def draw_losses(num_samples: int, batch: int, generator: torch.Generator) -> Batch:
-    """Task losses as a model would hand them over, and which samples they are of."""
+    """Return task losses like those of a model, and the index of their samples."""
     losses = torch.empty(batch).exponential_(1 / math.log(CLASSES), generator=generator)
     index = torch.randint(num_samples, (batch,), generator=generator)
     return losses.requires_grad_(), index
 
 
 def criterion_step(criterion: Callable[[Tensor, Tensor], Tensor]) -> Step:
-    """Forward, state update, and backward to the losses."""
+    """Run forward, state update, and backward to the losses."""
 
     def step(losses: Tensor, index: Tensor) -> None:
         criterion(losses, index).backward()
@@ -160,7 +160,7 @@ def criterion_step(criterion: Callable[[Tensor, Tensor], Tensor]) -> Step:
 
 
 def mean_loss(losses: Tensor, index: Tensor) -> Tensor:
-    """No method at all: what autograd itself asks for one mean."""
+    """Run no method: the cost of autograd for a mean."""
     return losses.mean()
 
 
@@ -195,7 +195,7 @@ def dense_step(num_samples: int) -> Step:
 def compiled(
     criterion: DiscrimLoss, batch: int, generator: torch.Generator
 ) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """The criterion under `torch.compile`, or None where there is no compiler for it."""
+    """Return the criterion under `torch.compile`, or None if no compiler works."""
     compiled_criterion: Callable[[Tensor, Tensor], Tensor]
     compiled_criterion = torch.compile(criterion, fullgraph=True, dynamic=False)
     try:
@@ -207,7 +207,7 @@ def compiled(
 
 
 def in_second_epoch(num_samples: int) -> DiscrimLoss:
-    """A criterion past its first epoch, in which it measures the loss scale, as in most steps."""
+    """Return a criterion after its first epoch, which measures the loss scale, as in most steps."""
     criterion = DiscrimLoss(num_samples=num_samples, epochs=EPOCHS)
     criterion(torch.rand(64), torch.arange(64))
     criterion.set_epoch(2)
@@ -270,7 +270,7 @@ def measure_dense(
 
 
 def require_memory(needed: int) -> None:
-    """Linux promises more memory than there is and then ends the process, so ask first."""
+    """Check for free memory: Linux would promise too much and then end the process."""
     if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
         return
     if needed > 0.5 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
@@ -342,7 +342,7 @@ class ResidualBlock(nn.Module):
 
 
 def small_resnet() -> nn.Module:
-    """Eight layers; smaller than the residual networks people train, so that we are held harder."""
+    """Eight layers: smaller than usual, so that the relative cost of the loss is larger."""
     return nn.Sequential(
         *(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
         ResidualBlock(16, 16, stride=1),
@@ -387,7 +387,7 @@ def measure_network(
     steps: int,
     generator: torch.Generator,
 ) -> Group:
-    """Plain cross-entropy against ours. Both train the same weights, so only the loss differs."""
+    """Compare cross-entropy with ours. Both train the same weights, so only the loss differs."""
     num_samples = images_shape[0]
     train = trained_by(model, images_shape, generator)
     criterion = in_second_epoch(num_samples)
@@ -570,7 +570,7 @@ def measure_verdicts(rounds: int, generator: torch.Generator) -> Group:
 
 
 def form_table(group: Group, before: dict[str, Any] | None) -> str:
-    """The least times of each row, and those of an earlier run beside them."""
+    """Return the minimum times of each row, and those of an earlier run."""
     earlier = {}
     if before is not None:
         same = [found for found in before["groups"] if found["title"] == group.title]
@@ -588,7 +588,7 @@ def form_table(group: Group, before: dict[str, Any] | None) -> str:
 
 
 def run_forms(arguments: argparse.Namespace) -> None:
-    """The part of the program that `--forms` asks for."""
+    """Run the part of the program for `--forms`."""
     generator = torch.Generator().manual_seed(0)
     before = None if arguments.before is None else json.loads(arguments.before.read_text())
     command = shlex.join(["python", "-m", "benchmarks.step_cost", *sys.argv[1:]])
@@ -638,7 +638,7 @@ def run_forms(arguments: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """What we aim for and what came out; `met` is None where it was not measured."""
+    """A target and its result. `met` is None if it was not measured."""
 
     aim: str
     measured: str
@@ -741,7 +741,7 @@ def ours_at(size: int) -> str:
 
 
 def three_digits(value: float) -> str:
-    """Three significant digits, or whole numbers where that is more."""
+    """Return three significant digits, or a whole number if it has more digits."""
     decimals = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 2
     return f"{value:,.{decimals}f}"
 

@@ -1,4 +1,4 @@
-"""Benchmarks of many cells: each is stored when its job ends, and is not run again."""
+"""Runs benchmarks of many cells. A cell is stored when its job ends, and is not run again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Waiting:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The stored cells. A last line that a killed program left unfinished is left out."""
+    """Return the stored cells, without the unfinished last line of a killed program."""
     if not path.is_file():
         return []
     complete = path.read_text("utf-8").rpartition("\n")[0]
@@ -76,9 +76,9 @@ class Progress:
     """Stores the lines of each job that ends, and prints how far the program is.
 
     Args:
-        path: of the stored lines.
-        waiting: all jobs that are to be run; their names differ.
-        in_words: what to print of a line.
+        path: the file of the stored lines.
+        waiting: all jobs to run. Their names must differ.
+        in_words: returns the text to print for a line.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Progress:
         self.started = time.monotonic()
 
     def __call__(self, result: JobResult) -> None:
-        """Take a job that has ended."""
+        """Store and print the lines of a job that has ended."""
         self.ended += 1
         self.done += self.seconds[result.job.name]
         if result.error is None:
@@ -115,13 +115,13 @@ def run_waiting(
 
     Args:
         waiting: the jobs.
-        path: of the stored lines.
-        workers: processes, one thread each.
+        path: the file of the stored lines.
+        workers: number of processes, with one thread each.
         imported_once: modules that are imported before the processes start.
-        in_words: what to print of a line.
+        in_words: returns the text to print for a line.
 
     Returns:
-        Whether all have succeeded.
+        Whether all jobs have succeeded.
     """
     progress = Progress(path, waiting, in_words)
     try:
@@ -132,7 +132,7 @@ def run_waiting(
 
 
 def chosen_rows(design: Iterable[AnyRow], options: argparse.Namespace) -> list[AnyRow]:
-    """The rows of a design that are wanted and whose data is there."""
+    """Return the requested rows of a design, without those whose data is missing."""
     rows = [row for row in design if options.only in row.title]
     if options.cifar is None:
         print("without --cifar: the rows on CIFAR-10 are left out")
@@ -152,10 +152,10 @@ def write_results_page(
     """Write the page from the stored lines.
 
     Args:
-        out: where the results are.
-        name: of the benchmark.
-        render: makes the page.
-        must_have: a method without which there is no page.
+        out: the directory of the results.
+        name: name of the benchmark.
+        render: returns the page.
+        must_have: the method that must have results for a page to be written.
     """
     path = out / f"{name}.jsonl"
     lines = read_lines(path)
@@ -170,7 +170,7 @@ def write_results_page(
 def argument_parser(
     about: str, run: Command, write_page: Command, seeds: Sequence[int]
 ) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The commands `run` and `page` with their options, and the parser of the first for more."""
+    """Return a parser with the commands `run` and `page`, and the parser of `run`."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -193,7 +193,7 @@ def argument_parser(
 
 
 def run_command(parser: argparse.ArgumentParser, name: str, arguments: list[str] | None) -> None:
-    """Run a command; no other one may use the same results at the time."""
+    """Run a command, unless another one is using the same results."""
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     lock = options.out / f".{name}.lock"
@@ -205,7 +205,7 @@ def run_command(parser: argparse.ArgumentParser, name: str, arguments: list[str]
 
 
 def made_with(lines: Iterable[Line]) -> list[str]:
-    """A sentence for each set of versions that cells were made with."""
+    """Return a sentence for each set of versions that cells were made with."""
     found = sorted({json.dumps(line["versions"]) for line in lines})
     return [
         f"Made with {', '.join(f'{name} {version}' for name, version in json.loads(text).items())}."

@@ -1,4 +1,4 @@
-"""Training runs of a benchmark: each is made once, in its own directory, then read for a table."""
+"""Makes the training runs of a benchmark, once and in a directory each, and reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Summary = dict[str, Any]
 @dataclass(frozen=True)
 class Run:
     group: str
-    """Runs that differ only in the seed are one group: a row of the table."""
+    """Name of the runs that differ only in the seed. They are one row of the table."""
     recipe: str
     settings: tuple[str, ...]
     seed: int
@@ -43,7 +43,7 @@ class Run:
 
 
 def place_parser(about: str) -> argparse.ArgumentParser:
-    """Options that all programs have: where data and runs are, and how many run at once."""
+    """Return a parser of the common options: the directories, and the number of parallel runs."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,14 +57,14 @@ def place_parser(about: str) -> argparse.ArgumentParser:
 
 
 def argument_parser(about: str, experiments: Iterable[str]) -> argparse.ArgumentParser:
-    """The same options, and a choice of experiments."""
+    """Return a parser of the same options and a choice of experiments."""
     parser = place_parser(about)
     parser.add_argument("--only", nargs="+", choices=list(experiments))
     return parser
 
 
 def train_all(chosen: Iterable[Run], data: Path, runs: Path, jobs: int) -> None:
-    """Train on one thread each: finished runs not again, stopped ones from their checkpoint."""
+    """Train with one thread per run. Skip finished runs; continue stopped ones."""
     requests = []
     for run in chosen:
         config, out = load_recipe(run.recipe, run.all_settings), runs / run.folder
@@ -78,13 +78,13 @@ def train_all(chosen: Iterable[Run], data: Path, runs: Path, jobs: int) -> None:
 
 
 def print_end(result: JobResult) -> None:
-    """Print what became of a job."""
+    """Print whether a job succeeded."""
     how = "done" if result.error is None else f"failed ({result.error})"
     print(f"{result.job.name}: {how} after {result.seconds:.0f} s", flush=True)
 
 
 def collect(made: Iterable[Run], runs: Path) -> dict[str, list[Summary]]:
-    """The summaries of finished runs, by group."""
+    """Return the summaries of finished runs, by group."""
     results: dict[str, list[Summary]] = {}
     for run in made:
         summary = runs / run.folder / "summary.json"
@@ -94,7 +94,7 @@ def collect(made: Iterable[Run], runs: Path) -> dict[str, list[Summary]]:
 
 
 def stored(name: str) -> dict[str, list[Summary]]:
-    """The summaries of an earlier `write`."""
+    """Return the summaries of an earlier `write`."""
     path = RESULTS / f"{name}.json"
     found: dict[str, list[Summary]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return found
@@ -103,7 +103,7 @@ def stored(name: str) -> dict[str, list[Summary]]:
 def with_same_command(
     old: dict[str, list[Summary]], runs: Iterable[Run]
 ) -> dict[str, list[Summary]]:
-    """The stored summaries that the commands of these runs made."""
+    """Return the stored summaries that were made by the commands of these runs."""
     commands = {run.command for run in runs}
     kept = {name: [s for s in group if s["command"] in commands] for name, group in old.items()}
     return {name: group for name, group in kept.items() if group}
@@ -112,7 +112,7 @@ def with_same_command(
 def updated(
     old: dict[str, list[Summary]], new: dict[str, list[Summary]], order: Iterable[str]
 ) -> dict[str, list[Summary]]:
-    """Old summaries, replaced by the new ones of the same group and seed, in the given order."""
+    """Return old and new summaries by group. New ones replace old ones of the same seed."""
     merged = {}
     for group in dict.fromkeys(order):
         by_seed = {s["seed"]: s for s in (*old.get(group, []), *new.get(group, []))}
@@ -122,14 +122,14 @@ def updated(
 
 
 def write(name: str, report: str, results: dict[str, list[Summary]]) -> None:
-    """Write a page, and the summaries that it is made from."""
+    """Write a page and the summaries behind it."""
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(report)
     print(report)
 
 
 def spread(values: Iterable[float | None], digits: int = 2, factor: float = 1.0) -> str:
-    """``mean ± standard deviation`` of the values that exist."""
+    """Return ``mean ± standard deviation`` of the values that exist."""
     numbers = [factor * value for value in values if value is not None]
     if not numbers:
         return "–"
@@ -147,7 +147,7 @@ def table(titles: list[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def versions(results: dict[str, list[Summary]]) -> list[str]:
-    """A line for each set of versions that runs were made with."""
+    """Return a line for each set of versions that runs were made with."""
     found = {json.dumps(s["versions"]) for group in results.values() for s in group}
     return [
         "Made with " + ", ".join(f"{k} {v}" for k, v in json.loads(text).items()) + "."

@@ -52,11 +52,11 @@ CHOSEN_ON = ("digits", "mnist", "agnews_7600", "adult", "letter", "trec50")
 HELD_OUT = ("stackoverflow20", "airline_sentiment", "spambase", "covertype")
 """Sets that no choice was made on, with labels that count as clean."""
 NATURAL = ("cosine_agnews_weak", "vader_tweets", "wrench_youtube", "crowdtruth_treat")
-"""The same with wrong labels of their own, whose truth is known, but see `LOOKED_AT`."""
+"""Sets with natural wrong labels whose truth is known. Some informed a choice: `LOOKED_AT`."""
 LOOKED_AT = ("cosine_agnews_weak", "crowdtruth_treat", "wrench_youtube")
 """That predictions must agree with a hard label was decided after looking at these two."""
 MORE_NATURAL = ("davidson_hate", "md_agreement", "wrench_trec", "mammographic_radiologist")
-"""Sets with wrong labels of their own that were used for nothing here, but elsewhere."""
+"""Sets with natural wrong labels. No choice here was made on them; other benchmarks use them."""
 FORMS = ("losses", "target", "predictions")
 OPTIMIZERS = {"sgd": 0.1, "momentum": 0.02, "adam": 1e-3, "adamw": 2e-3}
 EPOCHS, SCHEDULES, SEEDS = (1, 3, 6, 12), ("constant", "cosine"), (1, 2, 3, 4, 5)
@@ -65,7 +65,8 @@ SEEDS_OF_OTHERS = (1, 2)
 INJECTED = 0.2
 IMAGES, HIDDEN, BATCH = 2_000, 128, 64
 ALARM, CLOSE = 0.05, 0.05
-"""A false alarm on clean labels, and how near an estimate must be on noisy ones."""
+"""On clean labels, an estimate above `ALARM` is a false alarm. `CLOSE` is the tolerance on noisy
+labels."""
 BINS = 10
 REASONS = {
     "too short": run_limits.TOO_SHORT,
@@ -95,7 +96,7 @@ class Case:
 
 
 def design() -> list[Case]:
-    """All runs, in the order in which they are trained."""
+    """Return all runs, in the order in which they are trained."""
     cases = [
         Case(name, form, noise, *rest, seed)
         for name, form, noise, *rest, seed in itertools.product(
@@ -145,7 +146,7 @@ def load(name: str, data: Path | None, mnist: Path | None) -> robustness_sets.Sa
 
 
 def given_labels(case: Case, samples: robustness_sets.Samples) -> tuple[Tensor, Tensor]:
-    """The labels to train on, and which of them are wrong."""
+    """Return the labels to train on, and which of them are wrong."""
     if case.noise == "natural":
         return samples.target, samples.target != samples.clean_target
     target = samples.target.clone()
@@ -158,7 +159,7 @@ def given_labels(case: Case, samples: robustness_sets.Samples) -> tuple[Tensor, 
 
 
 def new_criterion(case: Case, number: int, classes: int) -> DiscrimLoss:
-    """The criterion of a run."""
+    """Return the criterion of a run."""
     options = {} if case.form == "losses" else {"num_classes": classes}
     return DiscrimLoss(num_samples=number, epochs=case.epochs, **options)
 
@@ -197,7 +198,7 @@ def train(case: Case, inputs: Tensor, target: Tensor, classes: int) -> DiscrimLo
 
 
 def outcome(verdicts: Verdicts, target: Tensor, is_wrong: Tensor) -> dict[str, Any]:
-    """What the verdicts say, and what is true."""
+    """Return estimates of the verdicts, and the true values."""
     wrong, given = is_wrong.numpy(), target.numpy()
     incorrect, hard = verdicts.verdict == "incorrect", verdicts.verdict == "hard"
     of_classes = [float(incorrect[given == c].mean()) for c in np.unique(given)]
@@ -217,7 +218,7 @@ def outcome(verdicts: Verdicts, target: Tensor, is_wrong: Tensor) -> dict[str, A
 
 
 def calibration_error(probability: Any, is_wrong: Any) -> float:
-    """Mean distance of probabilities from the frequencies of wrong labels, in ten bins."""
+    """Return the mean distance of probabilities from frequencies of wrong labels, in ten bins."""
     place = np.minimum((probability * BINS).astype(int), BINS - 1)
     gaps = [
         (place == b).mean() * abs(probability[place == b].mean() - is_wrong[place == b].mean())
@@ -240,7 +241,7 @@ class Loaded:
 
 
 def state_file(states: Path, case: Case) -> Path:
-    """Where the state of a run is kept."""
+    """Return the file in which the state of a run is kept."""
     return states / ("-".join(map(str, asdict(case).values())) + ".pt")
 
 
@@ -266,7 +267,7 @@ def run(loaded: Loaded, only: str, minutes: float, states: Path | None) -> None:
 
 
 def judge(loaded: Loaded, states: Path) -> None:
-    """Write all lines anew, from kept states. Runs without one are left out."""
+    """Rewrite all lines from kept states. Runs without a kept state are left out."""
     torch.set_num_threads(1)
     lines = []
     for case in design():
@@ -285,7 +286,7 @@ def judge(loaded: Loaded, states: Path) -> None:
 
 
 def render(lines: list[dict[str, Any]]) -> str:
-    """The page of what is stored."""
+    """Return the page of the stored runs."""
     parts = [
         "# Trust in the verdicts of short runs",
         "",

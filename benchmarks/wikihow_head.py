@@ -55,7 +55,7 @@ def indexed(build: Callable[[int], IndexedLoss]) -> Callable[[int], tuple[Any, L
 
 
 def with_predictions(samples: int) -> tuple[Any, Loss]:
-    """DiscrimLoss that is given targets and logits."""
+    """DiscrimLoss with targets and logits."""
     criterion = DiscrimLoss(samples, EPOCHS, num_classes=CHOICES)
 
     def loss(logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ METHODS: dict[str, Callable[[int], tuple[Any, Loss]]] = {
 
 
 def encode(data: Path) -> tuple[Splits, BiScorer]:
-    """Vectors and clean labels of the training and the test split, and the untrained head."""
+    """Return vectors and clean labels of both splits, and the untrained head."""
     task = load_wikihow(data, task="goal", train_on_benchmark=True)
     model = TextChoice(
         TaskShape((), CHOICES), pretrained=ENCODER, head="bi", frozen=True, max_length=MAX_LENGTH
@@ -95,13 +95,13 @@ def encode(data: Path) -> tuple[Splits, BiScorer]:
 
 
 def accuracy(scorer: BiScorer, vectors: Tensor, target: Tensor) -> float:
-    """In %."""
+    """Return the accuracy in %."""
     with torch.no_grad():
         return 100 * float((scorer.compared(vectors).argmax(1) == target).double().mean())
 
 
 def train(splits: Splits, untrained: BiScorer, method: str, rate: float, seed: int) -> list[float]:
-    """Test accuracy at the end, and accuracy on the labels as given."""
+    """Return the final test accuracy, and the accuracy on the given labels."""
     vectors, clean = splits["train"]
     generator = torch.Generator().manual_seed(seed)
     target = symmetric(clean, rate, generator, CHOICES).target
@@ -122,7 +122,7 @@ def train(splits: Splits, untrained: BiScorer, method: str, rate: float, seed: i
 
 
 def render(results: dict[str, Any]) -> str:
-    """The page."""
+    """Return the page."""
     rows = [
         [
             name,

@@ -1,4 +1,4 @@
-"""Handwritten digits with 40 % wrong labels, with Accelerate: one process, or several.
+"""Handwritten digits with 40 % wrong labels, with Accelerate, in one process or several.
 
 python examples/accelerate_ddp.py
 torchrun --nproc-per-node 2 examples/accelerate_ddp.py

@@ -1,4 +1,4 @@
-"""A graph convolution network: the whole graph in every step, and a loss for each labelled node.
+"""A graph convolutional network: each step uses the whole graph, with a loss per labelled node.
 
 python examples/graph.py [EPOCHS]
 """
@@ -43,7 +43,7 @@ for epoch in range(1, epochs + 1):
     criterion.set_epoch(epoch)
     logits = model(features)[labelled]
     losses = cross_entropy(logits, given[labelled], reduction="none")
-    loss = criterion(losses, labelled)  # the index of a node is its number
+    loss = criterion(losses, labelled)  # the index of a sample is the number of its node
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

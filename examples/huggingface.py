@@ -48,7 +48,7 @@ logging.disable_progress_bar()
 
 
 def docstrings(library: str) -> set[str]:
-    """Return the first paragraph of the docstring of every public function, class and method."""
+    """Return the first paragraphs of the docstrings of public functions, classes and methods."""
     texts = set()
     for module in map(importlib.import_module, MODULES[library]):
         for name, member in list(vars(module).items()):
@@ -60,7 +60,7 @@ def docstrings(library: str) -> set[str]:
     return {text for text in texts if len(text) > 30}
 
 
-# Equally many texts of each library, none in two libraries. A quarter is for testing.
+# Each library has the same number of texts, and no text is in two. A quarter is for testing.
 generator = random.Random(0)
 found = {library: docstrings(library) for library in MODULES}
 texts: list[str] = []

@@ -1,4 +1,4 @@
-"""A nanoGPT-style loop: random windows of documents, with steps instead of epochs.
+"""A nanoGPT-style loop that trains on random windows of documents, for steps, not epochs.
 
 python examples/language_model.py [STEPS]
 

@@ -7,7 +7,7 @@ python examples/lightning.py --processes 2    # in two processes, with the same 
 import argparse
 import sys
 
-sys.path.pop(0)  # the directory of this file, which is named like the library
+sys.path.pop(0)  # this directory, because this file has the name of the library
 
 import lightning as L
 import torch

@@ -1,4 +1,4 @@
-"""Mixup: `criterion.mixed` takes the losses against both targets.
+"""Mixup: `criterion.mixed` gets the losses for both targets of a mixed sample.
 
 python examples/mixup.py [EPOCHS]
 """

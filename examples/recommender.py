@@ -32,11 +32,11 @@ criterion = DiscrimLoss(num_samples=dataset.num_samples, epochs=epochs)
 for epoch in range(1, epochs + 1):
     criterion.set_epoch(epoch)
     for user, item, index in DataLoader(dataset, batch_size=128, shuffle=True):
-        negative = torch.randint(ITEMS, (len(user), NEGATIVES))  # others in every epoch
+        negative = torch.randint(ITEMS, (len(user), NEGATIVES))  # new ones in every step
         liking = user_factors(user).unsqueeze(1)
         positive_score = (liking * item_factors(item).unsqueeze(1)).sum(2)
         negative_score = (liking * item_factors(negative)).sum(2)
-        losses = -logsigmoid(positive_score - negative_score).mean(1)  # of each observed pair
+        losses = -logsigmoid(positive_score - negative_score).mean(1)  # one per observed pair
         loss = criterion(losses, index)
         optimizer.zero_grad()
         loss.backward()

@@ -54,7 +54,7 @@ for criterion in (
 
     accuracy = (model(images[test]).argmax(1) == labels[test]).float().mean().item()
     print(f"{type(criterion).__name__}: test accuracy {accuracy:.1%}", end="")
-    scores = criterion.sample_scores()  # how much the loss distrusts each label
+    scores = criterion.sample_scores()  # higher: the label is more likely to be wrong
     if scores is not None:
         found = is_wrong[scores.argsort(descending=True)[: int(is_wrong.sum())]].float().mean()
         print(f", {found:.1%} of the wrong labels among the most distrusted", end="")

@@ -6,7 +6,7 @@ python examples/skorch.py
 import argparse
 import sys
 
-sys.path.pop(0)  # the directory of this file, which is named like the library
+sys.path.pop(0)  # this directory, because this file has the name of the library
 
 import torch
 from sklearn.datasets import load_digits

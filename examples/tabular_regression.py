@@ -16,7 +16,7 @@ torch.manual_seed(0)
 table = load_diabetes()
 rows = torch.tensor(table.data).float()
 rows = (rows - rows.mean(0)) / rows.std(0)
-# Targets from a linear model plus a little noise, so that wrong targets stand out.
+# The targets are a linear function plus a little noise, so wrong targets stand out.
 expected = torch.linalg.lstsq(rows, torch.tensor(table.target).float()[:, None]).solution
 targets = (rows @ expected)[:, 0] + 150 + 10 * torch.randn(len(rows))
 wrong = torch.rand(len(rows)) < 0.1

@@ -1,4 +1,4 @@
-"""Fine-tuning a text classifier in a loop of your own, as run_glue_no_trainer does.
+"""Fine-tune a text classifier in your own training loop, as run_glue_no_trainer does.
 
 python examples/text_without_trainer.py [EPOCHS]
 
@@ -23,7 +23,7 @@ torch.manual_seed(0)
 
 
 def review(label: int) -> dict[str, torch.Tensor]:
-    """Eight words, two of which say whether the film is good; the first four are good words."""
+    """Return a review of eight words. Two of them show whether the film is good."""
     opinion = torch.randint(4, (2,)) + (0 if label else 4)
     words = torch.cat([opinion, torch.randint(8, len(WORDS), (6,))])[torch.randperm(8)]
     return {"input_ids": words, "labels": torch.tensor(label)}

@@ -1,4 +1,4 @@
-"""Datasets: inputs that are read by rows, targets, and the preparation of a batch."""
+"""Datasets: inputs read a batch at a time, targets, and the preparation of a batch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class DataError(DiscrimLossError):
 
 
 datasets: Registry[Callable[..., Any]] = Registry("dataset", "discrimloss.data")
-"""Functions that read a dataset below a directory into a `TaskData`. Their keyword-only arguments
-are the keys of ``[data]``."""
+"""Functions that read a dataset from a data directory and return a `TaskData`. Their keyword-only
+arguments are the keys of ``[data]`` in a recipe."""
 
 
 class Inputs(Protocol):
@@ -27,7 +27,7 @@ class Inputs(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether `rows` is fast. Otherwise worker processes call it."""
+        """Whether `rows` is fast. If it is not, worker processes call it."""
         ...
 
     def __len__(self) -> int: ...
@@ -52,7 +52,7 @@ class TensorInputs:
         return len(self.tensor)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Shape (len(index), ...)."""
+        """Return the inputs of some samples, shape (len(index), ...)."""
         return self.tensor.index_select(0, index)
 
     def select(self, index: Tensor) -> TensorInputs:
@@ -79,8 +79,8 @@ class Split:
 class Prepare(Protocol):
     """Prepares a batch for the model, on the training device.
 
-    With a generator, the batch is for training, and samples are augmented independently. Without a
-    generator, it is for evaluation.
+    With a generator, the batch is for training, and each sample is augmented independently. Without
+    a generator, the batch is for evaluation and is not augmented.
     """
 
     def __call__(self, inputs: Any, generator: torch.Generator | None) -> Any:
@@ -107,9 +107,9 @@ class TaskData:
     """Shape of one prepared sample: (features,) or (channels, height, width). Empty for text."""
     class_names: tuple[str, ...] = ()
     picture_shape: tuple[int, int] | None = None
-    """Height and width, if the features of a sample are pixels of an image, from 0 to 1."""
+    """Height and width of the image, if the features are its pixels, from 0 to 1. Else None."""
     difficulty: Tensor | None = None
-    """Shape (train,): difficulty of each training sample, if known, such as a sequence's length."""
+    """Shape (train,): known difficulty of each training sample, such as a sequence's length."""
     human_labels: Callable[[str], Tensor] | None = None
     """Training labels from human annotators, by name, e.g. CIFAR-10N's ``"worse"``."""
     train_labels_are_clean: bool = True

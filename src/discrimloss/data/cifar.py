@@ -50,18 +50,20 @@ class CifarRelease:
     Args:
         name: name of the dataset.
         num_classes: number of classes.
-        binary: files of rows: `label_bytes` bytes, the last of them the label, then the pixels.
-        python: pickled dicts with ``data`` and `label_key`.
-        train_files: number of a version's files for training; the last file is for testing.
+        binary: layout of the binary version. Each row of a file has `label_bytes` bytes, of which
+            the last is the label, and then the pixels.
+        python: layout of the python version: pickled dicts with the keys ``data`` and `label_key`.
+        train_files: number of training files in each version. The last file is for testing.
         label_bytes: number of bytes before the pixels of a binary row.
         label_key: key of the labels in the python version.
-        binary_names: file with the class names, one in a line.
-        python_names: file with a pickled dict of the class names, and their key.
+        binary_names: file with the class names, one per line, in the binary version.
+        python_names: file with a pickled dict in the python version, and the key of the class names
+            in it.
         mean: mean of each channel over the training images.
         std: standard deviation of each channel over the training images.
         archive: the published archive of the binary version.
         binary_files: the files in the archive, without their folder.
-        python_files: the files of the python version, likewise.
+        python_files: the files of the python version, without their folder.
         human_file: name of CIFAR-N's file, without its ending.
         human_labels: names of CIFAR-N's labels and their keys in that file.
     """
@@ -84,7 +86,10 @@ class CifarRelease:
     human_labels: Mapping[str, str]
 
     def download(self) -> Download:
-        """The binary version and the human labels. The python version can be used instead."""
+        """Return the files to download: the binary version and the human labels.
+
+        An existing python version replaces the binary one.
+        """
         first, *others = (
             in_folder(folder, files)
             for layout, files in (
@@ -101,7 +106,8 @@ class CifarRelease:
             contents=first,
             alternatives=tuple(others),
         )
-        # There is no published checksum. The loader compares the clean labels in the file instead.
+        # There is no published checksum. Instead, the loader compares the clean labels in the file
+        # with those of the images.
         path = f"{HUMAN_FOLDERS[0]}/{self.human_file}.pt"
         places = [
             in_folder(folder, [KnownFile(f"{self.human_file}{ending}")])
@@ -227,9 +233,9 @@ def load_cifar10(
     Args:
         directory: the data directory.
         augment: whether to augment training images: random crop with padding 4, and flip.
-        std: divisors of red, green and blue, where white is 1. By default the standard deviation
-            over all training pixels. Much published code, including that of DiscrimLoss, has
-            0.2023, 0.1994 and 0.2010, the mean of the images' standard deviations.
+        std: divisors of red, green and blue, where white is 1. The default is the standard
+            deviation over all training pixels. Much published code, including that of DiscrimLoss,
+            uses 0.2023, 0.1994 and 0.2010: the mean over the images of their standard deviations.
     """
     if min(std) <= 0.0:
         raise OptionError(f"data.std must have three numbers above 0, not {list(std)}")
@@ -249,7 +255,7 @@ def load_cifar100(directory: Path, *, augment: bool = True) -> TaskData:
 
 
 def load_cifar(release: CifarRelease, directory: Path, augment: bool) -> TaskData:
-    """Read either version. Both have the samples in the same order."""
+    """Read the version that exists. Both versions have the samples in the same order."""
     layout, folder, files = find_files(release.name, directory, release.binary, release.python)
     is_binary = layout is release.binary
     read = _read_binary if is_binary else _read_python
@@ -335,8 +341,8 @@ def _class_names(release: CifarRelease, folder: Path, is_binary: bool) -> tuple[
 class HumanLabels:
     """Reads CIFAR-N's labels by name, on demand.
 
-    Their order is that of CIFAR's binary and python releases, not that of TensorFlow. This is
-    checked: the clean labels in the file must equal those of the images.
+    The labels are in the order of CIFAR's binary and python versions, not in the order of
+    TensorFlow Datasets. As a check, the clean labels in the file must equal those of the images.
 
     Args:
         release: CIFAR-10 or CIFAR-100.
@@ -349,7 +355,7 @@ class HumanLabels:
     clean_target: Tensor
 
     def __call__(self, name: str) -> Tensor:
-        """Shape (train,), int64."""
+        """Return the labels of this name, shape (train,), int64."""
         keys, dataset = self.release.human_labels, self.release.name
         if name not in keys:
             hint = did_you_mean(name, keys)

@@ -65,18 +65,20 @@ def load_clothing1m(
 ) -> TaskData:
     """Photographs of clothes in 14 classes: noisy labels for training, clean ones for evaluation.
 
-    The classes are balanced: as many images are drawn from each noisy class as the smallest one
-    has, 265,664 in total. The validation and test images have clean labels.
+    The training classes are balanced: by default, each noisy class is reduced to the size of the
+    smallest one, which gives 265,664 images in total. The validation and test images have clean
+    labels.
 
     Args:
         directory: the data directory.
-        per_class: images of each noisy class. A smaller class is used completely, with a note.
-        split_seed: seed of the draw.
+        per_class: number of images of each noisy class. A smaller class is used completely, and a
+            note says so.
+        split_seed: seed for drawing the training images.
         resize: length of the shorter side of an image after scaling.
-        crop: side of the window for the model: in the middle for evaluation, anywhere for training.
-        crop_from: where the window for training may lie: ``"square"``, in the square in the middle
-            of the image; or ``"image"``, anywhere in the scaled image, as in the authors' released
-            code.
+        crop: side of the square window that the model gets. It is centred for evaluation, and at a
+            random position for training.
+        crop_from: where the training window may lie. ``"square"``: within the central square of the
+            image. ``"image"``: anywhere in the scaled image, as in the authors' released code.
         augment: whether to augment training images: random position of the window, and flip.
     """
     if per_class < 1:
@@ -91,7 +93,7 @@ def load_clothing1m(
         target = _targets(keys, files[keys_file], files[labels_file])
         files_of = ImageFiles if crop_from == "square" else WholeImageFiles
         inputs = files_of(images, tuple(key.removeprefix(f"{IMAGES}/") for key in keys), resize)
-        if not (images / inputs.names[0]).is_file():  # fail now, not in the first epoch
+        if not (images / inputs.names[0]).is_file():  # fail before the first epoch
             raise DataError(
                 f"clothing1m has no image {images / inputs.names[0]}, the first of {keys_file}: "
                 f"unpack the image archives into {images}"
@@ -119,11 +121,14 @@ def load_clothing1m(
 
 
 def balanced_sample(target: Tensor, per_class: int, generator: torch.Generator) -> Tensor:
-    """Return the samples to use so that no class has more than `per_class`, in their old order.
+    """Return the rows of a subset in which no class has more than `per_class` samples.
+
+    The rows are in ascending order.
 
     Args:
         target: shape (samples,), int64.
-        per_class: number of each class, drawn at random. All of a smaller class.
+        per_class: number of samples drawn at random from each class. A smaller class is used
+            completely.
         generator: the random generator.
     """
     shuffled = torch.randperm(len(target), generator=generator)
@@ -133,7 +138,7 @@ def balanced_sample(target: Tensor, per_class: int, generator: torch.Generator) 
 
 
 def read_labels(path: Path) -> dict[str, int]:
-    """Return the label of each image, from lines with a file name and a class."""
+    """Return the label of each image. Each line of the file has an image name and a class."""
     labels = {}
     for number, line in enumerate(_read_lines(path), start=1):
         key, _, label = line.replace("\t", " ").rpartition(" ")
@@ -169,9 +174,9 @@ def _root(annotations: Path) -> Path:
 
 
 def _image_folder(root: Path) -> Path:
-    """Return the folder with the folders ``0``, ``1`` and so on.
+    """Return the folder that has the image folders ``0``, ``1`` and so on.
 
-    It is ``images``, as in the lists of keys, or the root if the archives were extracted there.
+    It is ``images``, as in the key lists, or the root if the archives were extracted there.
     """
     return root if (root / "0").is_dir() and not (root / IMAGES).is_dir() else root / IMAGES
 

@@ -28,10 +28,10 @@ def split_rows(split_seed: int) -> tuple[Tensor, Tensor]:
 @datasets.register("digits")
 @obtained(BuiltIn("the digits come with scikit-learn"))
 def load_digits(directory: Path, *, split_seed: int = 0) -> TaskData:
-    """1,797 handwritten digits of 8 × 8 pixels, embedded in scikit-learn.
+    """1,797 handwritten digits of 8 × 8 pixels, which are part of scikit-learn.
 
     Args:
-        directory: not needed.
+        directory: not used.
         split_seed: seed that selects the quarter of the digits for testing.
     """
     try:

@@ -1,6 +1,6 @@
 """Digit Sum: the sum of a sequence of digits (Cirik et al. 2016). Generated, not downloaded.
 
-There are few samples. The length of a sequence is its difficulty, which is known in advance.
+The dataset is small. The difficulty of a sample is known: the length of its sequence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from discrimloss.data.base import DataError, Split, TaskData, TensorInputs, data
 from discrimloss.data.published_files import BuiltIn, obtained
 
 NUM_DIGITS = 10
-PADDING = 10  # behind the digits 0 to 9
+PADDING = 10  # the first symbol after the digits 0 to 9
 
 
 @datasets.register("digitsum")
@@ -32,23 +32,23 @@ def load_digitsum(
 ) -> TaskData:
     """Sums of 2 to 20 digits: 1,000 training samples, and 200 + 200 of the full length.
 
-    Nothing is read from `directory`. The training samples have all lengths equally often, in
-    ascending order. No sequence occurs twice, neither within a split nor between splits.
+    Among the training samples, every length is equally frequent, and lengths are in ascending
+    order. No sequence occurs twice, neither within a split nor in two splits.
 
-    The paper reports 1,000 training samples. Its released generator, and that of Cirik et al., make
-    about 1,000 for each length: ``per_length=1000`` gives 18,100, because there are only 100
-    sequences of length 2.
+    The paper reports 1,000 training samples. Its released generator, like that of Cirik et al.,
+    makes about 1,000 for each length. ``per_length=1000`` does the same and gives 18,100 samples,
+    because there are only 100 sequences of length 2.
 
     Args:
         directory: not used.
         split_seed: seed for drawing the sequences.
-        train_size: number of training samples, of all lengths.
+        train_size: total number of training samples.
         validation_size: number of validation samples, of the maximum length.
         test_size: number of test samples, of the maximum length.
         min_length: length of the shortest training sequences.
         max_length: length of the longest sequences.
-        per_length: number of training samples of each length, instead of `train_size`. A length
-            with fewer sequences contributes all of them.
+        per_length: number of training samples of each length; replaces `train_size`. If a length
+            has fewer sequences, all of them are used.
     """
     if not 1 <= min_length <= max_length:
         raise DataError(
@@ -83,7 +83,7 @@ def load_digitsum(
 
 
 def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
-    """Return `count` lengths in ascending order, with counts that differ by at most one.
+    """Return `count` lengths in ascending order. Their frequencies differ by at most one.
 
     >>> even_lengths(5, 2, 4)
     tensor([2, 2, 3, 3, 4])
@@ -93,9 +93,10 @@ def even_lengths(count: int, shortest: int, longest: int) -> Tensor:
 
 
 def equal_lengths(each: int, shortest: int, longest: int, held_out: int) -> Tensor:
-    """Return lengths in ascending order, each `each` times, or once for each possible sequence.
+    """Return lengths in ascending order, each repeated `each` times.
 
-    `held_out` sequences of the greatest length are left for other splits.
+    A length with fewer possible sequences is repeated once per sequence. `held_out` sequences of
+    the greatest length are left for other splits.
 
     >>> torch.bincount(equal_lengths(50, 1, 3, held_out=0))[1:]
     tensor([10, 50, 50])
@@ -117,7 +118,7 @@ def distinct_sequences(count: int, length: int, generator: torch.Generator) -> T
     while len(found) < count:
         drawn = torch.randint(NUM_DIGITS, (count, length), generator=generator)
         found = torch.unique(torch.cat([found, drawn]), dim=0)
-    # `unique` sorts, so the sequences to keep are chosen at random.
+    # `unique` sorts, so keeping the first rows would be biased: the rows are chosen at random.
     return found[torch.randperm(len(found), generator=generator)[:count]]
 
 
@@ -127,7 +128,7 @@ def padded(sequences: Tensor, width: int) -> Tensor:
 
 
 def digit_sums(sequences: Tensor) -> Tensor:
-    """Return the targets, shape (count,), float32.
+    """Return the sum of each sequence without its padding, shape (count,), float32.
 
     >>> digit_sums(torch.tensor([[3, 4, PADDING], [9, 9, 1]]))
     tensor([ 7., 19.])

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import requests
 
 Progress = Callable[[str, int, "int | None"], None]
-"""Called with the name of a file, the bytes so far, and its size, if known."""
+"""Called with the name of a file, the bytes downloaded so far, and the size (None if unknown)."""
 
 _CHUNK = 1 << 16
-_TIMEOUT = (15, 60)  # seconds to connect, and without a single byte
-_FIRST_WAIT = 1.0  # doubles with each try
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # status codes that may pass
+_TIMEOUT = (15, 60)  # seconds to connect, and seconds without any data
+_FIRST_WAIT = 1.0  # seconds; doubles with each attempt
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # temporary errors
 
 
 class MirrorError(DiscrimLossError):
@@ -31,19 +31,20 @@ class _TryAgainError(MirrorError, DiscrimLossError):
 
 
 class ResumingDownloader:
-    """Downloads into a partial file, which survives a broken connection and an interrupted program.
+    """Downloads into a partial file, and continues it after an interruption.
 
-    The next call requests only the missing bytes from the server. The complete partial file becomes
-    the output file. Call it as pooch does: ``downloader(url, output_file, pooch)``.
+    The partial file is kept if the connection breaks or the program stops. The next call requests
+    only the missing bytes. The complete partial file becomes the output file. Call it as pooch
+    does: ``downloader(url, output_file, pooch)``.
 
     Args:
         partial: the partial file, on the file system of the output file.
         size: size of the complete file; None if unknown.
-        resume: whether to continue the partial file. Only safe with a checksum: the published file
-            may have changed.
+        resume: whether to continue an existing partial file. This is safe only with a checksum,
+            because the published file may have changed since.
         on_progress: called after each chunk.
         tries: number of attempts at the same URL.
-        wait: sleeps this many seconds between attempts.
+        wait: called with the number of seconds to sleep between attempts.
     """
 
     def __init__(
@@ -97,12 +98,12 @@ class ResumingDownloader:
                 self._receive(response, there)
         except requests.RequestException as error:
             raise _TryAgainError(_reason(error)) from error
-        except HTTPError as error:  # of urllib3, while the body is read
+        except HTTPError as error:  # urllib3 raises it while the body is read
             raise _TryAgainError(f"broke off after {self._bytes_there():,} bytes") from error
 
     def _receive(self, response: requests.Response, there: int) -> None:
         status = response.status_code
-        if status == 416:  # no bytes beyond ours: the file is complete, or another one
+        if status == 416:  # no more bytes: our file is complete, or the server's file differs
             if there and _complete_length(response) == there:
                 return
             self.partial.unlink(missing_ok=True)
@@ -111,7 +112,7 @@ class ResumingDownloader:
             kind = _TryAgainError if status in _PASSING else MirrorError
             raise kind(f"answered {status} {response.reason or ''}".rstrip())
         if status == 200:
-            there = 0  # the complete file, whatever was requested
+            there = 0  # the server ignores the range and sends the complete file
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdecimal() else None
         else:
@@ -125,7 +126,7 @@ class ResumingDownloader:
 
     def _write(self, response: requests.Response, there: int, total: int | None) -> None:
         self.on_progress(self.partial.stem, there, total)
-        response.raw.enforce_content_length = False  # it would drop the last bytes
+        response.raw.enforce_content_length = False  # the check would drop the last bytes
         with self.partial.open("ab" if there else "wb") as file:
             for chunk in response.raw.stream(_CHUNK, decode_content=False):
                 file.write(chunk)

@@ -1,4 +1,4 @@
-"""Fetches the files of a dataset: verified, resumable, from the first mirror that has them."""
+"""Downloads the files of a dataset from mirrors, resumes broken downloads, verifies checksums."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ STAGING = ".unpacking-"
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that now exists.
+    """A file that exists after `fetch`, downloaded or found.
 
     Args:
-        path: path in the data directory. For the contents of an archive, the folder.
+        path: path in the data directory. For an unpacked archive, the folder of its contents.
         url: source of the file; None if it existed before.
-        checksum: checksum of the file, as ``"sha256:…"``, if there is no published one.
-        set_aside: new names of earlier, wrong files.
+        checksum: computed checksum of the file, as ``"sha256:…"``, if none is published.
+        set_aside: new names of wrong files that were renamed.
     """
 
     path: str
@@ -64,7 +64,7 @@ def fetch(
         download: the files.
         directory: created if it does not exist.
         on_progress: see `discrimloss.data.download.Progress`.
-        wait: sleeps between the attempts at one address.
+        wait: called with the number of seconds to sleep between attempts at one URL.
 
     Raises:
         DataError: no mirror has the file, there is too little space, or nothing can be written.
@@ -85,7 +85,7 @@ def _fetch_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = [set_aside(target)] if check_file(file, directory).is_wrong else []
     _check_space(file, target)
-    with TemporaryFile(dir=target.parent):  # find out that nothing can be written before a download
+    with TemporaryFile(dir=target.parent):  # fail before the download if nothing can be written
         pass
     url = None
     if check_file(file, directory, read=False).state is State.MISSING:
@@ -93,7 +93,7 @@ def _fetch_file(
     checksum = checksum_of(target) if file.checksum is None else None
     if file.contents:
         aside += unpack(target, directory, file.contents)
-        if url is not None:  # an archive that the user put there stays
+        if url is not None:  # keep an archive that the user put there
             target.unlink()
     return Fetched(file.path, url, checksum, tuple(aside))
 
@@ -109,7 +109,7 @@ def _there_before(form: Form, directory: Path) -> Fetched:
 def _download(
     file: RemoteFile, target: Path, on_progress: Progress, wait: Callable[[float], None]
 ) -> str:
-    """Try one mirror after the other. Return the one that had the file."""
+    """Try one mirror after the other. Return the URL of the one that had the file."""
     partial = target.with_name(f"{target.name}.part")
     failures = []
     for url in file.urls:
@@ -135,7 +135,7 @@ def _download_from(
 ) -> None:
     if _retrieve(url, file, target, downloader):
         return
-    # The fault may lie in bytes that were there before: again, from the start.
+    # The bytes of an earlier download may be wrong: download the whole file again.
     if downloader.resumed and _retrieve(url, file, target, downloader):
         return
     raise MirrorError("sent a file with a wrong checksum, which was deleted")
@@ -155,7 +155,7 @@ def _retrieve(url: str, file: RemoteFile, target: Path, downloader: ResumingDown
         pooch.retrieve(
             url, file.checksum, fname=target.name, path=target.parent, downloader=downloader
         )
-    except ValueError:  # pooch raises it only where the checksum differs
+    except ValueError:  # pooch raises it only for a wrong checksum
         return False
     finally:
         logger.setLevel(level)
@@ -193,13 +193,13 @@ def unpack(archive: Path, directory: Path, contents: Sequence[KnownFile]) -> lis
     """Unpack a ``.tar.gz`` into `directory`, completely or not at all. No file is overwritten.
 
     Args:
-        archive: the archive, which is not changed.
-        directory: directory for the archive's own directories.
+        archive: the archive. It is not changed.
+        directory: where to unpack.
         contents: files that must be in the archive. Existing wrong files of these names are
-            renamed (`set_aside`). All other files are unchanged.
+            renamed (`set_aside`). No other existing file is changed.
 
     Returns:
-        The new names of wrong files.
+        The new names of the renamed files.
     """
     # On the same file system as the result, so that moving it cannot fail half-way.
     with TemporaryDirectory(prefix=STAGING, dir=directory) as staging:
@@ -215,7 +215,7 @@ def unpack(archive: Path, directory: Path, contents: Sequence[KnownFile]) -> lis
 
 
 def set_aside(file: Path) -> Path:
-    """Rename a wrong file so that no loader reads it."""
+    """Rename a wrong file so that no loader reads it. Return its new name."""
     return file.replace(file.with_name(f"{file.name}.bad"))
 
 
@@ -239,7 +239,7 @@ def _extract(archive: Path, directory: Path) -> None:
 
 
 def _move(staging: Path, directory: Path) -> None:
-    """Move everything that does not exist yet: new directories as a whole, else single files."""
+    """Move what does not exist yet. New directories move as a whole, other files one by one."""
     for entry in sorted(staging.iterdir()):
         target = directory / entry.name
         if not target.exists():

@@ -18,15 +18,15 @@ WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
-    """Return the labels in a file, in their order: shape (samples,), int64.
+    """Return the labels in a file, in the order of the file: shape (samples,), int64.
 
-    Nothing in a file is ever executed. Pickled objects are refused.
+    Reading a file never executes code from it. Unknown pickled objects are refused.
 
     Args:
-        path: ``.npy``; ``.npz``, of which only one array is read; ``.txt`` or ``.csv`` with one
-            label per row, a ``.csv`` optionally with a header; ``.pt`` or ``.pth`` with a tensor,
-            an array, or a dict of them, as CIFAR-10N is published.
-        key: name of the array, e.g. ``"worse_label"``. Required only if there are several.
+        path: a ``.npy`` file; a ``.npz`` file, from which one array is read; a ``.txt`` or ``.csv``
+            file with one label per row (a ``.csv`` may have a header); or a ``.pt`` or ``.pth``
+            file with a tensor, an array, or a dict of these, such as the files of CIFAR-10N.
+        key: name of the array, e.g. ``"worse_label"``. Required only if the file has several.
     """
     path = Path(path)
     read = _READERS.get(path.suffix.lower())
@@ -57,14 +57,14 @@ def read_label_file(path: Path | str, key: str | None = None) -> Tensor:
 
 
 def is_integer(labels: Tensor) -> bool:
-    """Return whether a tensor has whole numbers. Booleans do not count."""
+    """Return whether a tensor has an integer dtype. Booleans do not count."""
     kind = labels.dtype
     return not (kind.is_floating_point or kind.is_complex or kind == torch.bool)
 
 
 def _read_npy(path: Path, key: str | None) -> Tensor:
     _refuse_key(path, key)
-    # Opened here and below, because np.load leaves the file of a broken archive open.
+    # The file is opened here and below, because np.load does not close a broken archive.
     with path.open("rb") as file:
         return _as_tensor(np.load(file, allow_pickle=False))
 
@@ -75,7 +75,7 @@ def _read_npz(path: Path, key: str | None) -> Tensor:
 
 
 def _read_torch(path: Path, key: str | None) -> Tensor:
-    # Only missing ones, because the block removes all of its arguments at its end.
+    # Add only globals that are not yet admitted: the context manager removes all that it gets.
     known = torch.serialization.get_safe_globals()
     with torch.serialization.safe_globals([e for e in _numpy_arrays() if e not in known]):
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -124,7 +124,7 @@ def _as_tensor(array: npt.NDArray[np.generic]) -> Tensor:
 
 
 def _numpy_arrays() -> list[Any]:
-    """The globals in a pickled array of whole numbers, under their names in NumPy 1 and 2."""
+    """Return the globals that a pickled integer array needs, with their names in NumPy 1 and 2."""
     rebuild = np.empty(0).__reduce__()[0]
     kinds = [type(np.dtype(kind)) for kind in "bhilqBHILQ"]
     named = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]

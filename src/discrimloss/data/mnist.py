@@ -123,10 +123,10 @@ def _read_split(files: dict[str, Path], name: str) -> Split:
 
 
 def read_idx(path: Path, num_dimensions: int) -> Tensor:
-    """Return a uint8 array from an idx file, compressed if its name ends in ``.gz``.
+    """Return a uint8 array from an idx file, which is compressed if its name ends in ``.gz``.
 
-    The format: two zero bytes, the type (8 for uint8), the number of dimensions, then each
-    dimension as four bytes, then the values. `num_dimensions` is the expected number.
+    An idx file has two zero bytes, the type (8 for uint8), the number of dimensions, each dimension
+    as four bytes, and the values. `num_dimensions` is the expected number of dimensions.
     """
     content = _read_bytes(path)
     expected = bytes([0, 0, 8, num_dimensions])

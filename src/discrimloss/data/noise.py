@@ -9,8 +9,8 @@
 >>> labels.transitions.sum(dim=1)  # of the true classes
 tensor([5, 3, 2])
 
-Rates are exact: a rate times the number of samples is rounded to a whole number (`round`), and
-exactly that many samples are chosen. Labels and generator are on the CPU.
+Rates are exact: the rate times the number of samples is rounded with `round`, and exactly that
+many samples are chosen. The labels and the generator must be on the CPU.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NoisyLabels:
     clean_target: Tensor
     """Shape (samples,): the labels before the noise. For evaluation only."""
     num_classes: int | None
-    """None for a regression."""
+    """Number of classes; None for regression."""
 
     def select(self, index: Tensor) -> NoisyLabels:
         """Return the labels of these samples, in this order."""
@@ -62,7 +62,7 @@ class NoisyLabels:
 
     @property
     def is_wrong(self) -> Tensor:
-        """Shape (samples,): which of the given labels are wrong. For evaluation only."""
+        """Shape (samples,), bool: whether each given label is wrong. For evaluation only."""
         return self.target != self.clean_target
 
     @property
@@ -72,10 +72,9 @@ class NoisyLabels:
 
     @property
     def transitions(self) -> Tensor | None:
-        """Shape (classes, classes), int64: number of samples by true class and given class.
+        """Shape (classes, classes), int64: number of samples per true class and given class.
 
-        Rows are the true classes, columns the given ones. None for regression. For evaluation
-        only.
+        Rows are true classes, columns are given classes. None for regression. For evaluation only.
         """
         if self.num_classes is None:
             return None
@@ -86,15 +85,16 @@ class NoisyLabels:
 def symmetric(
     clean_target: Tensor, rate: float, generator: torch.Generator, num_classes: int | None = None
 ) -> NoisyLabels:
-    """Return noise with every other label equally likely.
+    """Return labels with symmetric noise: all wrong classes are equally likely.
 
-    Exactly ``round(rate * samples)`` labels are wrong. In classification, the wrong label is any
-    other class. In regression, it is the target of another sample with a different value, so that
-    values that are frequent in the data are also frequent among the wrong targets.
+    Exactly ``round(rate * samples)`` labels are wrong. In classification, a wrong label is
+    drawn uniformly from the other classes. In regression, it is the target of a random sample with
+    a different value, so values that are frequent in the data are also frequent among the wrong
+    targets.
 
     Args:
         clean_target: shape (samples,), int64 classes, or floating point regression targets.
-        rate: the fraction of all samples that is made wrong.
+        rate: the fraction of all samples that get a wrong label.
         generator: the random generator.
         num_classes: number of classes; None for regression.
     """
@@ -116,8 +116,8 @@ def _symmetric_regression(
     num_wrong = num_samples_of(rate, len(clean_target))
     chosen = torch.randperm(len(clean_target), generator=generator)[:num_wrong]
     draw = torch.rand(num_wrong, generator=generator, dtype=torch.float64)
-    # Sorted, the samples with the same value are a block. A position among the samples outside of a
-    # sample's own block becomes a position among all of them by skipping that block.
+    # After sorting, samples with the same value form a block. A position is drawn among the samples
+    # outside of a sample's own block. Adding the size of the block to later positions skips it.
     numbers, order = clean_target.sort()
     _, block, size = torch.unique_consecutive(numbers, return_inverse=True, return_counts=True)
     if num_wrong and len(size) == 1:
@@ -140,15 +140,15 @@ def _symmetric_regression(
 def permuted(
     clean_target: Tensor, rate: float, generator: torch.Generator, num_classes: int | None = None
 ) -> NoisyLabels:
-    """Return noise that permutes the labels among the chosen samples.
+    """Return labels that are permuted at random among the chosen samples.
 
     Exactly ``round(rate * samples)`` samples are chosen. The frequency of each label does not
-    change. About one in C of the chosen samples keeps a correct label, if there are C balanced
-    classes. The released code of DiscrimLoss does this.
+    change. With C balanced classes, about one in C of the chosen samples keeps a correct label. The
+    authors' released code of DiscrimLoss makes this noise.
 
     Args:
         clean_target: shape (samples,), int64 classes, or floating point regression targets.
-        rate: the fraction of all samples that is chosen.
+        rate: the fraction of all samples that are chosen.
         generator: the random generator.
         num_classes: number of classes; None for regression.
     """
@@ -170,19 +170,19 @@ def asymmetric(
     num_classes: int | None,
     mapping: Mapping[int, int] | None = None,
 ) -> NoisyLabels:
-    """Return noise that maps a class to one other class.
+    """Return labels with asymmetric noise: each class has only one wrong class.
 
-    As usual, the rate is relative to the samples of mapped classes. `CIFAR10_LOOK_ALIKES` maps half
-    of the classes, so a rate of 0.4 makes 20 % of the labels of CIFAR-10 wrong. Exactly
-    ``round(rate * samples of mapped classes)`` labels are wrong.
+    As is usual, the rate is relative to the samples of mapped classes: exactly
+    ``round(rate * samples of mapped classes)`` labels are wrong. For example, `CIFAR10_LOOK_ALIKES`
+    maps half of the classes, so a rate of 0.4 makes 20 % of the labels of CIFAR-10 wrong.
 
     Args:
         clean_target: shape (samples,), int64.
-        rate: the fraction of the samples of mapped classes that is made wrong.
+        rate: the fraction of the samples of mapped classes that get a wrong label.
         generator: the random generator.
         num_classes: number of classes.
-        mapping: from a class to its wrong class. Other classes stay correct. By default every class
-            is mapped to the next one, and the last to the first ("pair flip").
+        mapping: the wrong class of each mapped class. Other classes stay correct. By default every
+            class is mapped to the next one, and the last class to the first ("pair flip").
     """
     num_classes = check_classes(clean_target, num_classes, "asymmetric")
     taken_for = torch.arange(num_classes)
@@ -215,7 +215,9 @@ def _checked_mapping(mapping: Mapping[int, int] | None, num_classes: int) -> dic
 
 
 def human(clean_target: Tensor, labels: Tensor, num_classes: int | None) -> NoisyLabels:
-    """Return labels from human annotators, such as CIFAR-10N's. See `read_label_file`.
+    """Return labels from human annotators, such as those of CIFAR-10N.
+
+    `read_label_file` reads such labels from a file.
 
     Args:
         clean_target: shape (samples,), int64.
@@ -240,24 +242,26 @@ def instance(
     num_classes: int | None,
     features: Tensor,
 ) -> NoisyLabels:
-    """Return noise that depends on the features of a sample (part-dependent, Xia et al. 2020).
+    """Return labels with instance-dependent noise (part-dependent noise, Xia et al. 2020).
 
-    As published, every sample has a flip rate from a normal distribution around `rate` (standard
-    deviation 0.1, truncated to 0 and 1), and every class a standard normal projection of the
-    features onto the classes. The softmax of a sample's projection, without its own class, is the
-    distribution of its wrong label. Similar samples thus get the same wrong class.
+    As published, every sample has a flip rate, drawn from a normal distribution around `rate` with
+    standard deviation 0.1, truncated to [0, 1]. Every class has a random matrix, with standard
+    normal entries, that projects the features onto the classes. The wrong label of a sample is
+    drawn from the softmax of its projection, without its own class. So samples with similar
+    features get similar wrong labels.
 
-    The published recipe flips each label independently. Here exactly ``round(rate * samples)``
-    labels are wrong. A sample's probability to be one of them is about proportional to its flip
-    rate.
+    The published method flips each label independently. This function makes exactly
+    ``round(rate * samples)`` labels wrong. The probability that a sample is one of them is about
+    proportional to its flip rate.
 
     Args:
         clean_target: shape (samples,), int64.
-        rate: the fraction of all samples that is made wrong.
+        rate: the fraction of all samples that get a wrong label.
         generator: the random generator.
         num_classes: number of classes.
         features: shape (samples, features), floating point, e.g. the normalised pixels. Their scale
-            matters: the larger the norm of a sample's vector, the more certain its wrong label.
+            matters: the larger the norm of a sample's features, the more certain is its wrong
+            label.
     """
     num_classes = check_classes(clean_target, num_classes, "instance")
     num_wrong = num_samples_of(rate, len(clean_target))
@@ -265,15 +269,15 @@ def instance(
 
     flip_rates = truncated_normal(rate, len(clean_target), generator)
     chosen = choose_in_proportion(flip_rates, num_wrong, generator)
-    # The largest of the logits plus Gumbel noise is a draw from their softmax.
+    # The class with the largest sum of logit and Gumbel noise is a draw from the softmax.
     uniform = torch.rand(num_wrong, num_classes, generator=generator)
     gumbel = -(-uniform.clamp_min(torch.finfo(uniform.dtype).tiny).log()).log()
 
     target = clean_target.clone()
     clean_of_chosen = clean_target[chosen]
     for label in range(num_classes):
-        # Class by class and some rows at a time, so that neither all projections nor a copy of the
-        # features is in memory.
+        # One class and some rows at a time, so that memory need not hold all projections or a copy
+        # of the features.
         projection = torch.randn(features.shape[1], num_classes, generator=generator)
         of_label = (clean_of_chosen == label).nonzero().flatten()
         for rows in torch.split(of_label, ROWS_AT_ONCE):
@@ -287,7 +291,11 @@ def instance(
 
 
 def truncated_normal(mean: float, number: int, generator: torch.Generator) -> Tensor:
-    """Shape (number,), float64: normal with standard deviation 0.1, truncated to [0, 1]."""
+    """Draw from a normal distribution with standard deviation 0.1, truncated to [0, 1].
+
+    Returns:
+        Shape (number,), float64.
+    """
     ends = (torch.tensor([0.0, 1.0], dtype=torch.float64) - mean) / FLIP_RATE_SPREAD
     low, high = torch.special.ndtr(ends)
     uniform = torch.rand(number, generator=generator, dtype=torch.float64)
@@ -296,11 +304,11 @@ def truncated_normal(mean: float, number: int, generator: torch.Generator) -> Te
 
 
 def choose_in_proportion(weights: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Return exactly `number` different positions, with probabilities about those of the weights.
+    """Draw exactly `number` different positions, with probability about proportional to weight.
 
-    Independent draws choose a sample of weight w if a uniform u is below w, that is if u/w is below
-    1. Taking the smallest u/w instead makes the number exact (Ohlsson, 1998: sequential Poisson
-    sampling).
+    With independent draws, a sample of weight w is chosen if a uniform number u is below w, that
+    is, if u/w is below 1. This function chooses the samples with the smallest u/w, which makes
+    their number exact (sequential Poisson sampling; Ohlsson, 1998).
     """
     uniform = torch.rand(len(weights), generator=generator, dtype=torch.float64)
     ratio = uniform / weights.clamp_min(torch.finfo(weights.dtype).tiny)
@@ -317,14 +325,14 @@ def _check_features(features: Tensor, num_samples: int) -> None:
 
 
 def num_samples_of(rate: float, num_samples: int) -> int:
-    """`rate` times the number of samples, rounded half to even."""
+    """Return `rate` times the number of samples, rounded half to even."""
     if not 0 <= rate <= 1:  # also true of NaN
         raise ValueError(f"rate must be between 0 and 1, not {rate}")
     return round(rate * num_samples)
 
 
 def check_classes(clean_target: Tensor, num_classes: int | None, kind: str) -> int:
-    """Return the number of classes; raise a `ValueError` unless all are int64 and in range."""
+    """Return the number of classes. Raise a `ValueError` unless labels are int64 and in range."""
     if num_classes is None:
         raise ValueError(
             f"{kind} noise is for classes: for regression there are symmetric and permuted"
@@ -339,7 +347,7 @@ def check_classes(clean_target: Tensor, num_classes: int | None, kind: str) -> i
 
 
 def check_regression_targets(clean_target: Tensor) -> None:
-    """Check finite regression targets, or raise a `ValueError`."""
+    """Raise a `ValueError` unless the regression targets are floating point and finite."""
     if not clean_target.is_floating_point():
         raise ValueError(
             f"clean_target for regression must have floating point numbers, not "
@@ -351,13 +359,13 @@ def check_regression_targets(clean_target: Tensor) -> None:
 
 
 def check_shape(labels: Tensor, name: str) -> None:
-    """Check that there is one label per sample, or raise a `ValueError`."""
+    """Raise a `ValueError` unless the labels have shape (samples,)."""
     if labels.dim() != 1:
         raise ValueError(f"{name} must have shape (samples,), not {tuple(labels.shape)}")
 
 
 def check_range(labels: Tensor, num_classes: int, name: str) -> None:
-    """Check that all labels are classes. A `ValueError` names the first that is not."""
+    """Raise a `ValueError` that names the first label that is not a class, if there is one."""
     outside = ((labels < 0) | (labels >= num_classes)).nonzero().flatten()
     if len(outside):
         first = int(outside[0])

@@ -1,4 +1,4 @@
-"""The published files of a dataset: how to get them, where they are, and whether they are correct.
+"""The published files of a dataset: how to get them, where to find them, how to check them.
 
 >>> from discrimloss.data.published_files import BuiltIn, how_obtained, obtained
 >>> @obtained(BuiltIn("it is generated"))
@@ -28,9 +28,9 @@ class KnownFile:
     """A published file of a dataset.
 
     Args:
-        path: path in the data directory, with ``/`` as separator. May be a directory.
+        path: path in the data directory, with ``/`` as separator. It may be a directory.
         size: size in bytes; None if unknown.
-        checksum: ``"sha256:…"`` or ``"md5:…"``; None if there is no published one.
+        checksum: ``"sha256:…"`` or ``"md5:…"``; None if none is published.
     """
 
     path: str
@@ -38,17 +38,20 @@ class KnownFile:
     checksum: str | None = None
 
     def exists_in(self, directory: Path) -> bool:
-        """Return whether the file exists. Without size and checksum, a directory counts as well."""
+        """Return whether the file exists.
+
+        If it has neither size nor checksum, a directory of this name counts as well.
+        """
         path = directory / self.path
         return path.exists() if self == KnownFile(self.path) else path.is_file()
 
 
 Form = tuple[KnownFile, ...]
-"""Files that together form the data, or one of its files, in a layout that a loader reads."""
+"""One form of some data: files that a loader reads together. Other forms may hold the same data."""
 
 
 def in_folder(folder: str, files: Iterable[KnownFile]) -> Form:
-    """Return the same files in a folder of the data directory. ``"."`` is the directory itself."""
+    """Return the files, moved to a folder of the data directory (``"."``: the directory itself)."""
     if folder == ".":
         return tuple(files)
     return tuple(replace(file, path=f"{folder}/{file.path}") for file in files)
@@ -82,7 +85,7 @@ class Download:
     """A dataset that ``discrimloss data fetch`` downloads.
 
     Args:
-        files: to download, in this order.
+        files: the files to download, in this order.
         terms: the publisher's terms of use.
     """
 
@@ -95,8 +98,8 @@ class ByHand:
     """A dataset that the user must request from its publisher, or download in a browser.
 
     Args:
-        steps: what to do and where to put the files, a sentence without its full stop.
-        forms: groups of files. The dataset is complete with all files of one group.
+        steps: what to do and where to put the files, as a sentence without a full stop.
+        forms: alternative forms of the data. The dataset is complete with all files of one form.
     """
 
     steps: str
@@ -105,7 +108,7 @@ class ByHand:
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A dataset that needs no files. `why` completes "nothing to download: …"."""
+    """A dataset that needs no files. `why` completes the sentence "nothing to download: …"."""
 
     why: str
 
@@ -114,7 +117,7 @@ Obtained = Download | ByHand | BuiltIn
 
 
 def obtained(how: Obtained) -> Callable[[Loader], Loader]:
-    """A decorator that declares how the data of a loader is obtained."""
+    """Return a decorator that declares how to get the data of a loader."""
 
     def mark(loader: Loader) -> Loader:
         setattr(loader, _ATTRIBUTE, how)
@@ -124,7 +127,7 @@ def obtained(how: Obtained) -> Callable[[Loader], Loader]:
 
 
 def how_obtained(loader: Callable[..., Any]) -> Obtained:
-    """Return how to get the dataset of a loader, as its decorator `obtained` declares."""
+    """Return how to get the data of a loader, as declared with `obtained`."""
     undeclared = ByHand("its loader has no instructions; loading it shows what is missing")
     how: Obtained = getattr(loader, _ATTRIBUTE, undeclared)
     return how
@@ -135,7 +138,7 @@ class Layout:
     """One published layout of a dataset.
 
     Args:
-        folders: possible folders in the data directory. ``"."`` is the directory itself.
+        folders: folders of the data directory to search. ``"."`` is the directory itself.
         files: the names of all required files, in one folder.
         endings: possible endings of these names. The first that exists is used.
     """
@@ -159,8 +162,8 @@ def find_files(
     """Return the first complete set of files: its layout, its folder, and the files by name.
 
     Raises:
-        DataError: names the missing files of the most complete folder, or the folders that were
-            searched if there is none.
+        DataError: no set is complete. The message names the missing files of the most complete
+            folder, or the searched folders if none has any of the files.
     """
     places = [
         (layout, directory / folder, layout.found_in(directory / folder))
@@ -189,7 +192,7 @@ def no_data(dataset: str, directory: Path, looked: str) -> str:
 
 
 def listed(folders: Sequence[str]) -> str:
-    """Return folders of the data directory as text."""
+    """Return a text that lists folders of the data directory."""
     words = ["the directory itself" if folder == "." else folder for folder in folders]
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
@@ -210,7 +213,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file and its state. `detail` has the difference, or why there is no comparison."""
+    """A file and its state. `detail` says how it differs, or why it was not compared."""
 
     path: str
     state: State
@@ -237,7 +240,7 @@ def checksum_of(file: Path, algorithm: str = "sha256") -> str:
 def check_file(
     known: KnownFile, directory: Path, *, read: bool = True, optional: bool = False
 ) -> CheckedFile:
-    """Return the state of one file in `directory`. `read` compares the checksum as well."""
+    """Return the state of one file in `directory`. With `read`, compare the checksum as well."""
     state, detail = _state_of(known, directory, read)
     return CheckedFile(known.path, state, detail, optional)
 
@@ -264,7 +267,7 @@ def _state_of(known: KnownFile, directory: Path, read: bool) -> tuple[State, str
 
 
 def check_files(how: Obtained, directory: Path, *, read: bool = True) -> list[CheckedFile]:
-    """Return the state of every file of a dataset, in the existing forms."""
+    """Return the state of every file of a dataset, in the forms that exist."""
     if isinstance(how, BuiltIn):
         return []
     if isinstance(how, ByHand):
@@ -281,13 +284,13 @@ def check_forms(
 ) -> list[CheckedFile]:
     """Return the state of the files of every complete form.
 
-    If no form is complete, the result has the files of the form that misses the fewest.
+    If no form is complete, return the files of the one with the fewest missing files.
     """
 
     def fraction_there(form: Form) -> float:
         return sum(known.exists_in(directory) for known in form) / len(form)
 
-    # All complete forms, because a loader reads one of them, and others may be wrong as well.
+    # All complete forms are checked, because a loader may read any of them.
     complete = [form for form in forms if fraction_there(form) == 1]
     return [
         check_file(known, directory, read=read, optional=optional)

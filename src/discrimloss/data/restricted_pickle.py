@@ -17,29 +17,32 @@ _REBUILD_FROM_BUFFER = np.empty(0).__reduce_ex__(5)[0]
 ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    # How Python 3 writes bytes for Python 2: text and the name of its encoding.
+    # Python 3 writes bytes for Python 2 as a text and the name of its encoding.
     ("_codecs", "encode"): codecs.encode,
-    # Under their names in NumPy 1 and 2.
+    # The names in NumPy 1 (`core`) and NumPy 2 (`_core`).
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _REBUILD for core in ("core", "_core")},
     **{
         (f"numpy.{core}.numeric", "_frombuffer"): _REBUILD_FROM_BUFFER for core in ("core", "_core")
     },
 }
-"""The globals in a pickled array. Numbers, texts, bytes, lists and dicts need none."""
+"""The globals that a pickled array needs. Numbers, texts, bytes, lists and dicts need none."""
 
 
 class RestrictedUnpickler(pickle.Unpickler):
     """Reads numbers, texts, bytes, lists, dicts and NumPy arrays, and refuses anything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The admitted object of this name."""
+        """Return the object of this name if it is admitted, or raise an error."""
         if (module, name) not in ADMITTED:
             raise pickle.UnpicklingError(f"it contains {module}.{name}, which is not data")
         return ADMITTED[module, name]
 
 
 def read_pickled_dict(path: Path) -> dict[str, Any]:
-    """A pickled dict of plain values and arrays, from Python 2 or 3; its texts may be bytes."""
+    """Return a pickled dict of plain values and arrays, written by Python 2 or 3.
+
+    Texts that Python 2 wrote may be bytes; see `as_text`.
+    """
     try:
         with path.open("rb") as file:
             content = RestrictedUnpickler(file, encoding="bytes").load()
@@ -52,5 +55,5 @@ def read_pickled_dict(path: Path) -> dict[str, Any]:
 
 
 def as_text(value: object) -> str:
-    """The text of a value that Python 2 may have written as bytes."""
+    """Return a value as text, decoded if Python 2 wrote it as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""Random crops at random scale: windows of different sizes, all resampled to the size of the image.
+"""Random crops of random size, resampled to the size of the image.
 
 >>> import torch
 >>> from discrimloss.data.scale_crop import ScaleCropPreparation
@@ -21,8 +21,8 @@ from discrimloss.data.images import normalise
 
 SMALLEST_AREA = 0.08
 HIGHEST_RATIO = 4 / 3
-"""Width over height, and height over width. Both are the defaults of torchvision's
-``RandomResizedCrop``, which the authors' released code uses."""
+"""Maximum of width over height, and of height over width. The values here are the defaults of
+torchvision's ``RandomResizedCrop``, which the authors' released code uses."""
 ATTEMPTS = 10
 
 
@@ -32,10 +32,10 @@ class ScaleCropPreparation:
 
     A window has 8 to 100 % of the area of its image, an aspect ratio of 3 : 4 to 4 : 3, and a
     random position. It is resampled to the size of the image, and mirrored with probability 0.5.
-    For evaluation, the image is not cropped. The released code crops its test images too.
+    For evaluation, the image is not cropped. (The authors' released code crops test images too.)
 
     Args:
-        mean: of each channel, where white is 1.
+        mean: mean of each channel, where white is 1.
         std: standard deviation of each channel, where white is 1.
     """
 
@@ -43,7 +43,7 @@ class ScaleCropPreparation:
     std: tuple[float, ...]
 
     def __call__(self, inputs: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Shape (batch, channels, height, width), float32; `inputs` likewise, uint8."""
+        """Prepare uint8 images of shape (batch, channels, height, width). Return float32."""
         if generator is not None:
             width, height, left, top, mirrored = random_windows(len(inputs), generator)
             place = torch.zeros(len(inputs), 2, 3)
@@ -73,7 +73,7 @@ def random_windows(
     widths, heights = (area * ratio).sqrt(), (area / ratio).sqrt()
     fits = (widths <= 1.0) & (heights <= 1.0)
     first = fits.int().argmax(1, keepdim=True)
-    is_whole = ~fits.any(1)  # no draw fits into the image
+    is_whole = ~fits.any(1)  # no drawn window fits: use the whole image
     width = widths.gather(1, first).squeeze(1).masked_fill(is_whole, 1.0)
     height = heights.gather(1, first).squeeze(1).masked_fill(is_whole, 1.0)
     left, top = (1.0 - width) * uniform(count), (1.0 - height) * uniform(count)

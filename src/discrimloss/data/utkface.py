@@ -18,7 +18,7 @@ from discrimloss.options import OptionError
 FOLDERS = ("UTKFace", "utkface", "UTKFace/UTKFace", ".")
 PARTS = ("part1", "part2", "part3")
 NAME = re.compile(r"(?P<age>\d{1,3})_[01]_[0-4]_\d+(\.jpg\.chip)?\.jpg")
-"""age, gender, race, date and time; the aligned and cropped faces have a ``chip`` in the name."""
+"""Age, gender, race, date and time. Aligned and cropped faces have ``chip`` in the name."""
 
 TEST_FRACTION = 0.1
 NORMALIZATION = {
@@ -50,15 +50,15 @@ def load_utkface(
 ) -> TaskData:
     """23,708 faces from 1 to 116 years, to predict their age: 90 % for training, 10 % for testing.
 
-    Five of the published names are malformed. These files, and unreadable images, are left out and
-    listed in the notes. All faces are decoded into memory, 49 kB each at 128 × 128. To decode them
-    only once, set ``DISCRIMLOSS_CACHE`` to a directory.
+    Five of the published file names are malformed. These files and unreadable images are left out
+    and listed in the notes. All faces are decoded into memory, 49 kB each at 128 × 128. To
+    keep them for later runs, set the environment variable ``DISCRIMLOSS_CACHE`` to a directory.
 
     Args:
         directory: the data directory.
         size: side of the scaled faces.
         split_seed: seed that selects the faces for testing.
-        augment: whether to mirror half of the training faces and to crop each.
+        augment: whether to crop training faces and mirror them with probability 0.5.
         crop: ``"shift"`` moves a face by up to a sixteenth of its side, which does not change the
             apparent age. ``"scale"`` crops a window of random size, as in the authors' released
             code (`ScaleCropPreparation`).

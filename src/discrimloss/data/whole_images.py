@@ -11,13 +11,14 @@ from torch import Tensor
 from discrimloss.data.images import crop_each, decode_whole, normalise
 
 Images = dict[str, Tensor]
-"""``pixels``, shape (batch, 3, height, width), uint8, of which each image fills the upper left, and
-``height`` and ``width`` of the images, both of shape (batch,)."""
+"""A batch of images of different sizes, padded to a common size on the right and at the bottom:
+``pixels``, shape (batch, 3, max height, max width), uint8, and the ``height`` and ``width`` of each
+image, shape (batch,)."""
 
 
 @dataclass(frozen=True)
 class WholeImageFiles:
-    """Inputs that are image files, decoded as a whole when a batch needs them.
+    """Inputs that are image files, decoded without cropping when a batch needs them.
 
     Args:
         folder: folder with the files.
@@ -34,7 +35,7 @@ class WholeImageFiles:
         return len(self.names)
 
     def rows(self, index: Tensor) -> Images:
-        """Images of some samples. A `DataError` names an unreadable file."""
+        """Return the images of some samples. Raise a `DataError` that names an unreadable file."""
         images = [decode_whole(self.folder / self.names[i], self.size) for i in index.tolist()]
         height = torch.tensor([image.shape[1] for image in images], dtype=torch.int64)
         width = torch.tensor([image.shape[2] for image in images], dtype=torch.int64)
@@ -70,14 +71,14 @@ class WindowPreparation:
     augment: bool = True
 
     def __call__(self, inputs: Images, generator: torch.Generator | None) -> Tensor:
-        """Shape (batch, channels, size, size), float32."""
+        """Return the windows, shape (batch, 3, size, size), float32."""
         pixels = inputs["pixels"]
         room = torch.stack([inputs["height"], inputs["width"]]) - self.size
         if generator is None or not self.augment:
             place = room // 2
             mirrored = torch.zeros(len(pixels), dtype=torch.bool, device=pixels.device)
         else:
-            # Drawn on the device of the generator, so that a CPU generator gives the same on a GPU.
+            # Drawn on the generator's device: a CPU generator gives the same on any device.
             drawn = torch.rand(3, len(pixels), generator=generator, device=generator.device)
             drawn = drawn.to(pixels.device, non_blocking=True)
             place = (drawn[:2] * (room + 1)).long().minimum(room)

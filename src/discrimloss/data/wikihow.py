@@ -1,4 +1,4 @@
-"""WikiHow: which goal a step serves, which step serves a goal, which step comes first.
+"""WikiHow: multiple-choice questions about goals, the steps towards them, and their order.
 
 From Zhang, Lyu and Callison-Burch (2020). The training questions are generated automatically and
 contain wrong labels. The test questions were checked by humans.
@@ -76,24 +76,28 @@ def load_wikihow(
 ) -> TaskData:
     """WikiHow questions (goal, step or order), as SWAG-layout CSV or BIG-bench JSON.
 
-    Below ``directory/wikihow``: for training ``goal/train.csv`` as the publisher's archive has it
-    (or ``goal_train.csv``), of which a tenth becomes the validation split; for testing
-    ``goal/val.csv`` (or ``goal/test.csv``, ``goal_val.csv``, ``goal_test.csv``), else BIG-bench's
-    ``goal_inference.json`` (or ``goal_inference/task.json``); likewise ``step`` with
-    ``step_inference`` and ``order`` with ``step_ordering``.
+    The files are in ``directory/wikihow``. For the task ``goal``:
 
-    `train_on_benchmark` is a substitute for users who have only the benchmark questions. These are
-    split, and the larger split is used for training. The results can be compared with each other,
-    but not with those of the paper.
+    - Training: ``goal/train.csv``, as in the publisher's archive, or ``goal_train.csv``. By
+      default, a tenth of it becomes the validation split.
+    - Testing: ``goal/val.csv``, ``goal/test.csv``, ``goal_val.csv`` or ``goal_test.csv``; else
+      BIG-bench's ``goal_inference.json`` or ``goal_inference/task.json``.
+
+    The names for ``step`` (BIG-bench: ``step_inference``) and ``order`` (``step_ordering``) are
+    alike.
+
+    `train_on_benchmark` is for users who have only the benchmark questions. They are split into a
+    training and a test split. Such results can be compared with each other, but not with those of
+    the paper.
 
     Args:
         directory: the data directory.
         task: ``"goal"``: the goal of a step; ``"step"``: a step of a goal; ``"order"``: the earlier
             of two steps.
-        split_seed: seed of the splits, and of the order of the benchmark's choices.
-        validation_share: fraction of the training questions for validation.
+        split_seed: seed of the splits, and of the shuffling of the benchmark's choices.
+        validation_share: fraction of the training questions that is used for validation.
         train_on_benchmark: whether to split the benchmark's questions into training and test.
-        test_share: fraction of the benchmark's questions for testing, with `train_on_benchmark`.
+        test_share: with `train_on_benchmark`, the fraction of its questions for testing.
     """
     folder = directory / "wikihow"
     generator = torch.Generator().manual_seed(split_seed)
@@ -148,7 +152,7 @@ def _split_benchmark(
     if file is None:
         raise DataError(f"no benchmark questions for wikihow {task}: looked for {_listed(files)}")
     questions, notes = read_benchmark(file, NUM_CHOICES[task], generator)
-    # Some prompts occur twice: both questions must be in the same split.
+    # Some prompts occur twice: questions with the same prompt must be in the same split.
     assert isinstance(questions.inputs, QuestionInputs)
     contexts, group = np.unique(questions.inputs.contexts.astype(str), return_inverse=True)
     groups = torch.from_numpy(group.reshape(-1))
@@ -220,19 +224,19 @@ class QuestionInputs:
         return len(self.contexts)
 
     def rows(self, index: Tensor) -> list[Question]:
-        """The questions of some samples."""
+        """Return the questions of some samples."""
         rows = index.numpy()
         pairs = zip(self.contexts[rows], self.choices[rows].tolist(), strict=True)
         return [Question(context, tuple(choices)) for context, choices in pairs]
 
     def select(self, index: Tensor) -> QuestionInputs:
-        """Only these questions, in this order."""
+        """Return only these questions, in this order."""
         rows = index.numpy()
         return QuestionInputs(self.contexts[rows], self.choices[rows])
 
 
 def read_swag_csv(file: Path, num_choices: int) -> Split:
-    """Read questions from columns ``sent1``, ``sent2``, ``ending0`` …, ``label``. Ignore others.
+    """Read questions from the columns ``sent1``, ``sent2``, ``ending0`` …, and ``label``.
 
     The context is ``sent1`` followed by ``sent2``, or ``startphrase`` if both are empty.
     """
@@ -241,7 +245,7 @@ def read_swag_csv(file: Path, num_choices: int) -> Split:
     endings = [f"ending{number}" for number in range(num_choices)]
     wanted = {"sent1", "sent2", "startphrase", "label", *endings}
     try:
-        # Not all columns, for the sake of memory. "None", "NA" and "null" are texts here.
+        # Only the needed columns, to save memory. "None", "NA" and "null" are texts here.
         table = pandas.read_csv(
             file, usecols=wanted.__contains__, dtype=str, keep_default_na=False, encoding="utf-8"
         )
@@ -276,7 +280,8 @@ def read_benchmark(
 ) -> tuple[Split, tuple[str, ...]]:
     """Return questions of BIG-bench, and notes about those that were left out.
 
-    In BIG-bench, the correct choice comes first more often than by chance, so choices are shuffled.
+    The choices are shuffled, because in BIG-bench the correct one is first more often than by
+    chance.
     """
     try:
         examples = json.loads(file.read_text(encoding="utf-8"))["examples"]

@@ -47,7 +47,7 @@ class AuditScore:
 
 
 def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> AuditScore:
-    """Write the digits of a run to a file of images and labels, and audit it."""
+    """Write the images and labels of a run to a file, and audit the file."""
     source = directory / IMAGE_FILE
     with atomic_write(source) as unfinished, unfinished.open("wb") as file:
         np.savez(
@@ -64,7 +64,7 @@ def audit_digits(digits: NoisyDigits, directory: Path, overwrite: bool) -> Audit
 def audit_docstrings(
     directory: Path, seed: int, overwrite: bool, samples: int = TEXTS
 ) -> AuditScore:
-    """Write docstrings of four libraries to a CSV file with some wrong labels, and audit it."""
+    """Write docstrings of four libraries, some with wrong labels, to a CSV file, and audit it."""
     texts, true_labels = load_docstrings(samples, seed)
     labels, is_wrong = make_wrong(true_labels, TEXT_NOISE, np.random.default_rng(seed))
     source = directory / TEXT_FILE
@@ -83,10 +83,10 @@ def audit_docstrings(
 def make_wrong(
     labels: Sequence[str], fraction: float, generator: np.random.Generator
 ) -> tuple[list[str], npt.NDArray[np.bool_]]:
-    """Replace a fraction of the labels by other classes.
+    """Replace a fraction of the labels with other classes.
 
     Returns:
-        The new labels, and a mask of the wrong ones.
+        The new labels, and a mask that is True for wrong ones.
     """
     names = sorted(set(labels))
     given = list(labels)

@@ -19,13 +19,13 @@ SHORTEST = 30
 
 
 def load_docstrings(samples: int, seed: int = 0) -> tuple[list[str], list[str]]:
-    """Return first paragraphs of docstrings, labelled with the library that each comes from.
+    """Return the first paragraphs of docstrings. The label of each is its library.
 
     Every library has the same number of texts, and no text occurs in two libraries. The texts
     depend on the versions of the libraries.
 
     Args:
-        samples: number of texts. Fewer are returned if a library has too few.
+        samples: number of texts. The result has fewer if a library has too few.
         seed: seed of the selection and of the order.
 
     Returns:
@@ -44,7 +44,7 @@ def load_docstrings(samples: int, seed: int = 0) -> tuple[list[str], list[str]]:
 
 
 def _first_paragraphs(modules: list[str]) -> set[str]:
-    """Return first paragraphs of the docstrings of public functions, classes and methods."""
+    """Return the first paragraphs of docstrings of public functions, classes and methods."""
     texts = set()
     for module in map(importlib.import_module, modules):
         for name, member in list(vars(module).items()):

@@ -1,6 +1,7 @@
 """Compares cross-entropy and DiscrimLoss on the recipe `digits`.
 
-For each seed, both methods get the same initial weights, wrong labels, batches and learning rates.
+With the same seed, both methods get the same initial weights, wrong labels, batches and learning
+rates.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ class NoisyDigits:
 
 @dataclass(frozen=True)
 class Values:
-    """The metrics of one seed, as fractions from 0 to 1. None if undefined."""
+    """The metrics of one seed, as fractions from 0 to 1. A metric is None if it is undefined."""
 
     cross_entropy_accuracy: float
-    """Test accuracy after the last epoch."""
+    """Test accuracy of cross-entropy after the last epoch."""
     discrimloss_accuracy: float
-    """Test accuracy after the last epoch."""
+    """Test accuracy of DiscrimLoss after the last epoch."""
     recall: float | None
     """Fraction of the wrong labels that are flagged."""
     precision: float | None
@@ -89,17 +90,17 @@ VALUE_NAMES = tuple(field.name for field in fields(Values))
 
 @dataclass(frozen=True)
 class SeedRun:
-    """The digits of one seed, and their verdicts."""
+    """The digits of one seed, and the verdicts on their labels."""
 
     digits: NoisyDigits
     values: Values
     verdicts: Verdicts
-    """Verdicts of DiscrimLoss after the last epoch, with the network's suggested labels."""
+    """Verdicts of DiscrimLoss after the last epoch, with labels that the network suggests."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The metrics of all seeds, and the digits and verdicts of the first."""
+    """The metrics of all seeds, and the digits and verdicts of the first seed."""
 
     noise: float
     epochs: int
@@ -108,7 +109,7 @@ class Experiment:
     first: SeedRun
 
     def per_seed(self, name: str) -> list[float | None]:
-        """Return one of the `Values` for every seed."""
+        """Return the metric of this name for every seed. Names are the fields of `Values`."""
         return [getattr(values, name) for values in self.values]
 
 
@@ -118,10 +119,10 @@ def run_experiment(
     seeds: Sequence[int],
     on_run: Callable[[], None] = lambda: None,
 ) -> Experiment:
-    """Train both methods with every seed. Call `on_run` after each training.
+    """Train both methods with every seed. Call `on_run` after each training run.
 
     Raises:
-        DiscrimLossError: a training failed.
+        DiscrimLossError: a training run failed.
         Interrupted: on Ctrl-C or SIGTERM.
     """
     jobs = [
@@ -145,14 +146,14 @@ def run_experiment(
 
 
 def demo_config(method: str, seed: int, noise: float, epochs: int) -> RunConfig:
-    """Return the recipe `digits`, split into training and test set by the seed."""
+    """Return the config of a run of the recipe `digits`. The seed also selects the test set."""
     settings = [f"method={method}", f"seed={seed}", f"data.split_seed={seed}", "threads=1"]
     settings += [f"noise.rate={noise}", f"epochs={epochs}", "tensorboard=false"]
     return load_recipe("digits", settings)
 
 
 def train_digits(config: RunConfig) -> tuple[float, Verdicts]:
-    """Train a run in memory. Return its test accuracy, from 0 to 1, and its verdicts."""
+    """Train without writing files. Return the test accuracy, from 0 to 1, and the verdicts."""
     digits = NoisyDigits(config)
 
     def judge(method: Method) -> Verdicts:
@@ -178,7 +179,7 @@ def train_digits(config: RunConfig) -> tuple[float, Verdicts]:
 
 
 def _evaluate(digits: NoisyDigits, plain: float, ours: float, verdicts: Verdicts) -> Values:
-    """Compare with the clean labels, which training does not use."""
+    """Return the metrics of a seed, using the clean labels, which training does not see."""
     wrong = digits.labels.is_wrong.numpy()
     flagged = verdicts.verdict == "incorrect"
     num_wrong, num_flagged = int(wrong.sum()), int(flagged.sum())

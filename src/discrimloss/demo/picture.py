@@ -15,7 +15,7 @@ COLUMNS = 6
 MOST_PANELS = 24
 DOTS_PER_INCH = 100
 
-# In inches. Panels have a fixed size, so that margins are the same for any number of panels.
+# Lengths in inches. Panels have a fixed size, so margins do not depend on their number.
 WIDTH = 10.0
 MARGIN = 0.4
 HEADER = 0.75
@@ -24,7 +24,7 @@ PANEL = 1.38
 CAPTION = 0.3
 ROW_GAP = 0.15
 
-# Colour-blind readers can distinguish them.
+# Colour-blind readers can distinguish these colours.
 RIGHTLY_FLAGGED = "#009e73"
 WRONGLY_FLAGGED = "#d55e00"
 INK = "#222222"

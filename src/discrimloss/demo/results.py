@@ -16,7 +16,7 @@ NOTHING = "–"
 
 
 def write_results(experiment: Experiment, command: str, directory: Path) -> None:
-    """Write all four files into an existing directory."""
+    """Write the four files with the results into an existing directory."""
     first = experiment.first
     save_picture(first, directory / PICTURE)
     first.verdicts.to_csv(directory / VERDICTS)
@@ -76,7 +76,7 @@ def markdown_table(experiment: Experiment, command: str) -> str:
 
 
 def summary(experiment: Experiment, command: str) -> dict[str, Any]:
-    """Return all values, per seed and over all seeds, and the command that reproduces them."""
+    """Return all metrics, per seed and over all seeds, and the command that reproduces them."""
     values = {}
     for name in VALUE_NAMES:
         per_seed = experiment.per_seed(name)

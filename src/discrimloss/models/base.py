@@ -15,16 +15,16 @@ models: Registry[Callable[..., Any]] = Registry("model", "discrimloss.models")
 class TaskShape:
     """The shapes of a model's inputs and outputs.
 
-    A registered model is a `torch.nn.Module` class (or a function that returns one) that takes a
-    `TaskShape`; its keyword-only arguments are the keys of ``[model]``. Its output has shape
-    (batch, outputs) for classification, (batch, choices) for multiple choice and (batch,) for
-    regression. A text model has a method ``tokenize(texts)``, which turns the result of
-    ``Inputs.rows`` into a dict of tensors.
+    A registered model is a `torch.nn.Module` class, or a function that returns a module. It takes a
+    `TaskShape`, and its keyword-only arguments are the keys of ``[model]`` in a recipe. The output
+    of the module has shape (batch, outputs) for classification, (batch, choices) for multiple
+    choice and (batch,) for regression. A text model has a method ``tokenize(texts)``, which turns
+    the result of ``Inputs.rows`` into a dict of tensors.
     """
 
     input_shape: tuple[int, ...]
     num_classes: int | None
-    """None for a regression."""
+    """Number of classes or choices; None for regression."""
     target_mean: float = 0.0
     """Mean of the regression targets for training. 0 for classification."""
     target_spread: float = 1.0

@@ -13,8 +13,8 @@ class CompactResNet(nn.Module):
     """A ResNet of 8 convolutions for small images, made for CPUs.
 
     Three 3x3 convolutions increase the number of channels, each followed by pooling. So most of the
-    work is on few pixels and many channels, where a CPU is fast. A residual block follows the
-    second and the third convolution. Global max pooling precedes the linear head.
+    computation is on few pixels and many channels, where a CPU is fast. A residual block follows
+    the second and the third convolution. Global max pooling precedes the linear head.
 
     Args:
         shape: shape of the task, with images of at least 8x8 pixels.
@@ -63,8 +63,8 @@ class ResidualBlock(nn.Module):
 def halved(channels: int, wider: int) -> nn.Sequential:
     """Increase the channels and halve the number of rows and columns.
 
-    Pooling comes first, so that normalization and ReLU process a quarter of the pixels. Outside of
-    convolutions, a CPU spends its time on memory access.
+    Pooling comes before normalization and ReLU, which then process a quarter of the pixels. Outside
+    of convolutions, memory access takes most of a CPU's time.
     """
     return nn.Sequential(
         convolution(channels, wider),
@@ -75,5 +75,5 @@ def halved(channels: int, wider: int) -> nn.Sequential:
 
 
 def convolution(channels: int, wider: int) -> nn.Conv2d:
-    """A 3x3 convolution without a bias, which the following normalization would remove."""
+    """Return a 3x3 convolution without a bias: the normalization after it would remove the bias."""
     return nn.Conv2d(channels, wider, 3, padding=1, bias=False)

@@ -15,19 +15,21 @@ NUM_SYMBOLS, PADDING = 11, 10  # ten digits and the padding of `discrimloss.data
 class DigitLSTM(nn.Module):
     """An LSTM over digits that predicts a value of 0 or more: the Digit Sum model of the paper.
 
-    An embedding of 11 symbols (ten digits and padding), one layer of LSTM without peepholes, and a
-    linear head with ReLU on the state at the last digit. The paper does not describe the head's
-    initialisation. Ours predicts in units of the targets' standard deviation and starts at their
-    mean, so that small steps suffice and the ReLU passes gradients from the start.
+    The layers are an embedding of 11 symbols (ten digits and padding), one LSTM layer without
+    peepholes, and a linear head with ReLU on the state at the last digit. The paper does not
+    describe the head's initialisation. By default, ours predicts in units of the targets' standard
+    deviation and starts at their mean. So small steps suffice, and the ReLU passes gradients from
+    the start.
 
     Args:
         shape: shape of the task, for the mean and standard deviation of its targets.
         hidden_size: number of units of the LSTM.
         embedding_size: size of the embedding of a symbol.
-        standardized: whether the head starts from the targets' mean and standard deviation.
+        standardized: whether the head predicts relative to the targets' mean, in units of their
+            standard deviation.
         random_states: whether every forward pass draws the initial states from a normal
-            distribution, even in evaluation, as in the authors' released code. Otherwise they are
-            0.
+            distribution, even in evaluation, as in the authors' released code. Otherwise the
+            initial states are 0.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class DigitLSTM(nn.Module):
         self.output = TaskOutput(shape if standardized else shape.unscaled())
 
     def forward(self, digits: Tensor) -> Tensor:
-        """Return the sums of sequences of shape (batch, length), shape (batch,)."""
+        """Map sequences of digits, (batch, length), to predicted sums, (batch,)."""
         first = None
         if self.random_states:
             drawn = torch.randn(2, 1, len(digits), self.lstm.hidden_size, device=digits.device)

@@ -27,13 +27,13 @@ Weights = Mapping[str, Tensor]
 
 
 class EfficientNetLite(nn.Module):
-    """All layers up to the last pooling.
+    """EfficientNet-Lite up to the last pooling, without the head.
 
     Args:
         weights: the state dict.
 
     Raises:
-        ValueError: these are not the weights of an EfficientNet-Lite.
+        ValueError: `weights` are not those of an EfficientNet-Lite.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -55,7 +55,7 @@ def read_weights(file: Path) -> Weights:
     """Return the state dict in a file.
 
     Raises:
-        ValueError: the file cannot be read, or contains something else.
+        ValueError: the file cannot be read, or does not contain a state dict.
     """
     try:
         found: Any = torch.load(file, map_location="cpu", weights_only=True)
@@ -86,7 +86,7 @@ def _blocks(weights: Weights) -> list[nn.Module]:
 
 
 class _Block(nn.Module):
-    """Expand, filter each channel, and project. The input is added if the shape does not change."""
+    """Expand, convolve each channel, and project. Add the input if the shape does not change."""
 
     def __init__(self, weights: Weights, name: str, stride: int) -> None:
         super().__init__()
@@ -109,8 +109,8 @@ class _Block(nn.Module):
 class _Layer(nn.Module):
     """A convolution with TensorFlow's padding, batch norm, and optionally ReLU6.
 
-    The norm is merged into the convolution, because an encoder is not trained and spends most of
-    its time on memory access.
+    The batch norm is merged into the convolution. This is possible because the encoder is not
+    trained, and it saves memory access, which takes most of the time.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class _Layer(nn.Module):
         out, within, self.size, _ = kernel.shape
         self.stride, self.activation = stride, activation
         groups = out if depthwise else 1
-        # With an odd kernel and no stride, padding is equal on both sides, as in the convolution.
+        # With an odd kernel and stride 1, TensorFlow pads both sides equally, as `Conv2d` does.
         self.is_symmetric = stride == 1 and self.size % 2 == 1
         padding = self.size // 2 if self.is_symmetric else 0
         self.convolution = nn.Conv2d(

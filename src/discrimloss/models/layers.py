@@ -16,8 +16,8 @@ class TaskOutput(nn.Module):
     """The last layer of a model, which turns raw outputs into predictions.
 
     In classification, the raw outputs are the logits and are not changed. In regression, the
-    prediction is ``raw * target_spread + target_mean``. So a new network starts at the mean of the
-    target, and its learning speed does not depend on the target's unit.
+    prediction is ``raw * target_spread + target_mean``. So the predictions of a new network are
+    near the mean of the targets, and its learning speed does not depend on their unit.
     """
 
     target_mean: Tensor
@@ -27,7 +27,7 @@ class TaskOutput(nn.Module):
         super().__init__()
         self.is_regression = shape.num_classes is None
         if self.is_regression:
-            # Buffers, so that they are saved with the weights, which depend on them.
+            # Buffers are saved with the weights, which are useless without these two values.
             self.register_buffer("target_mean", torch.tensor(float(shape.target_mean)))
             self.register_buffer("target_spread", torch.tensor(float(shape.target_spread)))
 

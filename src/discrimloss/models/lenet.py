@@ -19,8 +19,8 @@ class LeNet(nn.Module):
     def __init__(self, shape: TaskShape) -> None:
         super().__init__()
         channels, height, width = image_size(shape, "lenet", smallest=16)
-        # ReLU after pooling gives the same result as the usual order, because it is monotonic, with
-        # a quarter of the work.
+        # ReLU is monotonic, so ReLU after pooling gives the same result as the usual order, with a
+        # quarter of the computation.
         self.network = nn.Sequential(
             nn.Conv2d(channels, 6, 5),
             nn.MaxPool2d(2),

@@ -1,4 +1,4 @@
-"""One hidden layer."""
+"""A multilayer perceptron with one hidden layer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from discrimloss.models.layers import TaskOutput
 
 @models.register("mlp")
 class MLP(nn.Module):
-    """One hidden layer, for features or very small images.
+    """A multilayer perceptron with one hidden layer, for features or very small images.
 
     Args:
         shape: shape of the task. Inputs of any shape are flattened.
         hidden: number of units of the hidden layer.
-        dropout: fraction of the units that is dropped in training, against memorisation.
+        dropout: fraction of the hidden units that are dropped in training, against memorisation.
     """
 
     def __init__(self, shape: TaskShape, *, hidden: int = 256, dropout: float = 0.0) -> None:

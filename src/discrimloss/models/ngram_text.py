@@ -35,8 +35,8 @@ class NgramText(nn.Module):
         """Map the n-grams of a batch to (batch, classes), or to (batch,) for regression.
 
         Args:
-            ngrams: ``ids`` and ``weights`` of all n-grams, the texts concatenated, and
-                ``offsets``, the start of each text.
+            ngrams: ``ids`` and ``weights`` of the n-grams of all texts, concatenated, and
+                ``offsets``, the position of each text's first n-gram.
         """
         texts = self.vectors(ngrams["ids"], ngrams["offsets"], per_sample_weights=ngrams["weights"])
         prediction: Tensor = self.output(self.head(texts))

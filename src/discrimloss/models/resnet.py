@@ -33,10 +33,10 @@ class ResNet(nn.Module):
 
     Args:
         shape: shape of the task, with images of any size. The stem reduces them by a factor of 4.
-        layers: 18 or 50, if nothing pretrained is loaded.
-        pretrained: a directory or a name on the Hugging Face hub (``"microsoft/resnet-50"``) that
-            has weights for 18 or 50 layers. The head is kept if its number of outputs fits the
-            task. Otherwise it is new.
+        layers: 18 or 50. Not used with `pretrained`.
+        pretrained: a directory or a name on the Hugging Face hub, such as
+            ``"microsoft/resnet-50"``, with weights for 18 or 50 layers. The pretrained head is kept
+            if its number of outputs fits the task. Otherwise the head is new.
         standardized: whether regression predicts in units of the targets' standard deviation,
             relative to their mean. Otherwise the output is the prediction, as in the authors'
             released code, whose learning rates assume this.
@@ -110,7 +110,7 @@ def from_pretrained(shape: TaskShape, pretrained: str) -> Any:
 
 
 def check_config(config: Any, shape: TaskShape) -> None:
-    """Raise a `ValueError` unless these are weights of a ResNet for such images."""
+    """Raise a `ValueError` unless the weights are of a ResNet for images of this task."""
     if config.model_type != "resnet":
         raise ValueError(f"it holds a model of type {config.model_type!r}, not a resnet")
     if config.num_channels != shape.input_shape[0]:
@@ -121,7 +121,10 @@ def check_config(config: Any, shape: TaskShape) -> None:
 
 
 def check_report(report: Mapping[str, Any]) -> None:
-    """Check that only the head is new: the library would initialise other weights silently."""
+    """Raise a `ValueError` if weights other than the head's are missing or do not fit.
+
+    Transformers would initialise them at random, without a warning.
+    """
     mismatched = {key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]}
     made_up = set(report["missing_keys"]) | mismatched
     lost = sorted(key for key in made_up if not key.startswith("classifier."))
@@ -132,5 +135,5 @@ def check_report(report: Mapping[str, Any]) -> None:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Return whether this cannot be a hub name, which is ``name`` or ``owner/name``."""
+    """Return whether a name is a path, because hub names are only ``name`` or ``owner/name``."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name

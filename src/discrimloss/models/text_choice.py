@@ -21,30 +21,33 @@ from discrimloss.models.text_encoder import (
 
 Question = tuple[str, tuple[str, ...]]
 
-FIRST_SCALE = 20.0  # of cosines, which are at most 1; customary for sentence encoders
+FIRST_SCALE = 20.0  # initial factor of the cosines; the usual value for sentence encoders
 
 
 @models.register("text_choice")
 class TextChoice(nn.Module):
-    """A multiple choice between texts, scored by RoBERTa, BERT, XLNet, GPT-2 or a similar model.
+    """A multiple-choice model for texts: RoBERTa, BERT, XLNet, GPT-2 or a similar encoder.
 
-    The head ``"cross"`` is that of the paper: context and choice are encoded together and scored by
-    one linear layer, as in transformers' multiple-choice models, or on the last token if there is
-    no such model (GPT-2). The head ``"bi"`` encodes each text separately. It compares mean token
-    vectors by their cosine, after a learned map that starts as the identity. With an encoder for
-    sentences, it predicts well before any training, and needs far fewer questions.
+    The head ``"cross"`` is that of the paper. Context and choice are encoded together, and one
+    linear layer scores them, as in the multiple-choice models of transformers. For architectures
+    without such a model (GPT-2), the linear layer gets the state of the last token.
+
+    The head ``"bi"`` encodes each text separately, as the mean of its token vectors. A learned
+    linear map, which starts as the identity, is applied to the vector of the context. The score of
+    a choice is the scaled cosine between the result and the vector of the choice. With a sentence
+    encoder, this head predicts well before any training, and needs far fewer questions.
 
     Args:
         shape: shape of the task, for the number of choices.
         pretrained: a folder, a name on the model hub, or ``"package:NAME"`` for an installed
-            package with the folder ``model``. None starts from random weights, with bytes as
-            tokens and without a download.
+            package with a folder ``model``. With None, weights are random, tokens are bytes, and
+            nothing is downloaded.
         random_weights: whether to use only the sizes and the tokenizer of `pretrained`.
         architecture: the architecture to build if `pretrained` is None.
-        hidden_size: its width, if `pretrained` is None.
-        num_layers: its depth, if `pretrained` is None.
-        max_length: maximum number of tokens. Longer texts are truncated. The publishers of WikiHow
-            use 80.
+        hidden_size: width of the encoder, if `pretrained` is None.
+        num_layers: number of layers of the encoder, if `pretrained` is None.
+        max_length: maximum number of tokens. Longer texts are truncated. The publishers of the
+            WikiHow questions use 80.
         head: ``"cross"`` or ``"bi"``.
         frozen: whether to train only the head. The encoder then runs without dropout.
     """
@@ -88,8 +91,8 @@ class TextChoice(nn.Module):
     def tokenize(self, questions: Sequence[Question]) -> dict[str, Tensor]:
         """Return tokens of shape (batch, texts, length), padded to the longest text.
 
-        The texts are the choices, each after its context. For the head ``"bi"`` they are the
-        context, then the choices.
+        For the head ``"cross"``, each text is the context followed by a choice. For the head
+        ``"bi"``, the texts are the context and then each choice.
         """
         for context, choices in questions:
             if len(choices) != self.num_choices:
@@ -173,7 +176,7 @@ class BiScorer(nn.Module):
         factory = transformers_library().AutoModel
         self.encoder = load_weights(factory, pretrained, configuration)
         if hasattr(self.encoder, "pooler"):
-            self.encoder.pooler = None  # distributed training does not allow unused weights
+            self.encoder.pooler = None  # distributed training forbids unused weights
         width = configuration.hidden_size
         self.head = nn.Linear(width, width, bias=False)
         nn.init.eye_(self.head.weight)
@@ -198,7 +201,7 @@ class BiScorer(nn.Module):
 
 
 def build_cross_scorer(pretrained: str | None, configuration: Any) -> CrossScorer | LastTokenScorer:
-    """Return transformers' model for multiple choice, or by default our own head."""
+    """Return the multiple-choice model of transformers, or our own head if it has none."""
     if type(configuration) in transformers_library().MODEL_FOR_MULTIPLE_CHOICE_MAPPING:
         return CrossScorer(pretrained, configuration)
     return LastTokenScorer(pretrained, configuration)
@@ -210,7 +213,7 @@ def _texts(question: Question) -> tuple[str, ...]:
 
 
 def _as_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Any) -> list[list[str]]:
-    """Return pairs of texts, or joined texts if the tokenizer has no pairs (GPT-2)."""
+    """Return pairs of texts, or joined texts if the tokenizer does not support pairs (GPT-2)."""
     if tokenizer.sep_token is None:
         return [[f"{context}{tokenizer.eos_token}{choice}" for context, choice in pairs]]
     return [list(texts) for texts in zip(*pairs, strict=True)]

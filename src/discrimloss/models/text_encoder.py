@@ -1,4 +1,4 @@
-"""Loads or builds encoders and tokenizers of the transformers library, silently."""
+"""Loads or builds encoders and tokenizers of the transformers library, without its output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Loaded = TypeVar("Loaded")
 
 PACKAGE = "package:"
 CONFIGURATION = "config.json"
-"""File in every folder with a model of the transformers library."""
+"""Name of a file that every model folder of the transformers library has."""
 LONGEST_TEXT = 512
-HEAD_SIZE = 64  # of an attention head, in all four architectures
+HEAD_SIZE = 64  # width of an attention head in all four architectures
 
 
 def transformers_library() -> Any:
@@ -36,7 +36,7 @@ def transformers_library() -> Any:
 def load_configuration(
     pretrained: str | None, architecture: Architecture, hidden_size: int, num_layers: int
 ) -> Any:
-    """Return the sizes of an encoder: those of `pretrained`, or of a byte-level architecture."""
+    """Return the configuration of an encoder: that of `pretrained`, or a new one for bytes."""
     if pretrained is not None:
         return load_pretrained(transformers_library().AutoConfig.from_pretrained, pretrained)
     if hidden_size % max(1, hidden_size // HEAD_SIZE):
@@ -45,14 +45,14 @@ def load_configuration(
 
 
 def load_tokenizer(pretrained: str | None, model_type: str) -> Any:
-    """Return the tokenizer of `pretrained`, or one for bytes, with padding."""
+    """Return the tokenizer of `pretrained`, or one for bytes. Both have a padding token."""
     if pretrained is None:
         tokenizer = byte_tokenizer()
     else:
         tokenizer = load_pretrained(
             transformers_library().AutoTokenizer.from_pretrained, pretrained
         )
-    if tokenizer.pad_token is None:  # GPT-2 has no padding token. The attention mask hides it.
+    if tokenizer.pad_token is None:  # GPT-2: any will do, the attention mask hides it
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.sep_token is None:  # context and choice are one text: truncate only the context
         tokenizer.truncation_side = "left"
@@ -69,13 +69,13 @@ def load_weights(factory: Any, pretrained: str | None, configuration: Any) -> An
         options = {"config": configuration, "dtype": torch.float32}
         model = load_pretrained(factory.from_pretrained, pretrained, **options)
     if hasattr(model.base_model, "mask_emb"):
-        # XLNet needs it only for pretraining. Distributed training does not allow unused weights.
+        # XLNet needs it only for pretraining. Distributed training forbids unused weights.
         model.base_model.mask_emb.requires_grad_(False)
     return model
 
 
 def new_configuration(architecture: Architecture, hidden_size: int, num_layers: int) -> Any:
-    """Return an encoder for bytes, with the proportions of the published ones."""
+    """Return the configuration of an encoder for bytes, with the proportions of published ones."""
     tokenizer = byte_tokenizer()
     num_heads = max(1, hidden_size // HEAD_SIZE)
     inner = {"xlnet": "d_inner", "gpt2": "n_inner"}.get(architecture, "intermediate_size")
@@ -91,13 +91,13 @@ def new_configuration(architecture: Architecture, hidden_size: int, num_layers: 
     }
     if architecture == "xlnet":  # relative positions: no maximum length
         options["d_head"] = hidden_size // num_heads
-    else:  # RoBERTa counts positions from the number after the padding token's
+    else:  # RoBERTa's first position is the id of the padding token plus 1
         options["max_position_embeddings"] = LONGEST_TEXT + 2
     return transformers_library().AutoConfig.for_model(architecture, **options)
 
 
 def byte_tokenizer() -> Any:
-    """Return a tokenizer with one token per byte, for any text and without a file."""
+    """Return a tokenizer with one token per byte. It accepts any text and needs no file."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>"}
@@ -146,7 +146,7 @@ def package_folders(name: str) -> list[Path]:
     """Return the folders of an installed package, or none if it is not installed.
 
     Args:
-        name: the name for import or for pip.
+        name: its import name or its name for pip.
     """
     module = re.sub(r"[-.]+", "_", name)
     modules = [module] if module.isidentifier() else []
@@ -175,7 +175,7 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
     try:
         with quiet_transformers():
             return load(source, **options)
-    # Missing or malformed files, other versions or an unreachable hub raise many types.
+    # Missing or malformed files, other versions and an unreachable hub raise many types.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(
@@ -186,10 +186,10 @@ def load_pretrained(load: Callable[..., Loaded], pretrained: str, **options: Any
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence progress bars and the warning that the head is new, because it always is."""
+    """Silence progress bars, and the warning that the head is new: it is always new."""
     from huggingface_hub.utils import logging as hub_logging
 
-    of_hub: Any = hub_logging  # without types
+    of_hub: Any = hub_logging  # the module has no type hints
     logging = transformers_library().logging
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     verbosity_of_hub = of_hub.get_verbosity()

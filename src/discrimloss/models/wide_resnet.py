@@ -15,15 +15,15 @@ from discrimloss.models.layers import TaskOutput, channels_last, image_size, ima
 class WideResNet(nn.Module):
     """WideResNet (Zagoruyko and Komodakis, 2016), by default WRN-28-10.
 
-    It has three groups of (depth - 4) / 6 blocks, with 16, 32 and 64 channels times the width. The
-    weights are initialised as in the authors' code: He's normal distribution by the number of
-    outputs, and no bias.
+    It has three groups of (depth - 4) / 6 blocks, with 16, 32 and 64 channels times the width. As
+    in its authors' code, the weights start from He's normal distribution with fan-out, and
+    convolutions have no bias.
 
     Args:
-        shape: shape of the task, with images of any size. 32x32 in the publication.
-        depth: number of convolutions, 6n + 4: 16, 22, 28, 40.
+        shape: shape of the task, with images of any size. The publication uses 32x32 pixels.
+        depth: number of layers, 6n + 4, e.g. 16, 22, 28 or 40.
         width: factor on the number of channels.
-        dropout: fraction of activations dropped between the convolutions of a block.
+        dropout: fraction of activations that are dropped between the convolutions of a block.
         form: ``"published"``, or ``"released"`` for the network in the released code of
             DiscrimLoss. There, convolutions have biases and torch's initial weights, the second
             convolution of a block has the stride, a projection starts from the input of the block,
@@ -73,7 +73,7 @@ class WideResNet(nn.Module):
 
 
 class WideBlock(nn.Module):
-    """Two 3x3 convolutions, each after a normalization and a ReLU, around a shortcut."""
+    """Two 3x3 convolutions, each after a normalization and a ReLU, with a shortcut."""
 
     def __init__(
         self, channels: int, wider: int, stride: int, dropout: float, *, released: bool

@@ -1,9 +1,9 @@
 """Recipes: experiments as TOML files in this package.
 
-A recipe begins with the command that runs it. ``[[case]]`` sections have settings that apply if
-their ``when`` matches. ``[[paper]]`` sections have the rows of the paper's appendix, which apply
-with ``hyperparameters = "paper"``. A small recipe uses the rows of its full-size recipe,
-``paper_of``, under conditions.
+A recipe begins with the command that runs it. The settings of a ``[[case]]`` section apply if its
+``when`` matches. The ``[[paper]]`` sections are the rows of the paper's appendix. They apply with
+``hyperparameters = "paper"``. A small recipe names its full-size recipe as ``paper_of`` and uses
+the rows of that recipe.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def recipe_files() -> dict[str, Path]:
 
 
 def find_recipe(name_or_file: str) -> Path:
-    """Return the file of a recipe: a recipe of this package by name, or any TOML file."""
+    """Return the file of a recipe, given the name of a recipe of this package or any TOML file."""
     ours = recipe_files()
     if name_or_file in ours:
         return ours[name_or_file]
@@ -46,7 +46,7 @@ def find_recipe(name_or_file: str) -> Path:
 
 
 def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a recipe, and apply `key=value` settings to it.
+    """Return the config of a recipe with the user's `key=value` settings.
 
     Raises:
         OptionError: the recipe or a setting is invalid.
@@ -68,7 +68,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
             read_config(settings, recipe=path.stem)  # rows match by typed values
             rows = rows + _rows_of(full_sized, settings)
             settings = apply_paper_rows(settings, rows, changes)
-        settings = _with_changes(settings, changes)  # they take precedence over cases and the paper
+        settings = _with_changes(settings, changes)  # again: changes override cases and rows
         return read_config(settings, recipe=path.stem)
     except OptionError as error:
         where = "" if path.parent.is_relative_to(FOLDER) else f"{path}: "
@@ -76,7 +76,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def summary_of(path: Path) -> str:
-    """Return the summary of a recipe: the second line of its first comment."""
+    """Return the summary of a recipe: the second line of its file."""
     comments = [line[1:].strip() for line in path.read_text("utf-8").splitlines()[:2]]
     return comments[1] if len(comments) > 1 else ""
 
@@ -109,12 +109,12 @@ def _pop_rows(settings: Settings, name: str) -> list[Settings]:
 
 
 def _rows_of(full_sized: Any, settings: Settings) -> list[Settings]:
-    """Return the paper's rows for the full-size recipe, scaled to the epochs of the small one."""
+    """Return the rows of the full-size recipe, scaled to the epochs of the small recipe."""
     if full_sized is None:
         return []
     full = _read_toml(find_recipe(str(full_sized)))
     rows = _pop_rows(full, "paper")
-    theirs = merged(full, *(row for row in rows if "when" not in row))  # the paper's epochs
+    theirs = merged(full, *(row for row in rows if "when" not in row))  # with its epochs
     rows = [row for row in rows if "when" in row]
     return stretched(rows, settings["epochs"], theirs["epochs"])
 
@@ -123,7 +123,7 @@ def _require_paper_still_fits(settings: Settings, changes: Settings) -> None:
     """Refuse changes of keys that select a row of the paper: a run's config has only one row."""
     changed = _with_changes(settings, changes)
     if changed.get("method") != settings.get("method"):
-        return  # another method does not have these options
+        return  # the row's options do not apply to another method
     for key in ("hyperparameters", "loss", "noise.rate", "batch_size"):
         if look_up(changed, key) != look_up(settings, key):
             raise OptionError(
@@ -134,11 +134,12 @@ def _require_paper_still_fits(settings: Settings, changes: Settings) -> None:
 
 def _with_changes(settings: Mapping[str, Any], changes: Settings) -> Settings:
     result = merged(settings, changes)
-    # The recipe's options are for its own method. Another method has other options.
+    # The options in the recipe are for its own method. Another method has other options.
     if changes.get("method", settings.get("method")) != settings.get("method"):
         result["options"] = dict(changes.get("options", {}))
     noise = changes.get("noise", {})
-    if "rate" not in noise and noise.get("kind") in ("none", "human"):  # another kind's rate
+    # The recipe's rate is for another kind of noise.
+    if "rate" not in noise and noise.get("kind") in ("none", "human"):
         result["noise"] = {**noise, "rate": 0.0} if noise["kind"] == "none" else dict(noise)
     for section in ("data", "model"):
         name = changes.get(section, {}).get("name")

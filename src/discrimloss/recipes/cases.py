@@ -1,8 +1,9 @@
 """Settings that depend on other settings: cases, and the rows of the paper's appendix.
 
 Each ``[[paper]]`` row of a recipe may have ``when`` (keys that must match, e.g. ``noise.rate``),
-``options`` (options of the method ``when.method``, by default DiscrimLoss), ``released`` (the
-released code's step size and bound of the sample weights), and any other key of a recipe.
+``options`` (options of the method ``when.method``, by default DiscrimLoss), ``released`` (values
+from the authors' released code for the sample weights: their step size and lower bound), and any
+other key of a recipe.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DEFAULT_METHOD = "discrimloss"
 
 
 def apply_cases(settings: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Settings:
-    """Return the recipe, merged with all cases whose ``when`` matches."""
+    """Return the recipe merged with all cases whose ``when`` matches."""
     result = merged(settings)
     for case in cases:
         if _conditions_hold(case["when"], result):
@@ -32,7 +33,7 @@ def apply_cases(settings: Mapping[str, Any], cases: Sequence[Mapping[str, Any]])
 def stretched(
     rows: Sequence[Mapping[str, Any]], epochs: int, full_epochs: int
 ) -> list[dict[str, Any]]:
-    """Return the rows of a longer run for a shorter one, with the switch at the same fraction."""
+    """Return the rows for a run of another length, with the switch at the same fraction of it."""
     result: list[dict[str, Any]] = []
     for row in rows:
         copy = merged(row)
@@ -50,7 +51,7 @@ def apply_paper_rows(
     rows: Sequence[Mapping[str, Any]],
     changes: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Return the recipe, merged with all matching rows.
+    """Return the recipe merged with all matching rows.
 
     Args:
         settings: the recipe.
@@ -78,11 +79,12 @@ def apply_paper_rows(
 
 
 def weight_steps(released: Mapping[str, float], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return step size and range of the sample weights, from the released code's values.
+    """Return the step size and the range of the sample weights, from values of the released code.
 
-    The released code uses the gradient of the batch mean, with momentum. The paper's form uses the
-    gradient of each sample, which is larger by the batch size. Its step size is therefore that of
-    the released code, times the effective factor of the momentum, divided by the batch size.
+    The released code uses the gradient of the batch mean, with momentum. The paper uses the
+    gradient of each sample, which is larger by a factor of the batch size. The step size for the
+    paper's form is therefore that of the released code, divided by the batch size and multiplied by
+    the effective factor of the momentum.
     """
     steps: dict[str, Any] = {}
     rate = released.get("weight_lr")

@@ -14,7 +14,7 @@ from discrimloss.training.config import Settings, valid_keys
 
 
 def parse_setting(text: str) -> Settings:
-    """Return the mapping for a setting.
+    """Return the nested mapping for a `key=value` setting.
 
     >>> parse_setting("noise.rate=0.4")
     {'noise': {'rate': 0.4}}
@@ -29,7 +29,7 @@ def parse_setting(text: str) -> Settings:
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a TOML value. Anything else is a text, so ``method=plain`` needs no quotes."""
+    """Parse a TOML value. Return any other text as a string: ``method=plain`` needs no quotes."""
     try:
         return tomlkit.parse(f"value = {text}").unwrap()["value"]
     except tomlkit.exceptions.TOMLKitError:
@@ -49,7 +49,7 @@ def nested(names: list[str], value: Any) -> Settings:
 
 
 def merge(settings: Settings, changes: Mapping[str, Any]) -> None:
-    """Merge `changes` into `settings` in place, sections key by key."""
+    """Merge `changes` into `settings` in place. Merge sections key by key."""
     for key, value in changes.items():
         if isinstance(value, Mapping):
             if not isinstance(settings.get(key), dict):

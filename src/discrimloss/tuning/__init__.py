@@ -1,1 +1,1 @@
-"""Hyperparameters found without clean labels: `discrimloss tune`."""
+"""Search for hyperparameters without clean labels: `discrimloss tune`."""

@@ -16,19 +16,19 @@ from discrimloss.tuning.study import AS_IT_IS, SETTINGS, SURPLUS, TEST, WHY, bes
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trials of a study: the best trial, and trials for comparison."""
+    """The trials of a study, the best trial, and two trials to compare it with."""
 
     is_regression: bool
     trials: tuple[FrozenTrial, ...]
-    """All started trials, in order."""
+    """All trials that were started, in order."""
     best: FrozenTrial
-    """The best trial by the noisy validation labels."""
+    """The trial with the best score on the noisy validation labels."""
     as_it_is: FrozenTrial | None
-    """The trial of the recipe's own values, if it is complete."""
+    """The trial of the unchanged recipe; None if it is not complete."""
     oracle: FrozenTrial | None
     """The trial with the best test metric, only for comparison. None without test data."""
     rank_correlation: float | None
-    """Spearman's rank correlation of noisy validation and test metric over complete trials."""
+    """Spearman's rank correlation of noisy validation and test metrics over complete trials."""
 
     @property
     def metric(self) -> str:
@@ -41,7 +41,7 @@ class Outcome:
         return [t for t in self.trials if t.state == TrialState.COMPLETE]
 
     def validation(self, score: float | None) -> float:
-        """Return the metric of a score. The score of an error is its negative."""
+        """Return the metric of a score. In regression, the score is minus the error."""
         assert score is not None
         return -score if self.is_regression else score
 
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def outcome_of(study: Study, is_regression: bool) -> Outcome:
-    """The outcome of a study.
+    """Return the outcome of a study.
 
     Raises:
         DiscrimLossError: no trial is complete.

@@ -35,7 +35,8 @@ def parse_search(
     Args:
         config: the recipe with its settings.
         wanted: names of spaces, and ranges or choices for single keys, which override those of
-            the spaces. By default the hyperparameters of DiscrimLoss, or else the optimizer's.
+            the spaces. The default is the hyperparameters of DiscrimLoss if that is the method, and
+            else those of the optimizer.
         settings: ``key=value`` settings of the user, which are not searched.
 
     Raises:
@@ -85,7 +86,7 @@ def _parse_one(config: RunConfig, key: str, text: str) -> Searched:
 
 
 def _require_searchable(key: str) -> None:
-    """Refuse keys that change the comparison of trials, such as those of the data."""
+    """Refuse keys that would make trials incomparable, such as those of the data."""
     section, _, name = key.partition(".")
     is_in_section = bool(name) and section in ("optimizer", "schedule", "options", "model")
     if key == "batch_size" or (is_in_section and key != "model.name"):
@@ -131,7 +132,7 @@ def _value_of(key: str, text: str) -> Any:
 
 
 def _is_whole(config: RunConfig, key: str, example: float) -> bool:
-    """Return whether a setting takes only whole numbers. A setting without numbers is refused."""
+    """Return whether a setting takes only whole numbers. Refuse a setting that takes no numbers."""
     section, _, name = key.partition(".")
     types: dict[str, Any] = {}
     if section in ("optimizer", "schedule"):

@@ -1,7 +1,7 @@
 """A search request: a recipe, a search space, a storage, and the score of a trial.
 
-Trials are compared by their score on the labels of the noisy validation split. Clean labels are
-used only by the oracle, which shows afterwards how good the choice was.
+Trials are compared by their score on a validation split with noisy labels. Only the oracle uses
+clean labels: it shows afterwards how good the choice was.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from discrimloss.training.records import Row
 from discrimloss.tuning.search_space import SearchSpace
 
 DEFAULT_FRACTION = 0.2
-"""Fraction of the training samples for validation, if the recipe sets none. It is so large that the
-sampling error of a score is small compared with the differences between trials."""
+"""Fraction of the training samples for validation, if the recipe sets none. It is large, so that
+the sampling error of a score is small compared with the differences between trials."""
 DEVICE_SETTINGS = ("device", "threads", "workers")
 """Settings that may differ between machines."""
 
 
 def searchable(config: RunConfig, settings: Sequence[str] = ()) -> RunConfig:
-    """Return the config with a noisy validation split, its own or the default one.
+    """Return the config with a noisy validation split: its own one, or the default one.
 
     Args:
-        config: the recipe with its settings. It may have no such split: `best.toml` has none.
-        settings: ``key=value`` settings of the user, which are not replaced.
+        config: the recipe with its settings. It need not have such a split; `best.toml` has none.
+        settings: ``key=value`` settings of the user, to see whether they set the fraction.
 
     Raises:
         OptionError: the user set ``noisy_validation=0``.
@@ -53,7 +53,7 @@ class TuneRequest:
     space: SearchSpace
     data: Path
     storage: str
-    """A URL of SQLAlchemy."""
+    """URL of the database, in the form of SQLAlchemy."""
     study: str
     trials: int
     """Number of trials of all workers together, including those of earlier commands."""
@@ -72,16 +72,16 @@ class TuneRequest:
 
 
 def averaged_epochs(epochs: int) -> int:
-    """Return the number of last epochs that a score averages: a tenth, at least one.
+    """Return the number of epochs over which a score is averaged: the last tenth, at least one.
 
-    A single epoch is often best by chance, especially with a high learning rate. Many epochs would
-    include those before the switch of stages.
+    A single epoch is often good by chance, especially with a high learning rate. More epochs could
+    include some before the switch of stages.
     """
     return max(1, round(epochs / 10))
 
 
 def epoch_score(row: Row, is_regression: bool) -> float:
-    """Return the validation score of an epoch, higher is better: accuracy, or minus the error."""
+    """Return the validation score of an epoch: accuracy, or minus the error. Higher is better."""
     value = float(row[f"validation_{metric_name(is_regression)}"])
     return -value if is_regression else value
 

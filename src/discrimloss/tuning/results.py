@@ -31,7 +31,7 @@ TRIALS = "trials.csv"
 PAGE = "tuning.html"
 TEMPLATE = Path(__file__).parent / "page.html"
 FEWEST_TRIALS = 10
-"""Minimum number of complete trials for importances. With fewer, they are random."""
+"""Minimum number of complete trials for importances. With fewer trials, they are random."""
 BLUE, RED, GREY = "#2e86c8", "#c9356f", "#8a8f98"
 
 
@@ -59,7 +59,7 @@ def write_results(
 
 
 def best_recipe(outcome: Outcome, recipe: RunConfig, path: Path) -> str:
-    """Return the recipe with the best values as TOML. It trains on all samples."""
+    """Return the recipe with the best values as TOML. It has no noisy validation split."""
     everything = replace(recipe, noisy_validation=0.0)
     settings = with_values(everything, outcome.best_settings()).as_dict()
     settings["recipe"] = f"{recipe.recipe}-tuned"
@@ -95,7 +95,7 @@ def trial_rows(outcome: Outcome) -> list[Row]:
 def importances_of(study: Study) -> dict[str, float]:
     """Return the importance of each setting for a good trial (PED-ANOVA). The sum is 1.
 
-    Empty with fewer than `FEWEST_TRIALS` complete trials.
+    The result is empty with fewer than `FEWEST_TRIALS` complete trials.
     """
     if standing(study).complete < FEWEST_TRIALS:
         return {}
@@ -108,7 +108,7 @@ def importances_of(study: Study) -> dict[str, float]:
 def tuning_page(
     outcome: Outcome, recipe: RunConfig, importances: dict[str, float], command: str
 ) -> str:
-    """Return the page as HTML. It needs no network."""
+    """Return the page as HTML. It loads nothing from the network."""
     from plotly.offline import get_plotlyjs
 
     charts = [
@@ -150,7 +150,7 @@ _MISSING = {"importance": "there are too few complete trials", "oracle": "there 
 
 
 def history_figure(outcome: Outcome) -> go.Figure:
-    """The score of each trial, and the best so far."""
+    """Return a plot of the score of each trial, and of the best score so far."""
     complete = outcome.complete
     pruned = [t for t in outcome.trials if t.state == TrialState.PRUNED and t.intermediate_values]
     last_scores = [t.intermediate_values[max(t.intermediate_values)] for t in pruned]
@@ -196,7 +196,7 @@ def _marks(
 
 
 def importance_figure(importances: dict[str, float]) -> go.Figure | None:
-    """A bar for each setting, the longest on top."""
+    """Return a bar chart of the importances, the largest on top."""
     if not importances:
         return None
     rising = sorted(importances.items(), key=lambda item: item[1])
@@ -211,7 +211,7 @@ def importance_figure(importances: dict[str, float]) -> go.Figure | None:
 
 
 def oracle_figure(outcome: Outcome) -> go.Figure | None:
-    """The test metric of each complete trial over its score."""
+    """Return a plot of the test metric of each complete trial over its score."""
     tested = [t for t in outcome.complete if TEST in t.user_attrs]
     if not tested:
         return None
@@ -227,7 +227,7 @@ def oracle_figure(outcome: Outcome) -> go.Figure | None:
 
 
 def _figure(data: list[Any], x: str, y: str) -> go.Figure:
-    # Without a template: the page sets colours for light and for dark screens.
+    # No template: the page itself sets colours for light and for dark screens.
     layout = {"template": None, "xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
     return go.Figure(data, layout)
 

@@ -21,10 +21,10 @@ from discrimloss.training.config import RunConfig, read_config
 LOWEST_WEIGHT = "options.weight_range[0]"
 """The lower bound of the sample weights: the first of the two numbers of a setting."""
 OWN_SPACE = ("discrimloss", "superloss_discrimloss")
-"""Methods whose hyperparameters, those of the paper, are searched by default."""
+"""Methods with the hyperparameters of the paper, which are searched by default."""
 
 MOST_COMBINATIONS = 10_000
-"""In a space with more combinations, duplicates are rare."""
+"""Larger spaces are not enumerated, because duplicate draws are rare in them."""
 
 Value = float | int | str | bool
 
@@ -39,7 +39,7 @@ class Range:
     """Whether numbers are uniform on a log scale."""
     whole: bool = False
     zero_below: float = 0.0
-    """A draw below this value means 0, which a log scale cannot reach."""
+    """A drawn number below this value stands for 0, which a log scale cannot reach."""
 
     def draw(self, trial: Any, key: str) -> Value:
         """Return the value that an Optuna trial suggests."""
@@ -48,7 +48,7 @@ class Range:
         return self._meant(trial.suggest_float(key, self.low, self.high, log=self.log))
 
     def drawn_as(self, value: Any) -> Value | None:
-        """Return the draw for this value, or None if it is not in the range."""
+        """Return the number to draw for a value of the setting, or None if it is out of range."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         if value == 0 and self.zero_below > 0.0:
@@ -58,7 +58,7 @@ class Range:
         return int(value) if self.whole else float(value)
 
     def _meant(self, drawn: float) -> float:
-        # Rounded to four digits, so that the recipe shows exactly the value of the trial.
+        # Rounded to four digits, so that the recipe shows exactly the value that the trial used.
         return 0.0 if drawn < self.zero_below else rounded(drawn)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Choice:
         return value
 
     def drawn_as(self, value: Any) -> Value | None:
-        """Return the draw for this value, or None if it is not a choice."""
+        """Return the value to draw for a value of the setting, or None if it is not a choice."""
         return next((own for own in self.values if own == value), None)
 
     def __str__(self) -> str:
@@ -142,21 +142,21 @@ def optimizer_space(config: RunConfig) -> SearchSpace:
 
 
 def _around(low: float, high: float, own: float, *, log: bool = True) -> Range:
-    """Return a range that includes the recipe's value, if it is on the scale."""
+    """Return a range, extended to the recipe's value. A log range cannot include 0 or less."""
     if own > 0.0 or not log:
         low, high = min(low, own), max(high, own)
     return Range(rounded(low), rounded(high), log=log)
 
 
 def _with_zero(smallest: float, high: float, own: float) -> Range:
-    """Return a range on a log scale in which the lowest tenth means 0."""
+    """Return a range on a log scale in which numbers below `smallest` stand for 0."""
     if own > 0.0:
         smallest, high = min(smallest, own), max(high, own)
     return Range(rounded(smallest / 10), rounded(high), log=True, zero_below=rounded(smallest))
 
 
 def own_hyperparameters(config: RunConfig) -> Hyperparameters:
-    """Return the hyperparameters of a run of DiscrimLoss without a search."""
+    """Return the hyperparameters that a run of DiscrimLoss has without a search."""
     variant = config.options.get("variant", "paper")
     names = Hyperparameters.__dataclass_fields__
     given = {name: value for name, value in config.options.items() if name in names}
@@ -167,7 +167,7 @@ def own_hyperparameters(config: RunConfig) -> Hyperparameters:
 
 
 def combinations(space: SearchSpace) -> list[dict[str, Value]]:
-    """Return all combinations of a finite space. Empty if it has a range or very many."""
+    """Return all combinations of a space. Empty if it has a range or too many combinations."""
     choices = [searched.values for searched in space.values() if isinstance(searched, Choice)]
     if len(choices) < len(space) or math.prod(map(len, choices)) > MOST_COMBINATIONS:
         return []
@@ -175,7 +175,7 @@ def combinations(space: SearchSpace) -> list[dict[str, Value]]:
 
 
 def own_values(config: RunConfig, space: SearchSpace) -> dict[str, Value]:
-    """Return the draws for the unchanged recipe, as far as the space includes it."""
+    """Return the values to draw for the unchanged recipe, except those outside of the space."""
     settings = config.as_dict()
     defaults = vars(own_hyperparameters(config)) if config.method in OWN_SPACE else {}
     found: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""The database that workers share, and the error messages for it."""
+"""The database that workers share, and its error messages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sqlalchemy.engine import URL, make_url
 from discrimloss.errors import DiscrimLossError
 
 SQLITE_PATIENCE = 60.0
-"""Time to wait while another worker writes to the same file, in seconds."""
+"""Seconds to wait while another worker writes to the same file."""
 ATTEMPTS = 8
 """Number of attempts to open a new database that several workers open at once."""
 MOST_REPETITIONS = 3
-"""Number of repetitions of a dead worker's trial. Limited, because the trial may kill workers."""
+"""Maximum number of repetitions of a dead worker's trial: the trial itself may kill workers."""
 DRIVER_PACKAGES = {
     "psycopg": "'psycopg[binary]'",
     "psycopg2": "psycopg2-binary",
     "MySQLdb": "mysqlclient",
     "mysql": "mysql-connector-python",
 }
-"""Package to install for a module, if the names differ or a compiler would be needed."""
+"""Packages to install for modules, if their names differ or the usual one needs a compiler."""
 
 
 def repeat_lost_trial(study: Study, trial: FrozenTrial) -> None:
@@ -42,7 +42,7 @@ def repeat_lost_trial(study: Study, trial: FrozenTrial) -> None:
 
 @contextmanager
 def experimental_is_fine() -> Iterator[None]:
-    """Ignore the warnings that heartbeats of Optuna are experimental."""
+    """Ignore Optuna's warnings that heartbeats are experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         yield
@@ -83,7 +83,7 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
                 heartbeat_stale_trial_callback=repeat_lost_trial,
             )
         except sqlalchemy.exc.DBAPIError as error:
-            # Another worker creates the same tables at this moment: try again.
+            # Another worker is creating the same tables: try again.
             is_race = isinstance(error, sqlalchemy.exc.IntegrityError) or "exists" in str(
                 error.orig
             )
@@ -96,7 +96,7 @@ def _connect(url: str, engine_options: dict[str, Any], lost_after: int) -> RDBSt
 def trials_with_heartbeat(study: Study) -> set[int]:
     """Return the storage ids of all trials that ever had a heartbeat."""
     storage: Any = study._storage
-    backend = getattr(storage, "_backend", storage)  # Optuna puts a cache before it
+    backend = getattr(storage, "_backend", storage)  # Optuna wraps the storage in a cache
     with backend.engine.connect() as connection:
         found = connection.execute(sqlalchemy.text("SELECT trial_id FROM trial_heartbeats"))
         return {int(row[0]) for row in found}
@@ -104,7 +104,7 @@ def trials_with_heartbeat(study: Study) -> set[int]:
 
 @contextmanager
 def storage_errors(url: str) -> Iterator[None]:
-    """Turn the errors of a database into one sentence."""
+    """Turn errors of the database into a `DiscrimLossError` of one sentence."""
     try:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
@@ -117,7 +117,7 @@ def storage_errors(url: str) -> Iterator[None]:
         else:
             advice = "check the address, and that you may write there"
         raise DiscrimLossError(f"cannot use --storage {shown(url)} ({reason}): {advice}") from error
-    except RuntimeError as error:  # tables of another version of Optuna
+    except RuntimeError as error:  # the tables are of another version of Optuna
         if "schema" not in str(error) and "optuna storage upgrade" not in str(error):
             raise
         raise DiscrimLossError(

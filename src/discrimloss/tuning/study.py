@@ -1,4 +1,4 @@
-"""The study that workers share. The first one creates it; others with equal settings join."""
+"""The study that workers share. The first worker creates it; workers with equal settings join."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from discrimloss.tuning.storage import (
 from discrimloss.tuning.worker_processes import PROCESS, has_died
 
 SETTINGS = "settings"
-"""Name of the attribute with settings: those that all workers share, or those of one trial."""
+"""Name of the attribute for settings: of a study, those that all workers share; or of a trial."""
 AS_IT_IS = "recipe as it is"
 SURPLUS = "surplus"
 WHY = "why"
 TEST = "test"
-"""The test metric of a trial, for the oracle."""
+"""Name of the attribute for the test metric of a trial, which only the oracle uses."""
 SECONDS_TO_SETTLE = 10.0
-"""Time to wait for the creator of a study to write its settings."""
+"""Seconds to wait until the creator of a study has written its settings."""
 WORKER = "worker"
 SETTLED = (TrialState.COMPLETE, TrialState.PRUNED)
 OPEN = (TrialState.RUNNING, TrialState.WAITING)
@@ -54,7 +54,7 @@ def open_study(request: TuneRequest) -> Study:
     Its first trial is the unchanged recipe, for comparison.
 
     Raises:
-        DiscrimLossError: the storage cannot be used, or the study there is another one.
+        DiscrimLossError: the storage cannot be used, or its study has other settings.
     """
     storage = open_storage(request.storage, request.lost_after)
     epochs = request.config.epochs
@@ -62,7 +62,7 @@ def open_study(request: TuneRequest) -> Study:
         "study_name": request.study,
         "storage": storage,
         "sampler": NumberedDraws(request.config.seed, combinations(request.space)),
-        # The first half of a run says little about DiscrimLoss, which switches stages in it.
+        # DiscrimLoss switches stages in the first half of a run, so no trial is pruned in it.
         "pruner": MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 2)),
     }
     with storage_errors(request.storage):
@@ -74,7 +74,7 @@ def open_study(request: TuneRequest) -> Study:
         else:
             own = own_values(request.config, request.space)
             study.enqueue_trial(own, user_attrs={AS_IT_IS: len(own) == len(request.space)})
-            study.set_user_attr(SETTINGS, request.settings())  # last: from now on others may join
+            study.set_user_attr(SETTINGS, request.settings())  # last: after this, others may join
     return study
 
 
@@ -102,7 +102,7 @@ class Standing:
     complete: int
     pruned: int
     failed: int
-    """Number of interrupted trials and those of dead workers. Each is replaced by another trial."""
+    """Number of trials that were interrupted or whose worker died. Another trial replaces each."""
     running: int
     best: FrozenTrial | None
 
@@ -127,14 +127,14 @@ def standing(study: Study) -> Standing:
 
 
 def best_of(complete: list[FrozenTrial]) -> FrozenTrial | None:
-    """Return the trial with the highest score, or the first of equal ones."""
+    """Return the trial with the highest score. Of trials with equal scores, return the first."""
     return max(complete, key=lambda t: (t.value, -t.number), default=None)
 
 
 def is_surplus(study: Study, number: int, trials: int) -> bool:
     """Return whether a trial that has just started exceeds the requested number.
 
-    Several workers may start the last trial at once. The one with the lowest number counts.
+    Several workers may start a last trial at once. The trial with the lowest number counts.
     """
     others = study.get_trials(deepcopy=False, states=(*SETTLED, *OPEN))
     return sum(other.number < number for other in others) >= trials
@@ -143,9 +143,10 @@ def is_surplus(study: Study, number: int, trials: int) -> bool:
 def give_up_lost_trials(study: Study, lost_after: int) -> None:
     """Mark the trials of dead workers as failed, and enqueue them again.
 
-    A worker is dead if its process on this machine is gone, if its heartbeat is older than
-    `lost_after` seconds, or if it began a trial that long ago and never had a heartbeat: Optuna
-    waits forever for a trial whose worker was killed before its first one.
+    A worker counts as dead in three cases: its process on this machine has ended; its last
+    heartbeat is older than `lost_after` seconds; or its trial began that long ago and never had a
+    heartbeat. The third case is for workers that were killed before their first heartbeat. Optuna
+    alone would wait for them forever.
     """
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     dead = [t for t in running if has_died(_process(t))]
@@ -164,9 +165,10 @@ def give_up_lost_trials(study: Study, lost_after: int) -> None:
 
 
 def _process(trial: FrozenTrial) -> list[str | int] | None:
-    """Return the process of a trial, or None if unknown."""
+    """Return the process that runs a trial, or None if unknown."""
     number, *process = trial.user_attrs.get(PROCESS) or (None,)
-    return process if number == trial.number else None  # a repeated trial has the one before's
+    # A repeated trial starts with a copy of the original's process.
+    return process if number == trial.number else None
 
 
 def _age(trial: FrozenTrial) -> float:
@@ -176,7 +178,7 @@ def _age(trial: FrozenTrial) -> float:
 
 
 def begin_again(study: Study, number: int) -> None:
-    """Enqueue the values of an interrupted trial again."""
+    """Enqueue the values of an interrupted trial, to repeat it."""
     trial = next(t for t in study.get_trials(deepcopy=False) if t.number == number)
     study.add_trial(
         optuna.create_trial(
@@ -192,15 +194,15 @@ def begin_again(study: Study, number: int) -> None:
 class NumberedDraws(BaseSampler):
     """Optuna's TPE sampler, with a random seed that depends on the number of the trial.
 
-    With a single seed, workers that start together would all draw the same values, and so would a
-    search that is continued. An interrupted search of one worker draws the same values as an
-    uninterrupted one.
+    With a single seed, workers that start together would all draw the same values, and a continued
+    search would draw its first values again. With a seed per trial, a search by one worker draws
+    the same values whether it is interrupted or not.
 
-    In a finite space, a combination is only tried again when all combinations have been tried.
+    In a finite space, no combination is repeated before all combinations have been tried.
 
     Args:
         seed: seed of the search.
-        combinations: all combinations of a finite space. Empty if a value is drawn from a range.
+        combinations: all combinations of a finite space. Empty for any other space.
     """
 
     def __init__(self, seed: int, combinations: Sequence[dict[str, Any]] = ()) -> None:
@@ -212,7 +214,7 @@ class NumberedDraws(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters that are drawn together: those of every finished trial."""
+        """Return the parameters that are drawn together: those that all finished trials share."""
         if self.combinations:
             return {
                 key: CategoricalDistribution(_distinct(one[key] for one in self.combinations))
@@ -223,7 +225,7 @@ class NumberedDraws(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Draw these values together."""
+        """Draw the values of several parameters together."""
         tried = [t.params for t in study.get_trials(deepcopy=False, states=COUNTED)]
         untried = [one for one in self.combinations if one not in tried]
         if untried:
@@ -237,14 +239,14 @@ class NumberedDraws(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draw one value."""
+        """Draw the value of one parameter."""
         return self._for(trial).sample_independent(study, trial, param_name, param_distribution)
 
     def _for(self, trial: FrozenTrial) -> TPESampler:
         if self._current is None or self._number != trial.number:
             seed = self._seed_of(trial)
             with experimental_is_fine():
-                # The constant liar spreads the draws of workers that run at the same time.
+                # The constant liar keeps simultaneous workers from drawing similar values.
                 self._current = TPESampler(seed=seed, multivariate=True, constant_liar=True)
             self._number = trial.number
         return self._current

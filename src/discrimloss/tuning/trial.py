@@ -1,4 +1,4 @@
-"""A trial: a training run with drawn settings, which is pruned if others are better."""
+"""A trial: a training run with drawn settings. It is pruned if other trials are better."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_trial(trial: Trial, request: TuneRequest, task: TaskData) -> float:
 
 
 def _train(config: RunConfig, data: Path, task: TaskData, watcher: _Watcher) -> list[Row]:
-    """Train the epochs of a run, without verdicts, which take longer than small runs."""
+    """Train all epochs of a run. Skip the verdicts, which take longer than a small run itself."""
     if config.threads > 0:
         torch.set_num_threads(config.threads)
     accelerator = build_accelerator(config)

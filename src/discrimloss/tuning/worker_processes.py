@@ -7,18 +7,19 @@ import uuid
 from pathlib import Path
 
 PROCESS = "process"
-"""Attribute of a trial: its number and the process that works on it."""
+"""Name of the attribute for the number of a trial and the process that runs it."""
 
 
 def own_process() -> list[str | int]:
-    """Return this process: its machine, its id and its start time."""
+    """Return the identity of this process: its machine, its id and its start time."""
     return [_machine(), os.getpid(), _start_time(os.getpid())]
 
 
 def has_died(process: object) -> bool:
-    """Return whether a process from `own_process` ran on this machine and has ended.
+    """Return whether a process, as returned by `own_process`, ran on this machine and has ended.
 
-    A process of another machine or container never counts as dead. Only its heartbeat shows that.
+    The result is False for a process of another machine or container: only its heartbeat can show
+    that it has ended.
     """
     if not isinstance(process, list) or len(process) != 3 or process[0] != _machine():
         return False
@@ -29,13 +30,13 @@ def has_died(process: object) -> bool:
         os.kill(number, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # a process of another user
+    except OSError:  # it exists, but belongs to another user
         return False
     return bool(_start_time(number) != started)  # its number now belongs to another process
 
 
 def _machine() -> str:
-    """Return a name that differs between machines, containers, and boots of a machine."""
+    """Return a name that is unique to this machine or container, and to its boot."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -44,7 +45,7 @@ def _machine() -> str:
 
 
 def _start_time(number: int) -> str:
-    """Return the start time of a process, in units of the system. Empty if unknown."""
+    """Return the start time of a process, as the system reports it. Empty if unknown."""
     try:
         text = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Workers, which run the trials of a study in this process, or on one or many machines."""
+"""Workers that run the trials of a study: in this process, in several, or on many machines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ IMPORTED_ONCE = (
     "sqlalchemy.orm",
     "torch._dynamo",
 )
-"""Modules that every worker needs and that take seconds to import. Missing ones are left out."""
+"""Modules that all workers need and that are slow to import. Missing ones are left out."""
 Watch = Callable[[Standing], None]
 
 
@@ -53,16 +53,16 @@ class _SurplusError(DiscrimLossError):
 def work(
     request: TuneRequest, watch: Watch = lambda _: None, *, task: TaskData | None = None
 ) -> Study:
-    """Run trials until the study has the requested number, including those of other workers.
+    """Run trials until the study, including the trials of other workers, has the requested number.
 
     Args:
         request: the search.
-        watch: called with the standing of the study before and after every trial.
-        task: the data. By default the dataset of the recipe.
+        watch: called before and after every trial, with the `Standing` of the study.
+        task: the data. The default is the dataset of the recipe.
 
     Raises:
-        DiscrimLossError: the storage cannot be used, or its study is another one.
-        KeyboardInterrupt: the user stopped it. The same request continues the study.
+        DiscrimLossError: the storage cannot be used, or its study has other settings.
+        KeyboardInterrupt: the user stopped the search. The same request continues the study.
     """
     with storage_errors(request.storage):
         study = open_study(request)
@@ -74,7 +74,7 @@ def work(
             if now.settled >= request.trials:
                 return study
             if now.settled + now.running >= request.trials:
-                time.sleep(POLL_SECONDS)  # other workers run the rest, unless they died
+                time.sleep(POLL_SECONDS)  # other workers run the remaining trials, unless they died
                 give_up_lost_trials(study, request.lost_after)
                 continue
             _run_one(study, request, task)
@@ -104,7 +104,7 @@ def _run_one(study: Study, request: TuneRequest, task: TaskData) -> None:
             begin_again(study, number)
         raise
     except ValueError:
-        # This machine slept so long that other workers took over the trial.
+        # This machine was suspended for so long that other workers took over the trial.
         if not was_given_away:
             raise
 
@@ -120,7 +120,7 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
     context = process_context(IMPORTED_ONCE)
     errors = context.SimpleQueue()
     shared = request
-    if request.config.threads == 0:  # as many threads as there are cores, over all workers
+    if request.config.threads == 0:  # one thread per core, divided among the workers
         threads = max(1, (os.cpu_count() or 1) // jobs)
         shared = replace(request, config=replace(request.config, threads=threads))
     processes = [context.Process(target=_worker, args=(shared, errors)) for _ in range(jobs)]
@@ -135,7 +135,7 @@ def work_together(request: TuneRequest, jobs: int, watch: Watch = lambda _: None
         finally:
             for process in processes:
                 if process.is_alive():
-                    process.terminate()  # it stops after its step, and its trial is begun again
+                    process.terminate()  # it ends after this step, and its trial is repeated
             for process in processes:
                 if process.pid is not None:
                     process.join()
