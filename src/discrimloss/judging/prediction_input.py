@@ -55,7 +55,10 @@ def require_same_index(labels: Any, predicted: Any, name: str) -> None:
 
 
 def default_ids(labels: Any) -> list[SampleId] | None:
-    """Return the index of a pandas Series, unless it is only 0, 1, 2, and so on."""
+    """Return the index of a pandas Series, or None if it does not identify the samples.
+
+    It must be of unique strings or integers, and not merely count the rows from 0.
+    """
     index: Any = getattr(labels, "index", None)
     if not hasattr(index, "equals") or not index.is_unique:
         return None

@@ -117,7 +117,7 @@ def spread_out(rows: Rows, order_by: npt.NDArray[Any], most: int) -> Rows:
 
 
 def sampled(rows: Rows, most: int, generator: np.random.Generator) -> Rows:
-    """Return at most `most` of the rows, drawn at random, in order."""
+    """Return at most `most` of the rows, drawn at random and sorted by row number."""
     if len(rows) <= most:
         return rows
     return np.sort(generator.choice(rows, most, replace=False))

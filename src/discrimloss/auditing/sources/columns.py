@@ -232,7 +232,10 @@ def plan_columns(
 
 
 def _marks(frame: Any, used: Sequence[UsedColumn], target: npt.NDArray[Any]) -> dict[str, int]:
-    """Return the columns whose two values separate one class from all others, with that class."""
+    """Return each column that marks one class, and the class that it marks.
+
+    Such a column has one value for all samples of the class and another for all others.
+    """
     found = {c.name: marked_class(frame[c.name], c, target) for c in used}
     return {name: marked for name, marked in found.items() if marked is not None}
 

@@ -215,9 +215,9 @@ class CsvRows(FileRows):
         return name[:6] if self.encoding.mark and not self.encoding.is_usual else name
 
     def _ends_with(self, last_cell: str | None) -> bool:
-        """Return whether the file ends with its last cell.
+        """Return whether the end of the file is the last cell that Arrow read.
 
-        If a quote is never closed, it does not, because Arrow reads all later rows as one cell.
+        It is not if a quote was never closed, because Arrow reads all later rows as one cell.
         """
         text = last_cell or ""
         if self._is_packed or not self.encoding.is_usual:

@@ -18,8 +18,8 @@ from discrimloss.training.methods.loss_method import LossMethod
 class DiscrimLossMethod(LossMethod):
     """DiscrimLoss: a learned weight for every sample, and a moving threshold (Wu et al. 2022).
 
-    The options are those of `discrimloss.DiscrimLoss`, with defaults that depend on the number of
-    epochs, and `held_out`. ``class_aware=True`` and ``predictions=True`` select the forms with
+    The options are `held_out` and those of `discrimloss.DiscrimLoss`, whose defaults here depend on
+    the number of epochs. ``class_aware=True`` and ``predictions=True`` select the forms with
     targets and with predictions (`discrimloss.losses.DiscrimLossOn`).
 
     Args:
