@@ -55,9 +55,9 @@ def require_same_index(labels: Any, predicted: Any, name: str) -> None:
 
 
 def default_ids(labels: Any) -> list[SampleId] | None:
-    """Return the index of a pandas Series, or None if it does not identify the samples.
+    """Return the index of a pandas Series as ids, or None if it is not usable or not needed.
 
-    It must be of unique strings or integers, and not merely count the rows from 0.
+    It is usable if it holds unique strings or integers, and not needed if it is only 0, 1, 2, ...
     """
     index: Any = getattr(labels, "index", None)
     if not hasattr(index, "equals") or not index.is_unique:
