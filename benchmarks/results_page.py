@@ -144,7 +144,7 @@ def comparison(name: str, link: str) -> Iterator[str]:
         f"labels. "
         f"discrimloss has the best AUROC in {best['auroc']} rows, the best average precision in "
         f"{best['average_precision']} and the best F1 in {best['f1']}. {held_out} of the "
-        f"{len(noisy)} rows are of datasets that we used for no choice of a default. "
+        f"{len(noisy)} rows come from datasets that played no part in choosing any default. "
         f"`python -m benchmarks.{name} run --data DIR --cifar DIR` makes "
         f"[every row]({link}/{name}.md), including those where discrimloss is behind."
     )
