@@ -122,3 +122,23 @@ def test_stopped_and_resumed(
     assert "--resume to continue" in refused(capsys, *arguments)
     assert main([*arguments, "--resume"]) == 0
     assert (out / "summary.json").exists()
+
+
+def test_what_is_stopped_before_it_replaces_an_audit_is_not_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = write_blobs(tmp_path / "blobs.npz", samples=60), tmp_path / "out"
+    arguments = ["audit", str(source), "--out", str(out), "--no-regression"]
+    assert main(arguments) == 0
+    before = (out / "verdicts.csv").read_bytes()
+    capsys.readouterr()
+
+    def press_ctrl_c(observer: LineObserver, *progress: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineObserver, "on_step", press_ctrl_c)
+        said = refused(capsys, *arguments, "--seed", "2", "--overwrite", code=130)
+    assert said.startswith("stopped; continue with: discrimloss audit ")
+    assert said.endswith("--overwrite")
+    assert (out / "verdicts.csv").read_bytes() == before

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from discrimloss import audit, find_label_errors
+from discrimloss import find_label_errors
 from discrimloss.judging.judgeable import (
     LARGEST_KEPT,
     LEAST_RECOGNISED,
@@ -118,17 +118,3 @@ def test_how_many_labels_a_class_needs_depends_on_the_other_classes(
     for count in small[:5]:
         assert f"'{count} rows' ({count})" in notes[0]
         assert f"At least {fewest} samples" in notes[0]
-
-
-def test_wrong_labels_are_found_where_all_classes_are_small() -> None:
-    generator = np.random.default_rng(0)
-    labels = np.arange(8 * 40) % 40
-    is_wrong = np.zeros(len(labels), dtype=bool)
-    is_wrong[generator.choice(len(labels), 32, replace=False)] = True
-    given = np.where(is_wrong, (labels + generator.integers(1, 40, len(labels))) % 40, labels)
-    centres = 6.0 * generator.normal(size=(40, 12))
-    points = centres[labels] + generator.normal(size=(len(labels), 12))
-    verdicts = audit((points, given), regression=False, progress=False).verdicts
-    found = verdicts.p_incorrect > 0.5
-    assert found[is_wrong].mean() > 0.7
-    assert found[~is_wrong].mean() < 0.02

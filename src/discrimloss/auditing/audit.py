@@ -77,7 +77,8 @@ def audit(
         out: a directory for the files of the audit, the same as those of ``discrimloss audit``.
             An audit with a directory can be resumed after a stop.
         resume: whether to resume a stopped audit in `out`.
-        overwrite: whether to replace an earlier audit in `out`.
+        overwrite: whether to replace an earlier audit in `out`. It stays until the verdicts of the
+            new one are known, or until its network begins to train.
         progress: whether to show a progress bar in a terminal or a notebook. Or a function that
             is called with the number of a run and its epochs, and returns an observer with the
             methods ``on_step(epoch, step, steps, samples)`` and ``on_epoch(row)``.

@@ -143,8 +143,14 @@ def audit(
         tuple(columns) if columns else None,
         query,
     )
-    go_on = f"continue with: {command_line(options, settings, AuditDirectory(out))} --resume"
-    with if_stopped(lambda stopped: f"{stopped}; {go_on}"), joined_processes():
+    directory = AuditDirectory(out)
+
+    def advice(stopped: str) -> str:
+        # While the earlier audit is there, nothing of the new one is.
+        way_on = "--overwrite" if overwrite and directory.is_finished else "--resume"
+        return f"{stopped}; continue with: {command_line(options, settings, directory)} {way_on}"
+
+    with if_stopped(advice), joined_processes():
         if not is_first_process():
             assist_audit(lambda cache: open_source(options, cache), options, settings)
             return

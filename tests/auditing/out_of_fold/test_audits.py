@@ -206,3 +206,17 @@ def test_the_summary_names_the_models_of_regression_targets(
     many = audit((features, targets), regression=True, progress=False)
     assert many.summary["model"].startswith("gradient boosting on ")
     assert many.summary["model"].endswith("; cross-validation")
+
+
+def test_wrong_labels_are_found_where_all_classes_are_small() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(8 * 40) % 40
+    is_wrong = np.zeros(len(labels), dtype=bool)
+    is_wrong[generator.choice(len(labels), 32, replace=False)] = True
+    given = np.where(is_wrong, (labels + generator.integers(1, 40, len(labels))) % 40, labels)
+    centres = 6.0 * generator.normal(size=(40, 12))
+    points = centres[labels] + generator.normal(size=(len(labels), 12))
+    verdicts = audit((points, given), regression=False, progress=False).verdicts
+    found = verdicts.p_incorrect > 0.5
+    assert found[is_wrong].mean() > 0.7
+    assert found[~is_wrong].mean() < 0.02
